@@ -1,0 +1,1 @@
+"""Everything of CaMVo that touches the world: Label Studio, the models, the embedder, the ledger."""

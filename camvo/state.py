@@ -1,0 +1,212 @@
+"""The learned state: a sum of contributions, and nothing else.
+
+A finished round adds a :class:`Contribution`; a human answer appends another that takes the old rewards out
+and puts the new ones in; a withdrawn one appends the opposite. Learning, correcting and withdrawing are thus
+one operation on signed sums, and nothing here grows with the number of rounds.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from camvo import linucb
+from camvo.beta_mixture import BetaSums
+from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.typing import Array
+
+_SNAPSHOT_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One arm's share of a contribution.
+
+    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read);
+    ``removed`` and ``added`` are rewards in [0, 1], ``None`` where nothing leaves or comes.
+    """
+
+    arm: str
+    q: float
+    removed: float | None
+    added: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """What one event teaches: a context of shape (d,), the arms' changes, and how many rounds it completes."""
+
+    context: Array
+    changes: tuple[Change, ...]
+    rounds: int = 1
+
+    def pack(self) -> bytes:
+        """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
+        dtype = "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
+        header = {
+            "dtype": dtype,
+            "rounds": self.rounds,
+            "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
+        }
+        return json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Contribution:
+        """Inverse of :meth:`pack`; the context comes back as float64."""
+        head, _, body = data.partition(b"\n")
+        header = json.loads(head)
+        changes = tuple(Change(*change) for change in header["changes"])
+        return cls(np.frombuffer(body, header["dtype"]).astype(np.float64), changes, header["rounds"])
+
+
+def revision(before: Contribution, after: Contribution) -> Contribution:
+    """The contribution that turns ``before`` into ``after``, both of the same round (rewards out, rewards in)."""
+    old = {change.arm: change for change in before.changes}
+    new = {change.arm: change for change in after.changes}
+    changes = tuple(
+        Change(
+            arm=arm,
+            q=(new.get(arm) or old[arm]).q,
+            removed=old[arm].added if arm in old else None,
+            added=new[arm].added if arm in new else None,
+        )
+        for arm in dict.fromkeys([*old, *new])
+    )
+    return Contribution(before.context, changes, after.rounds - before.rounds)
+
+
+@dataclass(slots=True)
+class Arm:
+    """The sums of one model: A⁻¹ (d, d) and b (d,) of LinUCB, N and Σr, and the Beta mixture's sums."""
+
+    inverse: Array
+    b: Array
+    rewards: int = 0
+    reward_sum: float = 0.0
+    mixture: BetaSums = field(default_factory=BetaSums)
+
+    @classmethod
+    def fresh(cls, dimension: int, lambda_l: float) -> Arm:
+        """An arm without history: A = λ_L·I, b = 0 (Algorithm 1, line 2)."""
+        return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
+
+    @property
+    def mu(self) -> float | None:
+        """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
+        return self.reward_sum / self.rewards if self.rewards else None
+
+    def learn(self, context: Array, change: Change) -> None:
+        """Apply one change (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
+        count = (change.added is not None) - (change.removed is not None)
+        delta = (change.added or 0.0) - (change.removed or 0.0)
+        if count:
+            linucb.update_inverse(self.inverse, context, count)
+        if delta:
+            self.b += delta * context
+        self.rewards += count
+        self.reward_sum += delta
+        if change.removed is not None:
+            self.mixture.add(change.q, change.removed, -1)
+        if change.added is not None:
+            self.mixture.add(change.q, change.added, +1)
+
+
+class State:
+    """What a policy knows about one question of one project.
+
+    Arms appear with their first reward: a model that joins the pool later starts from nothing, one that
+    leaves keeps its sums and costs nothing. ``lambda_l`` is the paper's λ_L > 0, ``dimension`` is d.
+
+    >>> import numpy as np
+    >>> state = State(dimension=2, lambda_l=1.0)
+    >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
+    >>> state.add(lesson)
+    >>> state.rounds, state["small"].rewards, state["small"].b.tolist()
+    (1, 1, [1.0, 0.0])
+    """
+
+    def __init__(self, dimension: int, lambda_l: float = 1.0) -> None:
+        if dimension < 1 or not lambda_l > 0:
+            raise InvalidParameterError(f"need dimension ≥ 1 and λ_L > 0, got {dimension} and {lambda_l}")
+        self.dimension = dimension
+        self.lambda_l = float(lambda_l)
+        self.rounds = 0
+        self._arms: dict[str, Arm] = {}
+
+    def __getitem__(self, arm: str) -> Arm:
+        return self._arms[arm]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arms)
+
+    def get(self, arm: str) -> Arm | None:
+        """The arm's sums, or ``None`` when it has no history."""
+        return self._arms.get(arm)
+
+    def add(self, contribution: Contribution) -> None:
+        """Add one contribution in place.
+
+        Raises:
+            InvalidParameterError: the context has another dimension than the state.
+        """
+        context = contribution.context
+        if context.shape != (self.dimension,):
+            raise InvalidParameterError(f"context of shape {context.shape}, the state has d = {self.dimension}")
+        self.rounds += contribution.rounds
+        for change in contribution.changes:
+            if change.arm not in self._arms:
+                self._arms[change.arm] = Arm.fresh(self.dimension, self.lambda_l)
+            self._arms[change.arm].learn(context, change)
+
+    def snapshot(self) -> bytes:
+        """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
+        header = {
+            "format": _SNAPSHOT_FORMAT,
+            "dimension": self.dimension,
+            "lambda_l": self.lambda_l,
+            "rounds": self.rounds,
+            "arms": {
+                name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
+                for name, arm in self._arms.items()
+            },
+        }
+        arrays: Mapping[str, Any] = {
+            key: array
+            for position, arm in enumerate(self._arms.values())
+            for key, array in ((f"inverse{position}", arm.inverse), (f"b{position}", arm.b))
+        }
+        buffer = io.BytesIO()
+        np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+        return buffer.getvalue()
+
+    @classmethod
+    def restore(cls, data: bytes) -> State:
+        """Inverse of :meth:`snapshot`.
+
+        Raises:
+            SnapshotError: the bytes are no snapshot, or one of another format.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+                header = json.loads(archive["header"].tobytes())
+                if header["format"] != _SNAPSHOT_FORMAT:
+                    raise SnapshotError(f"a snapshot of format {header['format']}, expected {_SNAPSHOT_FORMAT}")
+                state = cls(header["dimension"], header["lambda_l"])
+                state.rounds = header["rounds"]
+                for position, (name, sums) in enumerate(header["arms"].items()):
+                    state._arms[name] = Arm(
+                        inverse=archive[f"inverse{position}"],
+                        b=archive[f"b{position}"],
+                        rewards=sums["rewards"],
+                        reward_sum=sums["reward_sum"],
+                        mixture=BetaSums.from_list(sums["mixture"]),
+                    )
+        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+            raise SnapshotError(f"not a snapshot of a state: {error}") from error
+        return state

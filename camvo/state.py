@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one event teaches: a context of shape (d,), the arms' changes, and how many rounds it completes."""
+    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes."""
 
     context: Array
     changes: tuple[Change, ...]
@@ -48,13 +48,17 @@ class Contribution:
 
     def pack(self) -> bytes:
         """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
-        dtype = "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
+        dtype = (
+            "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
+        )
         header = {
             "dtype": dtype,
             "rounds": self.rounds,
             "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
         }
-        return json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
+        return (
+            json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
+        )
 
     @classmethod
     def unpack(cls, data: bytes) -> Contribution:
@@ -66,7 +70,7 @@ class Contribution:
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
-    """The contribution that turns ``before`` into ``after``, both of the same round (rewards out, rewards in)."""
+    """What turns ``before`` into ``after``, both of the same round: rewards out, rewards in."""
     old = {change.arm: change for change in before.changes}
     new = {change.arm: change for change in after.changes}
     changes = tuple(
@@ -157,7 +161,9 @@ class State:
         """
         context = contribution.context
         if context.shape != (self.dimension,):
-            raise InvalidParameterError(f"context of shape {context.shape}, the state has d = {self.dimension}")
+            raise InvalidParameterError(
+                f"context of shape {context.shape}, the state has d = {self.dimension}"
+            )
         self.rounds += contribution.rounds
         for change in contribution.changes:
             if change.arm not in self._arms:
@@ -196,7 +202,9 @@ class State:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
                 header = json.loads(archive["header"].tobytes())
                 if header["format"] != _SNAPSHOT_FORMAT:
-                    raise SnapshotError(f"a snapshot of format {header['format']}, expected {_SNAPSHOT_FORMAT}")
+                    raise SnapshotError(
+                        f"a snapshot of format {header['format']}, expected {_SNAPSHOT_FORMAT}"
+                    )
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
                 for position, (name, sums) in enumerate(header["arms"].items()):

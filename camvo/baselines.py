@@ -1,0 +1,50 @@
+"""The policies that CaMVo is compared with, behind the same interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from camvo.errors import InvalidParameterError
+from camvo.estimates import Estimates
+from camvo.policy import Ensemble
+from camvo.typing import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline(Ensemble):
+    """Algorithm 2: ask every model, weigh its vote by how often it agreed with the label so far.
+
+    The weight is ω_def = Σr / N, and 1 before an arm's first reward.
+    """
+
+    def _weights(self, estimates: Estimates) -> Array:
+        return estimates.agreement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Majority(Ensemble):
+    """Ask every model; each vote counts the same."""
+
+    def _weights(self, estimates: Estimates) -> Array:
+        return np.ones_like(estimates.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Single(Ensemble):
+    """Ask one model and take its word. It learns only where a human has answered.
+
+    Attributes:
+        model: the name of the model.
+    """
+
+    model: str
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
+    ) -> tuple[list[int], float | None]:
+        if self.model not in arms:
+            raise InvalidParameterError(f"the model {self.model!r} is not among {', '.join(arms)}")
+        return [arms.index(self.model)], None

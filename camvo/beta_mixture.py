@@ -1,0 +1,120 @@
+"""Est_i(·): the probability that an arm is correct, given its estimate (§3 and Appendix B of the paper).
+
+The estimates q of an arm's past rounds are modelled as Beta-distributed, with one distribution for the rounds
+in which the arm was right (h = 1) and one for those in which it was wrong (h = 0); Bayes' rule turns a new
+estimate into a posterior. The parameters come from sums alone, so a round can be withdrawn again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from camvo.errors import InvalidParameterError
+
+EPSILON = 1e-6
+"""The paper's ε: the smallest variance, and the distance that a Beta density keeps from 0 and 1."""
+
+
+def clip(value: float) -> float:
+    """An estimate read as a probability: clipped to [0, 1]."""
+    return min(max(value, 0.0), 1.0)
+
+
+def _inside(value: float) -> float:
+    return min(max(value, EPSILON), 1.0 - EPSILON)
+
+
+@dataclass(slots=True)
+class ClassSums:
+    """Signed sums over the estimates of one class: n, Σq, Σq², Σln q, Σln(1−q).
+
+    The logarithms, with q clipped to [ε, 1−ε], are the sufficient statistics of maximum likelihood; the
+    moments are those of the method of moments.
+    """
+
+    n: float = 0.0
+    q: float = 0.0
+    q_squared: float = 0.0
+    log_q: float = 0.0
+    log_complement: float = 0.0
+
+    def add(self, q: float, weight: float) -> None:
+        """Add ``weight`` observations of the estimate ``q``; a negative weight withdraws them."""
+        q = clip(q)
+        self.n += weight
+        self.q += weight * q
+        self.q_squared += weight * q * q
+        self.log_q += weight * math.log(_inside(q))
+        self.log_complement += weight * math.log1p(-_inside(q))
+
+    def moments(self) -> tuple[float, float] | None:
+        """(α, β) of Proposition B.1, or ``None`` with fewer than two observations or without spread.
+
+        The variance is clipped to [ε, m(1−m)): below, α and β would overflow; above, they would be negative.
+        """
+        if self.n < 2.0:
+            return None
+        mean = self.q / self.n
+        variance = self.q_squared / self.n - mean * mean
+        ceiling = mean * (1.0 - mean)
+        if variance <= 1e-15 or ceiling <= EPSILON:
+            return None
+        nu = ceiling / min(max(variance, EPSILON), ceiling * (1.0 - EPSILON)) - 1.0
+        return mean * nu, (1.0 - mean) * nu
+
+
+def log_density(x: float, alpha: float, beta: float) -> float:
+    """The logarithm of the Beta(α, β) density, x clipped to [ε, 1−ε]."""
+    x = _inside(x)
+    log_b = math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
+    return (alpha - 1.0) * math.log(x) + (beta - 1.0) * math.log1p(-x) - log_b
+
+
+@dataclass(slots=True)
+class BetaSums:
+    """The sums of both classes of one arm. A fractional reward r counts r in h = 1 and 1 − r in h = 0."""
+
+    correct: ClassSums = field(default_factory=ClassSums)
+    wrong: ClassSums = field(default_factory=ClassSums)
+
+    def add(self, q: float, reward: float, sign: int) -> None:
+        """Add (+1) or withdraw (−1) one round in which the arm's estimate was q and its reward ``reward``.
+
+        Raises:
+            InvalidParameterError: the reward is outside [0, 1].
+        """
+        if not 0.0 <= reward <= 1.0:
+            raise InvalidParameterError(f"a reward is in [0, 1], got {reward}")
+        if reward > 0.0:
+            self.correct.add(q, sign * reward)
+        if reward < 1.0:
+            self.wrong.add(q, sign * (1.0 - reward))
+
+    def posterior(self, theta: float, mu: float) -> float:
+        """Est(θ) = P(h = 1 | θ) with prior μ, in [0, 1] (§3, "Bayesian Estimation of Label Correctness").
+
+        While either class has fewer than two observations or no spread, both densities are taken as 1 and
+        the posterior is μ. It need not rise with θ: the two Beta densities may cross more than once.
+        """
+        correct, wrong = self.correct.moments(), self.wrong.moments()
+        if correct is None or wrong is None or mu <= 0.0 or mu >= 1.0:
+            return clip(mu)
+        log_odds = math.log(mu) - math.log1p(-mu) + log_density(theta, *correct) - log_density(theta, *wrong)
+        if log_odds >= 0.0:
+            return 1.0 / (1.0 + math.exp(-log_odds))
+        odds = math.exp(log_odds)
+        return odds / (1.0 + odds)
+
+    def to_list(self) -> list[list[float]]:
+        """The ten sums, for a snapshot."""
+        return [
+            [sums.n, sums.q, sums.q_squared, sums.log_q, sums.log_complement]
+            for sums in (self.correct, self.wrong)
+        ]
+
+    @classmethod
+    def from_list(cls, sums: list[list[float]]) -> BetaSums:
+        """Inverse of :meth:`to_list`."""
+        correct, wrong = sums
+        return cls(ClassSums(*correct), ClassSums(*wrong))

@@ -1,0 +1,259 @@
+"""Policies: whom to ask, how to decide, what to learn. CaMVo (Algorithm 1) is the first of them.
+
+A policy holds parameters and no state. For each task its four methods are called in turn::
+
+    plan         = policy.plan(observations, costs)         before anyone is asked; frozen
+    arms         = policy.ask(plan, votes)                  again and again, until nobody is left to ask
+    decisions    = policy.decide(plan, votes)               the label and its score, for each question
+    contribution = policy.contribution(plan, q, votes, y)   what the state of question q learns from it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.errors import InvalidParameterError
+from camvo.estimates import Estimates, Observation, estimate
+from camvo.oracle import MOST_ARMS, ConfidenceName, Demand, cheapest
+from camvo.state import Change, Contribution
+from camvo.typing import Array, Votes
+from camvo.vote import posterior, weighted_vote
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What was known and decided before the first model was asked.
+
+    Attributes:
+        arms: the K models that could be asked, in alphabetical order, so that their order in a
+            configuration changes nothing.
+        costs: the expected price of asking each of them, $, shape (K,).
+        estimates: question → the arms' estimates.
+        subset: the models to ask first, in the order of ``arms``.
+        confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
+            asked) or the policy does not compute it.
+        propensity: the probability with which each arm is asked first, shape (K,).
+    """
+
+    arms: tuple[str, ...]
+    costs: Array
+    estimates: Mapping[str, Estimates]
+    subset: tuple[str, ...]
+    confidence: float | None
+    propensity: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The label of one question; ``score`` is the probability that it is right given the votes that came."""
+
+    label: str
+    score: float
+    posterior: Mapping[str, float]
+
+
+class Policy(Protocol):
+    """The interface of every policy; votes are arm → question → label (:data:`camvo.typing.Votes`)."""
+
+    def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
+        """Decide whom to ask first, from each question's observation and each arm's price in $."""
+        ...
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The arms to ask now, given the votes so far; nobody means that the task is decided."""
+        ...
+
+    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+        """The decision on each question that has a vote."""
+        ...
+
+    def contribution(
+        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+    ) -> Contribution:
+        """What the state of ``question`` learns when its label is ``label``."""
+        ...
+
+
+def lesson(
+    context: Array, q: Mapping[str, float], votes: Mapping[str, str], label: str, *, human: bool
+) -> Contribution:
+    """The contribution of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
+
+    Fewer than two votes teach nothing unless ``label`` comes from a human: an arm alone always agrees with
+    itself. The round is counted in t all the same.
+
+    Args:
+        context: e_t, shape (d,).
+        q: arm → its estimate when the round was planned.
+        votes: arm → label, on this question.
+        label: the voted label, or the human's.
+        human: whether ``label`` is a human's.
+    """
+    if len(votes) < 2 and not human:
+        return Contribution(context, ())
+    changes = (Change(arm, float(q[arm]), None, float(vote == label)) for arm, vote in sorted(votes.items()))
+    return Contribution(context, tuple(changes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """What all policies share: estimating, asking a fixed set, counting votes and learning from them.
+
+    Attributes:
+        alpha: α ≥ 0, the width of the confidence bound.
+        lambda_r: λ_R ≥ 0, the strength of the log-Laplace regularisation.
+    """
+
+    alpha: float = 0.25
+    lambda_r: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("α", self.alpha), ("λ_R", self.lambda_r)):
+            if not (np.isfinite(value) and value >= 0.0):
+                raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
+
+    def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
+        """Estimate every arm on every question and choose the subset to ask first.
+
+        Raises:
+            InvalidParameterError: no arm, no question, or a context that does not fit its state.
+        """
+        if not costs or not observations:
+            raise InvalidParameterError("a plan needs at least one model and one question")
+        arms = tuple(sorted(costs))
+        prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
+        estimates = {
+            question: estimate(seen, arms, alpha=self.alpha, lambda_r=self.lambda_r)
+            for question, seen in observations.items()
+        }
+        chosen, confidence = self._choose(arms, prices, estimates)
+        return Plan(
+            arms=arms,
+            costs=prices,
+            estimates=estimates,
+            subset=tuple(arms[position] for position in chosen),
+            confidence=confidence,
+            propensity=np.isin(np.arange(len(arms)), chosen).astype(np.float64),
+        )
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The arms of the plan's subset that were not asked yet."""
+        return tuple(arm for arm in plan.subset if arm not in votes)
+
+    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+        """Weighted vote and posterior on each question that has a vote (line 13)."""
+        decisions = {}
+        for question, estimates in plan.estimates.items():
+            cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
+            if not cast:
+                continue
+            label = weighted_vote(
+                cast,
+                dict(zip(plan.arms, self._weights(estimates), strict=True)),
+                estimates.labels,
+                dict(zip(plan.arms, estimates.lower, strict=True)),
+            )
+            chances = posterior(
+                cast, dict(zip(plan.arms, estimates.correctness, strict=True)), estimates.labels
+            )
+            decisions[question] = Decision(label, chances[label], chances)
+        return decisions
+
+    def contribution(
+        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+    ) -> Contribution:
+        """The :func:`lesson` of the round on ``question``."""
+        estimates = plan.estimates[question]
+        cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
+        return lesson(
+            estimates.context, dict(zip(plan.arms, estimates.q, strict=True)), cast, label, human=human
+        )
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
+    ) -> tuple[list[int], float | None]:
+        """Positions of the arms to ask first, and δ_A of them where it is known."""
+        return list(range(len(arms))), None
+
+    def _weights(self, estimates: Estimates) -> Array:
+        """The arms' weights in the vote, shape (K,)."""
+        return estimates.weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaMVo(Ensemble):
+    """Algorithm 1: ask the cheapest set of models whose weighted vote is confident enough.
+
+    Attributes:
+        delta: δ in [0, 1], the confidence asked for on every question.
+        k_min: the fewest models to ask.
+        n0: an arm with fewer rewards than this is asked beside the subset and does not count towards δ_A;
+            while no arm has as many, the vote is unweighted. 1 is the paper.
+        confidence: how δ_A is computed, ``"beta"`` or ``"exact"`` (see :mod:`camvo.confidence`).
+    """
+
+    delta: float = 0.97
+    k_min: int = 3
+    n0: int = 10
+    confidence: ConfidenceName = "beta"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.delta <= 1.0:
+            raise InvalidParameterError(f"δ is a probability, got {self.delta}")
+        if self.k_min < 1 or self.n0 < 1:
+            raise InvalidParameterError(f"k_min and n₀ start at 1, got {self.k_min} and {self.n0}")
+        if self.confidence not in ("beta", "exact"):
+            raise InvalidParameterError(f'confidence is "beta" or "exact", got {self.confidence!r}')
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
+        first = super().ask(plan, votes)
+        complete = all(question in answers for answers in votes.values() for question in plan.estimates)
+        if first or complete:
+            return first
+        held = [k for k, arm in enumerate(plan.arms) if votes.get(arm)]
+        failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
+        demands = []
+        for question, estimates in plan.estimates.items():
+            lower, weights = self._demand(estimates)
+            silent = [arm in votes and question not in votes[arm] for arm in plan.arms]
+            demands.append((lower, np.where(silent, 0.0, weights)))
+        chosen, _ = self._cheapest(plan.costs, demands, held=held, excluded=failed)
+        return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
+    ) -> tuple[list[int], float | None]:
+        young: NDArray[np.bool_] = np.any([e.rewards < self.n0 for e in estimates.values()], axis=0)
+        demands = [self._demand(e) for e in estimates.values()]
+        return self._cheapest(costs, demands, held=list(np.flatnonzero(young)))
+
+    def _cheapest(
+        self, costs: Array, demands: list[Demand], held: list[int], excluded: list[int] | None = None
+    ) -> tuple[list[int], float | None]:
+        """The Oracle's set, or all arms that did not fail where no set is confident enough."""
+        excluded = excluded or []
+        subset = cheapest(
+            costs, demands, self.delta, self.k_min, confidence=self.confidence, held=held, excluded=excluded
+        )
+        if subset is None:
+            return [position for position in range(len(costs)) if position not in excluded], None
+        return list(subset.arms), subset.confidence
+
+    def _demand(self, estimates: Estimates) -> Demand:
+        """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
+        return estimates.lower, np.where(estimates.rewards < self.n0, 0.0, estimates.weights)
+
+    def _weights(self, estimates: Estimates) -> Array:
+        if np.all(estimates.rewards < self.n0):
+            return np.ones_like(estimates.weights)
+        return estimates.weights
+
+
+__all__ = ["MOST_ARMS", "CaMVo", "Decision", "Ensemble", "Plan", "Policy", "lesson"]

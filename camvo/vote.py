@@ -1,0 +1,89 @@
+"""Counting votes: the weighted vote with its ties, and the probability that each label is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from camvo.beta_mixture import EPSILON
+from camvo.confidence import TIE
+from camvo.errors import InvalidParameterError
+
+
+def weighted_vote(
+    votes: Mapping[str, str],
+    weights: Mapping[str, float],
+    labels: Sequence[str],
+    tie_breakers: Mapping[str, float],
+) -> str:
+    """The label with the largest sum of weights (Algorithm 1, line 13).
+
+    A tie goes to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the one that comes
+    first in ``labels``; never to chance. Sums that differ by less than 1e-12 are tied.
+
+    Args:
+        votes: arm → label, at least one.
+        weights: arm → ω ≥ 0.
+        labels: the label set in the order of the label config.
+        tie_breakers: arm → L.
+
+    Raises:
+        InvalidParameterError: there is no vote, or one outside the label set.
+
+    >>> weighted_vote({"a": "yes", "b": "no"}, {"a": 1.0, "b": 1.0}, ["no", "yes"], {"a": 0.9, "b": 0.8})
+    'yes'
+    """
+    _check(votes, labels)
+    candidates = list(labels)
+    for score in (weights, tie_breakers):
+        totals = {
+            label: math.fsum(score[arm] for arm, vote in votes.items() if vote == label)
+            for label in candidates
+        }
+        top = max(totals.values())
+        candidates = [label for label in candidates if totals[label] >= top - TIE]
+    return candidates[0]
+
+
+def posterior(
+    votes: Mapping[str, str], correctness: Mapping[str, float], labels: Sequence[str]
+) -> dict[str, float]:
+    """The probability that each label is right, given the votes that came.
+
+    The one-coin model: every label is equally likely beforehand, an arm is right with its ``correctness`` and
+    otherwise names one of the M − 1 other labels at random, independently of the other arms.
+
+    Args:
+        votes: arm → label.
+        correctness: arm → probability of being right, clipped to [ε, 1 − ε].
+        labels: the label set; with a single label that label is certain.
+
+    Returns:
+        label → probability; the values sum to 1.
+
+    Raises:
+        InvalidParameterError: there is no vote, or one outside the label set.
+
+    >>> {label: round(p, 3) for label, p in posterior({"a": "yes"}, {"a": 0.8}, ["yes", "no"]).items()}
+    {'yes': 0.8, 'no': 0.2}
+    """
+    _check(votes, labels)
+    if len(labels) == 1:
+        return {labels[0]: 1.0}
+    log_likelihood = dict.fromkeys(labels, 0.0)
+    for arm, vote in sorted(votes.items()):
+        right = min(max(correctness[arm], EPSILON), 1.0 - EPSILON)
+        log_likelihood[vote] += math.log(right) - math.log((1.0 - right) / (len(labels) - 1))
+    top = max(log_likelihood.values())
+    unnormalised = {label: math.exp(value - top) for label, value in log_likelihood.items()}
+    total = math.fsum(unnormalised.values())
+    return {label: value / total for label, value in unnormalised.items()}
+
+
+def _check(votes: Mapping[str, str], labels: Sequence[str]) -> None:
+    if not votes:
+        raise InvalidParameterError("there is no vote to count")
+    known = set(labels)
+    for arm, vote in votes.items():
+        if vote not in known:
+            raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")

@@ -15,6 +15,9 @@ from camvo.errors import InvalidParameterError
 EPSILON = 1e-6
 """The paper's ε: the smallest variance, and the distance that a Beta density keeps from 0 and 1."""
 
+NO_SPREAD = 1e-12
+"""A variance up to here is what rounding leaves of equal estimates after thousands of rounds."""
+
 
 def clip(value: float) -> float:
     """An estimate read as a probability: clipped to [0, 1]."""
@@ -58,7 +61,7 @@ class ClassSums:
         mean = self.q / self.n
         variance = self.q_squared / self.n - mean * mean
         ceiling = mean * (1.0 - mean)
-        if variance <= 1e-15 or ceiling <= EPSILON:
+        if variance <= NO_SPREAD or ceiling <= EPSILON:
             return None
         nu = ceiling / min(max(variance, EPSILON), ceiling * (1.0 - EPSILON)) - 1.0
         return mean * nu, (1.0 - mean) * nu

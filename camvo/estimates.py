@@ -63,13 +63,15 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
 
     Raises:
-        InvalidParameterError: the context does not fit the state, or there is no label.
+        InvalidParameterError: the context does not fit the state or is not finite, or there is no label.
     """
     state = seen.state
     if seen.context.shape != (state.dimension,) or not seen.labels:
         raise InvalidParameterError(
             f"need a context of shape ({state.dimension},) and labels, got {seen.context.shape}"
         )
+    if not np.all(np.isfinite(seen.context)):
+        raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
     smoothing = lambda_r * math.log(state.rounds + 2)
     chance = 0.5 + 0.5 / len(seen.labels)
     rows = [_arm(state.get(arm), seen.context, alpha, smoothing, chance) for arm in arms]

@@ -26,7 +26,8 @@ MOST_ARMS = 20
 
 _BLOCK = {"beta": 256, "exact": 8}
 """Sets looked at together: the approximation is vectorised, Lemma 1 costs 2ⁿ for each."""
-_COST_TIE = 1e-15
+_COST_TIE = 1e-12
+"""Relative: sums of the same prices in another order differ by rounding, whatever the unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,19 @@ def cheapest(
     order = order[size[order] >= max(k_min, 1)]
     reach = _Reach(demands, free, list(held), confidence)
     best: tuple[int, float] | None = None
+    limit = 0.0
     for start in range(0, len(order), _BLOCK[confidence]):
         block = order[start : start + _BLOCK[confidence]]
         for subset, reached in zip(block, reach.confidences(block), strict=True):
-            if best is not None and cost[subset] > cost[best[0]] + _COST_TIE:
+            if best is not None and cost[subset] > limit:
                 return _result(best, free, held)
-            if reached >= delta and (best is None or reached > best[1] + TIE):
-                best = (int(subset), float(reached))
+            if reached < delta:
+                continue
+            if best is None:
+                limit = cost[subset] * (1.0 + _COST_TIE)
+            elif reached <= best[1] - TIE or (reached <= best[1] + TIE and size[subset] >= size[best[0]]):
+                continue
+            best = (int(subset), float(reached))
     return None if best is None else _result(best, free, held)
 
 

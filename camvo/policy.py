@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,22 @@ class Plan:
     subset: tuple[str, ...]
     confidence: float | None
     propensity: Array
+
+    def describe(self, question: str) -> dict[str, Any]:
+        """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
+        estimates = self.estimates[question]
+        columns = {
+            "cost": self.costs,
+            "propensity": self.propensity,
+            "rewards": estimates.rewards,
+            "q": estimates.q,
+            "lower": estimates.lower,
+            "weight": estimates.weights,
+            "correctness": estimates.correctness,
+        }
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
+        return {"subset": list(self.subset), "confidence": self.confidence, "arms": arms}
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,6 @@ class State:
                         reward_sum=sums["reward_sum"],
                         mixture=BetaSums.from_list(sums["mixture"]),
                     )
-        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+        except (ValueError, TypeError, AttributeError, KeyError, OSError, EOFError, BadZipFile) as error:
             raise SnapshotError(f"not a snapshot of a state: {error}") from error
         return state

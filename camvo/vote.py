@@ -16,7 +16,7 @@ def weighted_vote(
     labels: Sequence[str],
     tie_breakers: Mapping[str, float],
 ) -> str:
-    """The label with the largest sum of weights (Algorithm 1, line 13).
+    """The label with the largest sum of weights among those that got a vote (Algorithm 1, line 13).
 
     A tie goes to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the one that comes
     first in ``labels``; never to chance. Sums that differ by less than 1e-12 are tied.
@@ -34,7 +34,7 @@ def weighted_vote(
     'yes'
     """
     _check(votes, labels)
-    candidates = list(labels)
+    candidates = [label for label in labels if label in votes.values()]
     for score in (weights, tie_breakers):
         totals = {
             label: math.fsum(score[arm] for arm, vote in votes.items() if vote == label)

@@ -1,0 +1,235 @@
+"""One task's way: embed → plan → ask → decide → record → prediction."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection
+
+from backend import feedback, metrics, prompts
+from backend.embedding import Embedder
+from backend.epoch import epoch_of, question_hash
+from backend.labels import LabelConfig, Question
+from backend.ledger import Ledger, Writer, rounds
+from backend.ledger.rounds import Round, RoundKey
+from backend.llms import Pool
+from backend.policies import policy_of
+from backend.prediction import prediction_of
+from backend.queries import Queries, Query
+from backend.settings import Settings
+from backend.states import StateKey, States
+from camvo.errors import BadAnswerError, ModelError, NoVoteError
+from camvo.estimates import Observation
+from camvo.policy import Decision, Plan, Policy
+from camvo.typing import Array
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task to annotate: Label Studio's task id and data, the parsed config, the project's settings."""
+
+    project: str
+    task: int
+    data: Mapping[str, Any]
+    config: LabelConfig
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question of a job that has no round yet, with all that planning it needs."""
+
+    question: Question
+    key: RoundKey
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """How a task was decided; ``costs`` says what each arm that was asked cost, in $."""
+
+    policy: Policy
+    plan: Plan
+    votes: Mapping[str, Mapping[str, str]]
+    decisions: Mapping[str, Decision]
+    costs: Mapping[str, float]
+
+    @property
+    def cost(self) -> float:
+        """What was paid, in $."""
+        return sum(self.costs.values())
+
+    @property
+    def full_cost(self) -> float:
+        """What asking every model would have cost, in $: the expected price of those that were spared."""
+        expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
+        return sum((expected | dict(self.costs)).values())
+
+
+class Annotator:
+    """Turns jobs into predictions. Everything here runs on the process's one event loop."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        writer: Writer,
+        readers: Executor,
+        states: States,
+        queries: Queries,
+        pool: Pool,
+        embedder: Embedder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger, self._writer, self._readers = ledger, writer, readers
+        self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
+        self._clock = clock
+
+    async def annotate(self, job: Job) -> dict[str, Any] | None:
+        """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
+
+        A task that was annotated before is looked up and teaches nothing again.
+
+        Raises:
+            TaskError: no prediction is possible; says why.
+        """
+        if not self._embedder.loaded:
+            await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
+        asked = [self._question(job, question) for question in job.config.questions]
+        found = await self._stored([one.key for one in asked])
+        open_questions = [one for one in asked if one.key not in found]
+        if open_questions:
+            found |= {round_.key: round_ for round_ in await self._annotate(job, open_questions)}
+        if is_audit(job.project, job.task, job.settings.audit):
+            return None
+        decided = [(one.question, found[one.key]) for one in asked if one.key in found]
+        return prediction_of(decided, job.settings.model_version)
+
+    def _question(self, job: Job, question: Question) -> _Asked:
+        texts = question.texts(job.data)
+        key = RoundKey(
+            project=job.project,
+            task=job.task,
+            control=question.name,
+            question=question_hash(texts),
+            epoch=epoch_of(question, job.settings.instructions, self._embedder.identity),
+        )
+        return _Asked(question, key, "\n".join(texts.values()))
+
+    async def _stored(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
+        def read() -> dict[RoundKey, Round]:
+            with self._ledger.read() as connection:
+                return rounds.find(connection, keys)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+
+    async def _annotate(self, job: Job, asked: Sequence[_Asked]) -> list[Round]:
+        """Plan, ask, decide and record the questions that have no round yet."""
+        policy = policy_of(job.settings.policy)
+        messages = prompts.messages([one.question for one in asked], job.data, job.settings.instructions)
+        plan = policy.plan(await self._observe(job, asked), self._costs(job, messages))
+        votes: dict[str, dict[str, str]] = {}
+        costs: dict[str, float] = {}
+        while arms := policy.ask(plan, votes):
+            replies = await asyncio.gather(
+                *(self._vote(job, arm, messages, [one.question for one in asked]) for arm in arms),
+                return_exceptions=True,
+            )
+            for arm, reply in zip(arms, replies, strict=True):
+                if isinstance(reply, BaseException):
+                    raise reply
+                votes[arm], costs[arm] = reply
+        decisions = policy.decide(plan, votes)
+        if not decisions:
+            raise NoVoteError(
+                f"none of the {len(votes)} models that were asked gave a valid answer",
+                where=f"task {job.task}",
+                fix="see camvo_model_calls in /metrics for the reasons",
+            )
+        verdict = _Verdict(policy, plan, votes, decisions, costs)
+        return await self._writer.run(lambda connection: self._record(connection, job, asked, verdict))
+
+    async def _observe(self, job: Job, asked: Sequence[_Asked]) -> dict[str, Observation]:
+        contexts: list[Array] = await asyncio.gather(*(self._embedder.vector(one.text) for one in asked))
+        observations = {}
+        for one, context in zip(asked, contexts, strict=True):
+            state = await self._states.current(
+                StateKey(job.project, one.key.control, one.key.epoch),
+                dimension=self._embedder.dimension,
+                lambda_l=job.settings.policy.lambda_l,
+            )
+            labels = tuple(label.value for label in one.question.labels)
+            observations[one.question.name] = Observation(state, context, labels)
+        return observations
+
+    def _costs(self, job: Job, messages: Sequence[Mapping[str, str]]) -> dict[str, float]:
+        """The expected price of each model that is not resting; of all of them when all are."""
+        names = [model.name for model in job.settings.models]
+        awake = [name for name in names if not self._pool.resting(name)]
+        return {name: self._pool.cost(name, messages) for name in awake or names}
+
+    async def _vote(
+        self, job: Job, arm: str, messages: Sequence[Mapping[str, str]], questions: Sequence[Question]
+    ) -> tuple[dict[str, str], float]:
+        """One model's labels by question, empty where it failed, and what asking it cost in $."""
+        query = Query(job.project, job.task, arm, messages, prompts.schema(questions), job.settings.budget)
+        try:
+            reply = await self._queries.ask(query, patience=job.settings.deadline)
+        except ModelError as error:
+            return {}, error.usage.cost if error.usage else 0.0
+        try:
+            return prompts.parse(reply.content, questions), reply.cost
+        except BadAnswerError as error:
+            metrics.model_calls.labels(model=arm, outcome=error.code).inc()
+            _log.info("no_vote", model=arm, task=job.task, code=error.code)
+            return {}, reply.cost
+
+    def _record(
+        self, connection: Connection, job: Job, asked: Sequence[_Asked], verdict: _Verdict
+    ) -> list[Round]:
+        """Store the rounds and what they teach, in one transaction; one that another process stored wins."""
+        there = rounds.find(connection, [one.key for one in asked])
+        recorded = list(there.values())
+        for one in asked:
+            name = one.question.name
+            if one.key in there or name not in verdict.decisions:
+                continue
+            voted = verdict.decisions[name]
+            human = feedback.human_label(connection, job.project, job.task, name, job.settings)
+            label, taught_by = feedback.teacher(voted.label, human)
+            round_ = Round(
+                key=one.key,
+                plan=verdict.plan.describe(name),
+                votes={arm: answers.get(name) for arm, answers in verdict.votes.items()},
+                label=voted.label,
+                score=voted.score,
+                cost_usd=verdict.cost / len(asked),
+                full_cost_usd=verdict.full_cost / len(asked),
+                audit=is_audit(job.project, job.task, job.settings.audit),
+                taught=label,
+                taught_by=taught_by,
+                context=verdict.plan.estimates[name].context,
+                created_at=self._clock(),
+            )
+            contribution = verdict.policy.contribution(
+                verdict.plan, name, verdict.votes, label, human=taught_by == "human"
+            )
+            feedback.teach(connection, round_, contribution, now=self._clock())
+            recorded.append(round_)
+            metrics.rounds.labels(project=job.project, control=name).inc()
+            metrics.asked.labels(project=job.project, control=name).inc(len(verdict.votes))
+        return recorded
+
+
+def is_audit(project: str, task: int, share: float) -> bool:
+    """Whether a task is annotated blind, decided by a hash so that every process decides alike."""
+    digest = hashlib.sha256(f"audit:{project}:{task}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64

@@ -1,0 +1,197 @@
+"""Flask: the wire format of Label Studio's ML backends, and nothing else (Label Studio 1.23)."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from typing import Any
+
+import structlog
+from flask import Flask, Response, jsonify, request
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from backend import labels, logs, metrics, settings, webhooks, wire
+from backend.runtime import Runtime
+from backend.settings import Environment
+from camvo.errors import (
+    BadBodyError,
+    BodyTooLargeError,
+    CamvoError,
+    ConfigError,
+    RequestError,
+    UnauthorizedError,
+)
+
+WEBHOOK_HEADER = "X-Camvo-Secret"
+"""The header by which Label Studio's webhooks, which carry no basic auth, prove themselves."""
+
+_log = structlog.get_logger(__name__)
+
+
+def create_app(environment: Environment | None = None) -> Flask:
+    """The application of one worker process, with its runtime started; gunicorn calls this after the fork."""
+    environment = environment or Environment()
+    logs.configure(environment.log_level)
+    runtime = Runtime(settings.load(environment.config), environment)
+    app = Flask("camvo")
+    app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
+    app.extensions["camvo"] = runtime
+    _register_views(app, runtime, environment)
+    _register_guards(app, environment)
+    return app
+
+
+def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    version = runtime.settings.model_version
+    # Spare threads keep /health and /webhook answering while predictions wait for models.
+    seats = threading.BoundedSemaphore(max(environment.threads - 2, 1))
+
+    @app.get("/")
+    @app.get("/health")
+    def health() -> Response:
+        return jsonify(status="UP", model_class="CaMVo", model_version=version)
+
+    @app.post("/setup")
+    def setup() -> Response:
+        body = wire.parse(wire.SetupRequest, _json())
+        runtime.remember(body.project, body.extra_params)
+        return jsonify(model_version=version)
+
+    @app.post("/predict")
+    def predict() -> Response:
+        body = wire.parse(wire.PredictRequest, _json())
+        config = labels.parse(body.label_config)
+        seated = seats.acquire(blocking=False)
+        try:
+            results = runtime.predict(body.project, config, body.tasks, wait=seated)
+        finally:
+            if seated:
+                seats.release()
+        return jsonify(results=results)
+
+    @app.post("/webhook")
+    def webhook() -> Response:
+        event = webhooks.read(_json())
+        metrics.events.labels(action=event.action).inc()
+        runtime.learn(event)
+        return jsonify(status="ok")
+
+    @app.route("/versions", methods=["GET", "POST"])
+    def versions() -> Response:
+        return jsonify(versions=[version])
+
+    @app.get("/metrics")
+    def exposition() -> Response:
+        text = metrics.exposition(several_processes=environment.prometheus_multiproc_dir is not None)
+        return Response(text, content_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/ready")
+    def ready() -> tuple[Response, int]:
+        parts = runtime.ready()
+        return jsonify(parts), 200 if all(parts.values()) else 503
+
+
+def _register_guards(app: Flask, environment: Environment) -> None:
+    @app.before_request
+    def authorise() -> None:
+        if request.path in ("/", "/health") or _is_authorised(environment):
+            return
+        raise UnauthorizedError(
+            "credentials are missing or wrong",
+            where=request.path,
+            fix=f"use basic auth, or for /webhook the header {WEBHOOK_HEADER}",
+        )
+
+    @app.after_request
+    def count(response: Response) -> Response:
+        endpoint = request.url_rule.rule if request.url_rule else "unknown"
+        metrics.requests.labels(endpoint=endpoint, status=str(response.status_code)).inc()
+        return response
+
+    @app.errorhandler(CamvoError)
+    def refuse(error: CamvoError) -> tuple[Response, int]:
+        status = (
+            error.status
+            if isinstance(error, RequestError)
+            else 400
+            if isinstance(error, ConfigError)
+            else 500
+        )
+        _log.warning("refused", endpoint=request.path, code=error.code, status=status, reason=str(error))
+        return jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix), status
+
+    @app.errorhandler(RequestEntityTooLarge)
+    def too_large(_: RequestEntityTooLarge) -> tuple[Response, int]:
+        limit = environment.max_body_mb
+        return refuse(
+            BodyTooLargeError(
+                f"the body is over {limit} MB",
+                where="body",
+                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
+            )
+        )
+
+    @app.errorhandler(HTTPException)
+    def http(error: HTTPException) -> tuple[Response, int]:
+        return jsonify(code="http", message=error.name, where=request.path, fix=None), error.code or 500
+
+    @app.errorhandler(Exception)
+    def internal(error: Exception) -> tuple[Response, int]:
+        # The message may carry a task's text, so only the kind is logged and nothing reaches the caller.
+        _log.error("internal", endpoint=request.path, kind=type(error).__name__, where=_place(error))
+        return jsonify(
+            code="internal", message="an error in CaMVo", where=request.path, fix="see its log"
+        ), 500
+
+
+def _json() -> Any:
+    body = request.get_json(force=True, silent=True)
+    if not isinstance(body, dict):
+        raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
+    return body
+
+
+def _is_authorised(environment: Environment) -> bool:
+    """Whether the request may pass.
+
+    Label Studio sends basic auth with its ML calls and with START_TRAINING, never with the other webhooks:
+    those prove themselves by the secret header, once a secret is configured.
+    """
+    ordinary_webhook = request.path == "/webhook" and not _is_training()
+    if ordinary_webhook and environment.webhook_secret is not None:
+        return _knows_secret(environment) or _has_credentials(environment)
+    return environment.basic_auth_user is None or _has_credentials(environment)
+
+
+def _has_credentials(environment: Environment) -> bool:
+    user, password, given = environment.basic_auth_user, environment.basic_auth_pass, request.authorization
+    if user is None or password is None or given is None or given.type != "basic":
+        return False
+    # Both are compared whatever the first says, so that the time taken tells nothing.
+    right_user = _same(given.username or "", user)
+    right_password = _same(given.password or "", password.get_secret_value())
+    return right_user and right_password
+
+
+def _knows_secret(environment: Environment) -> bool:
+    secret = environment.webhook_secret
+    return secret is not None and _same(request.headers.get(WEBHOOK_HEADER, ""), secret.get_secret_value())
+
+
+def _is_training() -> bool:
+    body = request.get_json(force=True, silent=True)
+    return isinstance(body, dict) and body.get("action") == "START_TRAINING"
+
+
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame, for the log."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return (
+        "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
+    )

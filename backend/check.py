@@ -1,0 +1,107 @@
+"""``camvo check``: is everything there, and what would one text cost? Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend import labels, prompts, settings
+from backend.embedding import Embedder
+from backend.ledger import Ledger
+from backend.llms import Pool
+from backend.policies import policy_of
+from backend.settings import Environment, Settings
+from camvo.errors import CamvoError, ConfigError
+from camvo.estimates import Observation
+from camvo.state import State
+
+_SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}
+
+
+def run(console: Console, environment: Environment) -> bool:
+    """Check each part in turn and print what was found; whether all of them are fit to serve."""
+    found = settings.load(environment.config)
+    console.print(
+        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}"
+    )
+    pool = Pool(found.models, keys=environment.keys(found.models))
+    console.print(f"[green]✓[/] prices         of {len(pool.names)} models")
+    fit = [
+        _step(console, "keys", lambda: _keys(pool)),
+        _step(console, "ledger", lambda: _ledger(environment)),
+        _step(console, "embedder", lambda: _embedder(found)),
+        _step(console, "webhooks", lambda: _webhooks(environment)),
+    ]
+    _sample(console, found, pool)
+    return all(fit)
+
+
+def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
+    try:
+        outcome = step()
+    except CamvoError as error:
+        console.print(f"[red]✗[/] {name:<14} {escape(str(error))}", highlight=False, soft_wrap=True)
+        return False
+    console.print(f"[green]✓[/] {name:<14} {escape(outcome)}", highlight=False, soft_wrap=True)
+    return True
+
+
+def _keys(pool: Pool) -> str:
+    missing = pool.missing_keys()
+    if missing:
+        raise ConfigError(
+            f"not set: {', '.join(missing)}", fix="set the variables in the server's environment"
+        )
+    return "present (not tried: that would cost money)"
+
+
+def _ledger(environment: Environment) -> str:
+    ledger = Ledger(environment.database_url)
+    try:
+        ledger.migrate()
+    finally:
+        ledger.close()
+    return "opened and migrated"
+
+
+def _embedder(found: Settings) -> str:
+    embedder = Embedder(found.embedder)
+    embedder.embed([_SAMPLE["text"]])
+    return f"{embedder.identity}, d = {embedder.dimension}"
+
+
+def _webhooks(environment: Environment) -> str:
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth: every human answer would be refused",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
+        )
+    return (
+        "guarded by the secret header" if environment.webhook_secret else "open to whoever reaches the port"
+    )
+
+
+def _sample(console: Console, found: Settings, pool: Pool) -> None:
+    """What one short text would cost a project that has learnt nothing yet."""
+    config = labels.parse(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
+    messages = prompts.messages(config.questions, _SAMPLE, found.instructions)
+    costs = {name: pool.cost(name, messages) for name in pool.names}
+    state = State(1, found.policy.lambda_l)
+    texts = tuple(label.value for label in config.questions[0].labels)
+    observation = Observation(state, np.ones(1), texts)
+    plan = policy_of(found.policy).plan({"sentiment": observation}, costs)
+    table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
+    for column in ("model", "litellm", "expected $", "asked"):
+        table.add_column(column, justify="right" if column == "expected $" else "left")
+    for model in found.models:
+        asked = "yes" if model.name in plan.subset else ""
+        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked)
+    console.print(table)
+    total = sum(costs[name] for name in plan.subset)
+    console.print(f"together ${total:.7f} a task; ${total * 100_000:,.2f} for a hundred thousand such tasks")

@@ -1,0 +1,81 @@
+"""The command line: ``camvo demo | serve | check``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from camvo.errors import CamvoError
+
+app = typer.Typer(
+    name="camvo",
+    help="A Label Studio ML backend that asks the cheapest models whose weighted vote is confident enough.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[
+    Path | None, typer.Option("--config", help="camvo.yaml; without one the embedded voters are used.")
+]
+
+
+@app.command()
+def demo(
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Stay up, so that a Label Studio can be connected.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(help="Port of the server; a free one by default.")] = None,
+) -> None:
+    """Show the main job on real text, without a key or a network."""
+    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
+
+    from backend.demo import run  # noqa: PLC0415 - the same
+
+    run.run(console=Console(), serve=serve, port=port)
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+) -> None:
+    """Serve Label Studio with gunicorn."""
+    from backend import server, settings  # noqa: PLC0415 - the help must not wait for it
+
+    given = {"config": config, "host": host, "port": port, "workers": workers}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    server.serve(settings.Environment().model_copy(update=chosen))
+
+
+@app.command()
+def check(config: Config = None) -> None:
+    """Validate everything and say what one text would cost, without spending anything."""
+    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
+
+    from backend import check as checking  # noqa: PLC0415 - the same
+    from backend import settings
+
+    environment = settings.Environment()
+    if config is not None:
+        environment = environment.model_copy(update={"config": config})
+    if not checking.run(Console(), environment):
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """The console script: an expected error is one line on standard error and exit code 2."""
+    try:
+        app()
+    except CamvoError as error:
+        print(f"camvo: {error}", file=sys.stderr)  # noqa: T201 - this is what a person reads
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The demo: some sixty short texts with known labels, sent through the real server."""

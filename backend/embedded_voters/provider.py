@@ -1,0 +1,106 @@
+"""The voters as a litellm provider, so that they are asked, counted and paid like any model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from backend.embedded_voters.voters import VOTERS, Vectors, Voter
+from backend.embedding import Embedder
+from backend.litellm_facts import count_tokens, litellm
+from backend.prompts import Prompt, read
+from backend.settings import ModelSettings
+from camvo.errors import InvalidParameterError
+
+PROVIDER = "embedded"
+"""What litellm's names of the voters begin with, before the slash."""
+
+_DOLLAR_PER_MILLION = 1e-6
+
+
+def install(embedder: Embedder, models: Sequence[ModelSettings]) -> None:
+    """Make litellm know the provider and the models' prices; a second call replaces the first."""
+    module = litellm()
+    handler = _handler(embedder)
+    others = [item for item in module.custom_provider_map if item["provider"] != PROVIDER]
+    module.custom_provider_map = [*others, {"provider": PROVIDER, "custom_handler": handler}]
+    # in this order: before its set-up litellm does not see the prices, nor that schemas are supported
+    module.utils.custom_llm_setup()
+    module.register_model({model.model: _entry(model) for model in models})
+
+
+def _entry(model: ModelSettings) -> dict[str, object]:
+    return {
+        "litellm_provider": PROVIDER,
+        "mode": "chat",
+        "input_cost_per_token": (model.input_price or 0.0) * _DOLLAR_PER_MILLION,
+        "output_cost_per_token": (model.output_price or 0.0) * _DOLLAR_PER_MILLION,
+        "supports_response_schema": True,
+        "supports_system_messages": True,
+    }
+
+
+def _handler(embedder: Embedder) -> Any:
+    """The provider over an embedder; its base class is litellm's, which is imported on first use only."""
+    litellm()
+    from litellm.llms.custom_llm import CustomLLM  # noqa: PLC0415 - heavy
+
+    class EmbeddedVoters(CustomLLM):  # type: ignore[misc]  # litellm's types are not followed
+        """Answers CaMVo's own prompts; parameters such as the temperature change nothing."""
+
+        def completion(self, model: str, messages: Any, model_response: Any, **_: Any) -> Any:
+            voter, prompt = _asked(model, messages)
+            phrases = _phrases(voter, prompt)
+            vectors = dict(zip(phrases, embedder.embed(phrases), strict=True))
+            return _filled(model_response, model, messages, _content(voter, prompt, vectors))
+
+        async def acompletion(self, model: str, messages: Any, model_response: Any, **_: Any) -> Any:
+            voter, prompt = _asked(model, messages)
+            phrases = _phrases(voter, prompt)
+            rows = await asyncio.gather(*map(embedder.vector, phrases))
+            vectors = dict(zip(phrases, rows, strict=True))
+            return _filled(model_response, model, messages, _content(voter, prompt, vectors))
+
+    return EmbeddedVoters()
+
+
+def _asked(model: str, messages: Sequence[Mapping[str, str]]) -> tuple[Voter, Prompt]:
+    """Whom and what; litellm's own errors, so that neither counts as an outage."""
+    if model not in VOTERS:
+        message = f"there is no embedded voter {model!r}; there are {', '.join(VOTERS)}"
+        raise litellm().NotFoundError(message=message, model=model, llm_provider=PROVIDER)
+    try:
+        return VOTERS[model], read(messages)
+    except InvalidParameterError as error:
+        raise litellm().BadRequestError(message=str(error), model=model, llm_provider=PROVIDER) from error
+
+
+def _phrases(voter: Voter, prompt: Prompt) -> list[str]:
+    return list(dict.fromkeys(_all_phrases(voter, prompt)))
+
+
+def _all_phrases(voter: Voter, prompt: Prompt) -> Iterator[str]:
+    for question in prompt.questions:
+        yield from voter.phrases(prompt.text, question.labels)
+
+
+def _content(voter: Voter, prompt: Prompt, vectors: Vectors) -> str:
+    votes = {
+        question.name: voter.choose(prompt.text, question.labels, vectors) for question in prompt.questions
+    }
+    return json.dumps(votes)
+
+
+def _filled(response: Any, model: str, messages: Sequence[Mapping[str, str]], content: str) -> Any:
+    """The response with the answer, and a usage in the tokens that the pool counts with, too."""
+    sent = count_tokens(tuple(message["content"] for message in messages))
+    written = count_tokens((content,))
+    response.model = f"{PROVIDER}/{model}"  # without it litellm cannot price what it returns
+    response.choices[0].message.content = content
+    response.choices[0].finish_reason = "stop"
+    response.usage = litellm().Usage(
+        prompt_tokens=sent, completion_tokens=written, total_tokens=sent + written
+    )
+    return response

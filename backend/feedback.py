@@ -1,0 +1,164 @@
+"""The fit hook: human answers become rewards (see DESIGN §3: every correction is a signed contribution)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import structlog
+from sqlalchemy import Connection
+
+from backend import labels, metrics
+from backend.ledger import answers, events, human_annotations, projects, rounds
+from backend.ledger.rounds import Round, Teacher
+from backend.settings import Settings
+from backend.webhooks import WebhookEvent, annotations_in
+from camvo.errors import BadLabelConfigError
+from camvo.policy import lesson
+from camvo.state import Contribution, revision
+
+_log = structlog.get_logger(__name__)
+
+
+def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
+    """Store what a webhook says and correct the rewards it touches, in the caller's transaction.
+
+    Repeats and late arrivals change nothing: an annotation is identified by its id and ``updated_at``, a
+    deleted one does not come back. Unknown actions are ignored, as Label Studio sends many.
+    """
+    action = _ACTIONS.get(event.action)
+    if action is not None:
+        projects.ensure(connection, event.project_key, now)
+        action(connection, event, settings, now)
+
+
+def human_label(
+    connection: Connection, project: str, task: int, control: str, settings: Settings
+) -> str | None:
+    """What the humans say about one question of one task: ground truth first, else their majority.
+
+    ``None`` when nobody answered, when the answers are tied, or when human rewards are switched off. Skipped
+    annotations and those made from predictions in bulk do not count.
+    """
+    if not settings.human_rewards:
+        return None
+    given = [
+        annotation
+        for annotation in human_annotations.of_task(connection, project, task)
+        if annotation.teaches and control in annotation.labels
+    ]
+    truths = [annotation for annotation in given if annotation.ground_truth]
+    counts = Counter(annotation.labels[control] for annotation in truths or given).most_common(2)
+    if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
+        return None
+    return counts[0][0]
+
+
+def teacher(voted: str, human: str | None) -> tuple[str, Teacher]:
+    """The label that rewards are computed with, and whose it is: a human's in place of the voted one."""
+    return (voted, "vote") if human is None else (human, "human")
+
+
+def teach(connection: Connection, round_: Round, contribution: Contribution, *, now: float) -> None:
+    """Store a finished round and what it teaches."""
+    key = round_.key
+    round_id = rounds.insert(connection, round_)
+    events.append(
+        connection,
+        key.project,
+        control=key.control,
+        epoch=key.epoch,
+        kind="round",
+        contribution=contribution.pack(),
+        round_id=round_id,
+        now=now,
+    )
+
+
+def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
+    """Make the rewards of a task's rounds agree with what the humans say of it by now."""
+    for round_ in rounds.of_task(connection, project, task):
+        human = human_label(connection, project, task, round_.key.control, settings)
+        label, by = teacher(round_.label, human)
+        if (label, by) == (round_.taught, round_.taught_by):
+            continue
+        change = revision(_lesson(round_, round_.taught, round_.taught_by), _lesson(round_, label, by))
+        if change.changes:
+            events.append(
+                connection,
+                project,
+                control=round_.key.control,
+                epoch=round_.key.epoch,
+                kind="revision",
+                contribution=change.pack(),
+                round_id=round_.id,
+                now=now,
+            )
+            metrics.feedback.labels(project=project).inc()
+        rounds.set_taught(connection, round_.id, label, by)
+
+
+def _lesson(round_: Round, label: str | None, by: str | None) -> Contribution:
+    q = {arm: row["q"] for arm, row in round_.plan["arms"].items()}
+    votes = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
+    return lesson(round_.context, q, votes, label or round_.label, human=by == "human")
+
+
+def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
+    """ANNOTATION_CREATED, ANNOTATION_UPDATED, ANNOTATIONS_CREATED."""
+    try:
+        config = labels.parse(event.label_config)
+    except BadLabelConfigError as error:
+        _log.warning("annotation_ignored", project=event.project_key, code=error.code, reason=str(error))
+        return
+    for annotation in annotations_in(event, config):
+        if human_annotations.put(connection, annotation, now) and annotation.task is not None:
+            correct(connection, event.project_key, annotation.task, settings, now)
+
+
+def _annotations_deleted(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
+    """ANNOTATIONS_DELETED, which carries ids only, and upstream's ANNOTATION_DELETED."""
+    for task in human_annotations.delete(connection, event.project_key, event.annotation_ids, now):
+        correct(connection, event.project_key, task, settings, now)
+
+
+def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
+    """TASKS_DELETED: the annotations vanish without an event of their own; texts and answers go with them."""
+    for task in event.task_ids:
+        human_annotations.forget_task(connection, event.project_key, task)
+        correct(connection, event.project_key, task, settings, now)
+        rounds.forget_task(connection, event.project_key, task)
+        answers.forget_task(connection, event.project_key, task)
+
+
+def _project_updated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
+    """PROJECT_UPDATED: a changed label set starts a new epoch by itself, since the epoch is its hash."""
+    projects.remember(connection, event.project_key, label_config=event.label_config, now=now)
+    if event.model_version not in (None, settings.model_version):
+        _log.warning(
+            "model_version_differs",
+            project=event.project_key,
+            label_studio=event.model_version,
+            backend=settings.model_version,
+            fix="give the backend in Label Studio the title that equals model_version, or scores stay blank",
+        )
+
+
+def _start_training(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
+    """START_TRAINING: make every annotated task's rewards agree with its annotations again."""
+    for task in human_annotations.tasks(connection, event.project_key):
+        correct(connection, event.project_key, task, settings, now)
+
+
+_Action = Callable[[Connection, WebhookEvent, Settings, float], None]
+
+_ACTIONS: Mapping[str, _Action] = {
+    "ANNOTATION_CREATED": _annotated,
+    "ANNOTATION_UPDATED": _annotated,
+    "ANNOTATIONS_CREATED": _annotated,
+    "ANNOTATIONS_DELETED": _annotations_deleted,
+    "ANNOTATION_DELETED": _annotations_deleted,
+    "TASKS_DELETED": _tasks_deleted,
+    "PROJECT_UPDATED": _project_updated,
+    "START_TRAINING": _start_training,
+}

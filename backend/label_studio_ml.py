@@ -1,0 +1,49 @@
+"""CaMVo under ``label-studio-ml start``: the same core behind the SDK's own base class.
+
+Needs the extra ``[label-studio-ml]``; nothing else imports this module. The 2.x server makes a new object
+for each request, so the runtime is kept for the process.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from label_studio_ml.model import LabelStudioMLBase
+from label_studio_ml.response import ModelResponse
+
+from backend import labels, settings, webhooks
+from backend.ledger import Ledger
+from backend.runtime import Runtime
+from backend.settings import Environment
+
+
+@cache
+def _runtime() -> Runtime:
+    environment = Environment()
+    ledger = Ledger(environment.database_url)
+    ledger.migrate()
+    ledger.close()
+    return Runtime(settings.load(environment.config), environment)
+
+
+class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml has no types
+    """A Label Studio model whose predictions are votes and whose training is feedback."""
+
+    def setup(self) -> None:
+        """Show the version that predictions carry; keep the project's ``extra_params``."""
+        self.set("model_version", _runtime().settings.model_version)
+        if self.extra_params:
+            _runtime().remember(self.project_id, self.extra_params)
+
+    def predict(
+        self, tasks: list[dict[str, Any]], context: dict[str, Any] | None = None, **kwargs: Any
+    ) -> ModelResponse:
+        """Predictions in the order of the tasks; an empty list for a task that has none."""
+        runtime = _runtime()
+        predictions = runtime.predict(self.project_id or "", labels.parse(self.label_config), tasks)
+        return ModelResponse(model_version=runtime.settings.model_version, predictions=predictions)
+
+    def fit(self, event: str, data: dict[str, Any], **kwargs: Any) -> None:
+        """Learn from a webhook; ``data`` is its payload without the action."""
+        _runtime().learn(webhooks.read({"action": event, **data}))

@@ -1,0 +1,19 @@
+"""One label of a question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label under its two names: the one that is stored and the one that is read.
+
+    ``value`` is what Label Studio stores and what every vote, decision and ledger row holds: the alias where
+    there is one, the visible text otherwise. ``text`` is the visible text, which models see and answer with.
+    ``hint`` explains the label to annotators and to models.
+    """
+
+    value: str
+    text: str
+    hint: str | None = None

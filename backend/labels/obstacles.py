@@ -1,0 +1,62 @@
+"""Why a control cannot be voted on. The SDK accepts all of these without a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from backend.labels.element import Element, is_true
+from backend.labels.label import Label
+from backend.labels.reading import fields, unreadable
+from backend.labels.tags import SUPPORTED
+from backend.labels.tree import Tree, targets
+
+_FEWEST = 2
+
+
+def obstacle(control: Element, tree: Tree) -> str | None:
+    """The first reason that is found, or ``None`` for a control that can be voted on."""
+    module = SUPPORTED.get(str(control.tag).lower())
+    if module is None:
+        return f"{control.tag} is not supported yet"
+    return (
+        _misplaced(control, tree)
+        or module.obstacle(control)
+        or _unvotable(module.labels(control))
+        or _unattached(control, tree)
+    )
+
+
+def _misplaced(control: Element, tree: Tree) -> str | None:
+    name = str(control.get("name"))
+    if "{{" in name or any(str(parent.tag).lower() == "repeater" for parent in control.iterancestors()):
+        return "a control inside a Repeater is not supported"
+    if tree.uses[name] > 1:
+        return f'the name "{name}" is used more than once in this config'
+    for kind in ("perRegion", "perItem"):
+        if is_true(control, kind):
+            return f"{kind} is not supported yet"
+    return None
+
+
+def _unvotable(labels: tuple[Label, ...]) -> str | None:
+    if len(labels) < _FEWEST:
+        return "it has fewer than two labels, so there is nothing to vote on"
+    stored = Counter(label.value for label in labels)
+    visible = Counter(label.text for label in labels)
+    for kind, counts in (("are stored as", stored), ("read", visible)):
+        text, count = counts.most_common(1)[0]
+        if count > 1:
+            return f'{count} of its labels {kind} "{text}"'
+    return None
+
+
+def _unattached(control: Element, tree: Tree) -> str | None:
+    for name in targets(control):
+        if name not in tree.objects:
+            return f'toName="{name}" names no object of this config'
+        if tree.uses[name] > 1:
+            return f'toName="{name}" names more than one tag of this config'
+        reason = unreadable(tree.objects[name])
+        if reason is not None:
+            return f'it is attached to "{name}", and {reason}'
+    return None if fields(control, tree) else 'no object shows it a text of the task: value="$key"'

@@ -1,0 +1,61 @@
+"""What an annotator reads before answering: the fields of a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from backend.labels.element import Element, attribute
+from backend.labels.field import TAGS, Field
+from backend.labels.tree import Tree, targets
+
+_VARIABLE = re.compile(r"\$([^\s,${}]+)")
+_TAGS = {tag.lower(): tag for tag in TAGS}
+
+
+def fields(control: Element, tree: Tree) -> tuple[Field, ...]:
+    """The fields that a control's question is about, one entry a key.
+
+    The objects that the control is attached to come first, then, in document order, those that no control is
+    attached to: the options of a question, the title of an article. The attribute ``camvo_fields="a,b"``
+    names the keys instead; a key that no object shows is read as Text.
+    """
+    free = [name for name in tree.objects if name not in tree.attached]
+    chosen = [key.strip() for key in (attribute(control, "camvo_fields") or "").split(",") if key.strip()]
+    if not chosen:
+        return tuple(_by_key([*targets(control), *free], tree).values())
+    known = _by_key([*targets(control), *tree.objects], tree)
+    return tuple(known.get(key) or Field(key, "Text", key) for key in dict.fromkeys(chosen))
+
+
+def unreadable(shown: Element) -> str | None:
+    """Why the text of an object tag cannot be read from the task's data, or ``None``."""
+    if str(shown.tag).lower() not in _TAGS:
+        return f"{shown.tag} is not supported yet"
+    if (attribute(shown, "valueType") or "").lower().startswith("url"):
+        return "a text behind a URL is not supported yet"
+    encoding = (attribute(shown, "encoding") or "none").lower()
+    return None if encoding == "none" else f"text encoded as {encoding} is not supported yet"
+
+
+def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
+    found: dict[str, Field] = {}
+    for name in names:
+        field = _field(tree.objects[name])
+        if field is not None:
+            found.setdefault(field.key, field)
+    return found
+
+
+def _field(shown: Element) -> Field | None:
+    """The field that an object tag shows; ``None`` for a text that is the same in every task."""
+    variable = _VARIABLE.fullmatch((attribute(shown, "value") or "").strip())
+    if variable is None or unreadable(shown):
+        return None
+    return Field(
+        key=variable[1],
+        tag=_TAGS[str(shown.tag).lower()],
+        name=str(shown.get("name")),
+        name_key=attribute(shown, "nameKey") or "author",
+        text_key=attribute(shown, "textKey") or "text",
+    )

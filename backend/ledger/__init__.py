@@ -1,0 +1,14 @@
+"""The ledger: everything CaMVo must not forget, in one SQL database.
+
+The state of every question is the sum of the events in here, in order. Beside the events stand the rounds
+they came from, the answers that were paid for, the money, the human annotations and snapshots of states.
+Each module holds the functions of one of these; they take a SQLAlchemy ``Connection`` and leave the
+transaction to the caller: ``Ledger.read``, ``Ledger.write`` or ``Writer.run``. Time is always unix seconds
+that the caller passes in.
+"""
+
+# No "from __future__ import annotations" here: the name is that of a module of this package.
+from backend.ledger.database import Ledger
+from backend.ledger.writer import Writer
+
+__all__ = ["Ledger", "Writer"]

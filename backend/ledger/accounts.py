@@ -1,0 +1,76 @@
+"""Accounts: what a project has spent and set aside, in total and by UTC day, in whole picodollars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, select
+
+from backend.ledger import tables
+from backend.ledger.picodollars import from_picodollars, to_picodollars
+from backend.ledger.upsert import insert
+from camvo.errors import BudgetExhaustedError
+
+TOTAL = "total"
+"""The scope of the account over all days; any other scope is a day, as in 2026-03-14."""
+
+_table = tables.accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Picodollars spent, and picodollars reserved for calls under way."""
+
+    spent: int = 0
+    reserved: int = 0
+
+
+def day_of(now: float) -> str:
+    """The UTC day of a time in unix seconds."""
+    return datetime.fromtimestamp(now, UTC).date().isoformat()
+
+
+def read(connection: Connection, project: str, scope: str) -> Account:
+    """One account; an empty one when nothing was booked yet."""
+    row = connection.execute(
+        select(_table.c.spent, _table.c.reserved).where(_table.c.project == project, _table.c.scope == scope)
+    ).one_or_none()
+    return Account() if row is None else Account(row.spent, row.reserved)
+
+
+def check(connection: Connection, project: str, scope: str, amount: int, usd: float | None) -> None:
+    """Make sure that ``amount`` picodollars more stay within a budget of ``usd`` dollars (``None``: no limit).
+
+    Raises:
+        BudgetExhaustedError: they do not.
+    """
+    account = read(connection, project, scope)
+    if usd is None or account.spent + account.reserved + amount <= to_picodollars(usd):
+        return
+    spent, held, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
+    name, period, wait = (
+        ("project_usd", "project's", "")
+        if scope == TOTAL
+        else ("day_usd", "day's", ", or wait for the next UTC day")
+    )
+    raise BudgetExhaustedError(
+        f"the {period} budget of {usd:.6g} $ does not cover the next call: {spent:.6g} $ are spent, "
+        f"{held:.6g} $ are reserved for calls under way, the next one may cost {next_call:.6g} $",
+        where=f"project {project}",
+        fix=f"raise budget.{name} in camvo.yaml{wait}",
+    )
+
+
+def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:
+    """Add to what is spent and reserved, in total and on ``day``; picodollars, negative to take away."""
+    for scope in (TOTAL, day):
+        statement = insert(connection, _table).values(
+            project=project, scope=scope, spent=spent, reserved=reserved
+        )
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=[_table.c.project, _table.c.scope],
+                set_={"spent": _table.c.spent + spent, "reserved": _table.c.reserved + reserved},
+            )
+        )

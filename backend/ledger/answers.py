@@ -1,0 +1,113 @@
+"""Answers: what models said, kept so that nothing is paid for twice, and who is asking at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, exists, or_, select
+
+from backend.ledger import tables
+from backend.ledger.picodollars import from_picodollars, to_picodollars
+from backend.ledger.upsert import insert
+
+_table, _links, _claims = tables.answers, tables.answer_tasks, tables.claims
+
+_KEYS_A_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One answer of one model.
+
+    Attributes:
+        key: the hash of everything that made the model answer so.
+        model: its name in the pool.
+        content: its words, unparsed.
+        input_tokens: what the provider counted.
+        output_tokens: the same, reasoning included.
+        cost: $.
+        seconds: how long it took.
+    """
+
+    key: str
+    model: str
+    content: str
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    seconds: float
+
+
+def find(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
+    """The answers that are there, by key."""
+    wanted = list(dict.fromkeys(keys))
+    columns = [column for column in _table.c if column.name != "created_at"]
+    found: dict[str, StoredAnswer] = {}
+    for start in range(0, len(wanted), _KEYS_A_QUERY):
+        query = select(*columns).where(_table.c.key.in_(wanted[start : start + _KEYS_A_QUERY]))
+        for row in connection.execute(query):
+            values = dict(row._mapping)
+            found[row.key] = StoredAnswer(**(values | {"cost": from_picodollars(values["cost"])}))
+    return found
+
+
+def keep(connection: Connection, answer: StoredAnswer, project: str, task: int, now: float) -> None:
+    """Store an answer and note that the task uses it; of two for one key the first stays."""
+    row = {
+        "key": answer.key,
+        "model": answer.model,
+        "content": _storable(answer.content),
+        "input_tokens": answer.input_tokens,
+        "output_tokens": answer.output_tokens,
+        "cost": to_picodollars(answer.cost),
+        "seconds": answer.seconds,
+        "created_at": now,
+    }
+    connection.execute(insert(connection, _table).values(row).on_conflict_do_nothing())
+    use(connection, answer.key, project, task)
+
+
+def use(connection: Connection, key: str, project: str, task: int) -> None:
+    """Note that a task uses an answer: it is kept as long as one task does."""
+    row = {"key": key, "project": project, "task": task}
+    connection.execute(insert(connection, _links).values(row).on_conflict_do_nothing())
+
+
+def claim(connection: Connection, key: str, owner: str, now: float, seconds: float) -> bool:
+    """Claim the right to ask for an answer, for ``seconds``.
+
+    Returns:
+        Whether ``owner`` has it now: it was free, had expired, or was this owner's before.
+    """
+    statement = insert(connection, _claims).values(key=key, owner=owner, expires_at=now + seconds)
+    granted = statement.on_conflict_do_update(
+        index_elements=[_claims.c.key],
+        set_={"owner": statement.excluded.owner, "expires_at": statement.excluded.expires_at},
+        where=or_(_claims.c.expires_at <= now, _claims.c.owner == owner),
+    ).returning(_claims.c.key)
+    return connection.execute(granted).first() is not None
+
+
+def release(connection: Connection, key: str, owner: str) -> None:
+    """Let go of a claim; another owner's stays."""
+    connection.execute(delete(_claims).where(_claims.c.key == key, _claims.c.owner == owner))
+
+
+def forget_task(connection: Connection, project: str, task: int) -> int:
+    """Delete the answers that only this task uses, and return how many."""
+    of_task = (_links.c.project == project, _links.c.task == task)
+    others = _links.alias()
+    used_elsewhere = exists().where(
+        others.c.key == _table.c.key, or_(others.c.project != project, others.c.task != task)
+    )
+    forgotten = connection.execute(
+        delete(_table).where(_table.c.key.in_(select(_links.c.key).where(*of_task)), ~used_elsewhere)
+    ).rowcount
+    connection.execute(delete(_links).where(*of_task))
+    return forgotten
+
+
+def _storable(content: str) -> str:
+    """What a database takes as text: no lone surrogates, and no NUL, which PostgreSQL refuses."""
+    return content.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,1 @@
+"""Alembic's environment for the ledger; ``Ledger.migrate`` runs it, there is no ``alembic.ini``."""

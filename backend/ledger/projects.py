@@ -1,0 +1,105 @@
+"""Projects: what Label Studio said once and CaMVo must remember, and the counter of their events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, select, update
+
+from backend.ledger import tables
+from backend.ledger.upsert import insert
+from camvo.errors import LedgerError
+
+_table = tables.projects
+
+
+class Unset(Enum):
+    """The type of :data:`UNSET`."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+"""Leaves a column as it is, where ``None`` would clear it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One project of Label Studio.
+
+    Attributes:
+        key: Label Studio's name of it, ``<id>.<created_at in unix seconds>``.
+        sequence: the number of its last event, 0 before the first.
+        extra_params: the overrides sent with ``/setup``, as parsed JSON.
+        label_config: the XML sent last.
+        model_version: the version that the project shows.
+        updated_at: unix seconds.
+    """
+
+    key: str
+    sequence: int
+    extra_params: Any
+    label_config: str | None
+    model_version: str | None
+    updated_at: float
+
+
+def ensure(connection: Connection, project: str, now: float) -> None:
+    """Make the project known; nothing happens when it is."""
+    row = {"key": project, "sequence": 0, "updated_at": now}
+    connection.execute(insert(connection, _table).values(row).on_conflict_do_nothing())
+
+
+def get(connection: Connection, project: str) -> Project | None:
+    """The project, ``None`` when it never came up."""
+    row = connection.execute(select(_table).where(_table.c.key == project)).one_or_none()
+    return None if row is None else _project(row)
+
+
+def all(connection: Connection) -> list[Project]:  # noqa: A001 - read as projects.all(connection)
+    """Every project, ordered by key."""
+    return [_project(row) for row in connection.execute(select(_table).order_by(_table.c.key))]
+
+
+def remember(
+    connection: Connection,
+    project: str,
+    *,
+    extra_params: object = UNSET,
+    label_config: str | Unset | None = UNSET,
+    model_version: str | Unset | None = UNSET,
+    now: float,
+) -> None:
+    """Store what is given, ``None`` too; what is left out stays as it is."""
+    ensure(connection, project, now)
+    given = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
+    values = {name: value for name, value in given.items() if value is not UNSET}
+    connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
+
+
+def next_sequence(connection: Connection, project: str) -> int:
+    """The number of the project's next event, counted from 1.
+
+    The update locks the project's row until the transaction ends: numbers become visible in order, and one
+    that is rolled back is given again, so that there are no gaps.
+
+    Raises:
+        LedgerError: the project is not known.
+    """
+    sequence = connection.execute(
+        update(_table)
+        .where(_table.c.key == project)
+        .values(sequence=_table.c.sequence + 1)
+        .returning(_table.c.sequence)
+    ).scalar_one_or_none()
+    if sequence is None:
+        raise LedgerError(
+            "the project is not in the ledger", where=f"project {project}", fix="ensure it first"
+        )
+    return int(sequence)
+
+
+def _project(row: Row[Any]) -> Project:
+    return Project(**row._mapping)

@@ -1,0 +1,176 @@
+"""The ledger's tables; ``migrations/versions`` creates the same ones, and a test compares the two.
+
+Times are unix seconds. There are no foreign keys on purpose: an event outlives the round it came from when a
+task is deleted (the state stays the sum of all events), and money outlives everything.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only in a column that is declared INTEGER, which there holds 64 bits anyway.
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+_JSON = JSON(none_as_null=True)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("extra_params", _JSON),
+    Column("label_config", Text),
+    Column("model_version", Text),
+    Column("updated_at", Double, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("control", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("round_id", BigInteger),
+    Column("contribution", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "project", "control", "epoch", "sequence"),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("control", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("plan", _JSON, nullable=False),
+    Column("votes", _JSON, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("cost_usd", Double, nullable=False),
+    Column("full_cost_usd", Double, nullable=False),
+    Column("audit", Boolean, nullable=False),
+    Column("taught", Text),
+    Column("taught_by", Text),
+    Column("context", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("project", "task", "control", "question", "epoch"),
+    Index(None, "project", "id"),
+    sqlite_autoincrement=True,  # events name rounds by id: the id of a deleted round must not come back
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+answer_tasks = Table(
+    "answer_tasks",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Index(None, "project", "task"),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reserved", BigInteger, nullable=False),
+    Column("cost", BigInteger),
+    Column("counted_tokens", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("error_code", Text),
+    Column("seconds", Double),
+    Column("day", Text, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "state", "expires_at"),
+    Index(None, "project"),
+    sqlite_autoincrement=True,
+)
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    Column("spent", BigInteger, nullable=False),
+    Column("reserved", BigInteger, nullable=False),
+)
+
+human_annotations = Table(  # plain "annotations" is what every file here imports from __future__
+    "annotations",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("annotation_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("task", BigInteger),
+    Column("updated_at", Text, nullable=False),
+    Column("labels", _JSON, nullable=False),
+    Column("ground_truth", Boolean, nullable=False),
+    Column("teaches", Boolean, nullable=False),
+    Column("origin", Text),
+    Column("prediction_shown", Boolean, nullable=False),
+    Column("completed_by", BigInteger),
+    Column("deleted", Boolean, nullable=False),
+    Column("received_at", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+)

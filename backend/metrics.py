@@ -1,0 +1,32 @@
+"""What Prometheus sees. Labels are configured names and stable codes, never anything of a task."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+model_calls = Counter("camvo_model_calls", "Calls to a model, by how they ended.", ["model", "outcome"])
+model_dollars = Counter("camvo_model_dollars", "Dollars paid to a model.", ["model"])
+model_seconds = Histogram(
+    "camvo_model_seconds",
+    "Seconds that calls to a model took.",
+    ["model"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+answers_reused = Counter("camvo_answers_reused", "Answers found in the ledger, paid for before.", ["model"])
+rounds = Counter("camvo_rounds", "Finished rounds.", ["project", "control"])
+asked = Counter("camvo_rounds_models_asked", "Models asked in finished rounds.", ["project", "control"])
+tasks = Counter("camvo_tasks", "Tasks of prediction requests, by how they ended.", ["outcome"])
+events = Counter("camvo_webhooks", "Webhooks received, by Label Studio's action.", ["action"])
+feedback = Counter("camvo_revisions", "Rounds whose rewards a human answer changed.", ["project"])
+requests = Counter("camvo_requests", "HTTP requests, by endpoint and status.", ["endpoint", "status"])
+under_way = Gauge("camvo_tasks_under_way", "Tasks being worked on right now.", multiprocess_mode="livesum")
+
+
+def exposition(*, several_processes: bool) -> bytes:
+    """The metrics in Prometheus' text format, summed over the worker processes when there are several."""
+    if not several_processes:
+        return generate_latest()
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)

@@ -1,0 +1,39 @@
+"""What must not be shown: values whose key looks like a secret, and passwords inside addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MASK = "***"
+
+_SECRET_KEY = re.compile(
+    r"(?:^|[^a-z])(?:api|access)?-?(?:key|keys|token|secret|password|passwd|pass|pwd|credentials?|auth|"
+    r"authorization|bearer|cookie|headers?)(?:$|[^a-z])",
+    re.IGNORECASE,
+)
+_USER_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SECRET_IN_QUERY = re.compile(
+    r"(?<=[?&])((?:api[-_]?)?key|token|secret|sig|signature|password)=[^&#\s]+", re.IGNORECASE
+)
+
+
+def looks_secret(key: str) -> bool:
+    """Whether a value under this key is better not shown; ``max_tokens`` is not secret, ``api_token`` is."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def masked(key: str, value: object) -> object:
+    """A copy of ``value``, found under ``key``, that may be printed.
+
+    Mappings and lists are walked through; the user and password of an address are masked wherever it stands.
+    """
+    if value is not None and looks_secret(key):
+        return MASK
+    if isinstance(value, Mapping):
+        return {str(inner): masked(str(inner), below) for inner, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(key, below) for below in value]
+    if isinstance(value, str):
+        return _SECRET_IN_QUERY.sub(rf"\1={MASK}", _USER_IN_ADDRESS.sub(MASK, value))
+    return value

@@ -1,0 +1,126 @@
+"""From pydantic's complaints to one ``ConfigError`` that says where, what, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import PydanticCustomError
+
+from camvo.errors import ConfigError
+
+from .masking import looks_secret, masked
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_LONGEST_VALUE = 60
+
+# pydantic's error type → (what is wrong, what to do); both may use {value}, {key} and pydantic's own context.
+_WORDS: dict[str, tuple[str, str]] = {
+    "missing": ("is missing", "add it"),
+    "greater_than_equal": ("{value} is too small", "give {ge} or more"),
+    "greater_than": ("{value} is too small", "give more than {gt}"),
+    "less_than_equal": ("{value} is too large", "give {le} or less"),
+    "less_than": ("{value} is too large", "give less than {lt}"),
+    "finite_number": ("{value} is not finite", "give a finite number"),
+    "literal_error": ("{value} is not known here", "give {expected}"),
+    "string_type": ("{value} is not text", "put it in quotes"),
+    "string_too_short": ("is empty", "give some text"),
+    "string_pattern_mismatch": ("{value} does not have the right form", "give text that matches {pattern}"),
+    "too_short": ("is empty", "give at least one"),
+}
+_NUMBER = ("{value} is not a number", "give a number")
+_WHOLE = ("{value} is not a whole number", "give a whole number")
+_SWITCH = ("{value} is neither true nor false", "give true or false")
+_LIST = ("{value} is not a list", "give a list, each entry after a dash")
+_MAPPING = ("{value} is not a mapping", "give keys and values, as key: value")
+_WORDS |= dict.fromkeys(("float_type", "float_parsing"), _NUMBER)
+_WORDS |= dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), _WHOLE)
+_WORDS |= dict.fromkeys(("bool_type", "bool_parsing"), _SWITCH)
+_WORDS |= dict.fromkeys(("tuple_type", "list_type"), _LIST)
+_WORDS |= dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "mapping_type"), _MAPPING)
+
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):  # YAML reads yes and on as true, which pydantic would take for 1
+        raise PydanticCustomError("float_type", "not a number")
+    return value
+
+
+Real = Annotated[float, BeforeValidator(_no_truth)]
+"""A float that refuses true and false."""
+
+Whole = Annotated[int, BeforeValidator(_no_truth)]
+"""An int that refuses true and false."""
+
+
+def mistake(key: str, message: str, fix: str) -> PydanticCustomError:
+    """The exception for validators of ours: what is wrong at ``key`` (relative to the model), and the fix."""
+    return PydanticCustomError("camvo", "{message}", {"key": key, "message": message, "fix": fix})
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The closest of the known words as a question, or all of them."""
+    options = list(known)
+    close = difflib.get_close_matches(word, options, n=1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(options)}"
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a message: short, without the password of an address."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple | set):
+        return "a list"
+    text = "null" if value is None else repr(masked("", value))
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def config_error(
+    error: ValidationError, source: str, model: type[BaseModel], *, joint: str = ": "
+) -> ConfigError:
+    """The first complaint as a ``ConfigError``; the others follow in its message, a line each.
+
+    Args:
+        error: what pydantic says.
+        source: the file, or "extra_params", or "environment"; the first part of ``where``.
+        model: the model that was validated, for the names of its keys.
+        joint: what stands between the source and the path.
+    """
+    found = [_complaint(details, model) for details in error.errors(include_url=False)]
+    path, message, fix = found[0]
+    message += "".join(f"\nalso {other}: {what} ({how})" for other, what, how in found[1:])
+    return ConfigError(message, where=f"{source}{joint}{path}" if path else source, fix=fix)
+
+
+def _complaint(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
+    """The path, what is wrong there, and what to do."""
+    context: dict[str, Any] = details.get("ctx") or {}
+    path = _path((*details["loc"], *filter(None, [context.get("key")])))
+    if details["type"] == "camvo":
+        return path, context["message"], context["fix"]
+    key = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "")
+    if details["type"] == "extra_forbidden":
+        return path, "is no key of CaMVo's", did_you_mean(key, _keys(model, details["loc"][:-1]))
+    value = "the value" if any(looks_secret(str(p)) for p in details["loc"]) else shown(details["input"])
+    wrong, fix = _WORDS.get(details["type"], (f"{{value}}: {details['msg']}", "correct it"))
+    words = {**context, "value": value, "key": key}
+    return path, wrong.format_map(words), fix.format_map(words)
+
+
+def _path(location: Iterable[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(
+        "."
+    )
+
+
+def _keys(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
+    """The keys of the model that stands at ``location`` below ``model``."""
+    for part in location:
+        annotation = model.model_fields[str(part)].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return list(model.model_fields)

@@ -1,0 +1,58 @@
+"""Requests as Label Studio 1.23 sends them, validated; keys that nobody reads are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from camvo.errors import BadBodyError
+
+
+class SetupRequest(BaseModel):
+    """POST /setup. ``access_token`` is not read: it is useless where legacy tokens are disabled."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: str
+    extra_params: Any = None
+
+
+class PredictRequest(BaseModel):
+    """POST /predict. Tasks stay raw: a bad one must not cost the others their predictions."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: str
+    label_config: str
+    tasks: Sequence[Any]
+
+
+_Request = TypeVar("_Request", bound=BaseModel)
+
+
+def parse(model: type[_Request], body: object) -> _Request:
+    """The body as a request.
+
+    Raises:
+        BadBodyError: names the key and what is wrong with it, never its value.
+    """
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(["body", *(str(part) for part in first["loc"])])
+        raise BadBodyError(
+            first["msg"], where=where, fix="send the JSON that Label Studio sends to an ML backend"
+        ) from None
+
+
+def task_of(raw: object) -> tuple[int, Mapping[str, Any]] | None:
+    """A task's id and data; ``None`` for something that is no task."""
+    if not isinstance(raw, Mapping):
+        return None
+    number, data = raw.get("id"), raw.get("data")
+    if not isinstance(number, int) or isinstance(number, bool) or not isinstance(data, Mapping):
+        return None
+    return number, data

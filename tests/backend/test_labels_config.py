@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import pytest
+from label_studio_sdk.label_interface.interface import LabelInterface
+
+from backend.labels import Field, Label, LabelConfig, parse
+from camvo.errors import BadLabelConfigError
+
+CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
+TEXT = '<Text name="text" value="$text"/>'
+
+
+def config(control: str, objects: str = TEXT) -> LabelConfig:
+    return parse(f"<View>{objects}{control}</View>")
+
+
+def choices(attributes: str = "", content: str = CHOICES, name: str = "mood", to_name: str = "text") -> str:
+    return f'<Choices name="{name}" toName="{to_name}" {attributes}>{content}</Choices>'
+
+
+def reasons(control: str, objects: str = TEXT) -> list[str]:
+    found = config(control, objects)
+    assert found.questions == ()
+    return [skipped.reason for skipped in found.skipped]
+
+
+def test_a_choices_becomes_a_question() -> None:
+    (question,) = config(choices()).questions
+    assert (question.name, question.to_name, question.tag) == ("mood", "text", "Choices")
+    assert question.labels == (Label("Good", "Good", None), Label("Bad", "Bad", None))
+    assert question.fields == (Field("text", "Text", "text"),)
+    assert question.instructions is None
+
+
+@pytest.mark.parametrize("mode", ["", 'choice="single"', 'choice="single-radio"', 'layout="select"'])
+def test_every_way_to_show_a_single_choice_is_supported(mode: str) -> None:
+    assert len(config(choices(mode)).questions) == 1
+
+
+def test_the_alias_is_stored_and_the_value_is_read() -> None:
+    content = '<Choice value="Very good" alias="good" hint="praise"/><Choice value="Bad"/>'
+    assert config(choices(content=content)).questions[0].labels[0] == Label("good", "Very good", "praise")
+
+
+def test_choices_inside_views_are_found() -> None:
+    content = f"<View><View>{CHOICES}</View></View>"
+    assert len(config(choices(content=content)).questions[0].labels) == 2
+
+
+def test_instructions_come_from_the_control() -> None:
+    assert config(choices('camvo_instructions="Judge."')).questions[0].instructions == "Judge."
+
+
+def test_attributes_of_camvo_pass_label_studios_own_validation() -> None:
+    control = choices('camvo_instructions="Judge." camvo_fields="text"')
+    LabelInterface(f"<View>{TEXT}{control}</View>").validate()
+
+
+def test_several_controls_keep_the_order_of_the_config() -> None:
+    found = config(choices(name="b") + choices(name="a"))
+    assert [question.name for question in found.questions] == ["b", "a"]
+
+
+def test_a_config_is_parsed_once() -> None:
+    assert config(choices()) is config(choices())
+
+
+@pytest.mark.parametrize(
+    ("control", "part"),
+    [
+        (choices('choice="multiple"'), 'choice="multiple" is not supported yet'),
+        (choices('value="$options"', ""), "task's data are not supported yet"),
+        (choices('apiUrl="/labels"', ""), "task's data are not supported yet"),
+        (choices('allowNested="true"'), "nested choices"),
+        (
+            choices(content='<Choice value="A"><Choice value="B"/></Choice><Choice value="C"/>'),
+            "nested choices",
+        ),
+        (choices(content='<Choice value="A"><View><Choice value="B"/></View></Choice>'), "nested choices"),
+        (choices('perRegion="true"'), "perRegion is not supported yet"),
+        (choices('perregion="true"'), "perRegion is not supported yet"),
+        (choices('perItem="true"'), "perItem is not supported yet"),
+        (choices(to_name="txt"), 'toName="txt" names no object'),
+        (choices(content='<Choice value="A"/>'), "fewer than two labels"),
+        (choices(content=""), "fewer than two labels"),
+        (choices(content='<Choice value="A"/><Choice/>'), "a Choice has no value"),
+        (choices(content='<Choice value="A"/><Choice value="A"/>'), 'stored as "A"'),
+        (choices(content='<Choice value="A" alias="x"/><Choice value="B" alias="x"/>'), 'stored as "x"'),
+        (choices(content='<Choice value="A"/><Choice value="B" alias="A"/>'), 'stored as "A"'),
+        (choices(content='<Choice value="A" alias="x"/><Choice value="A" alias="y"/>'), 'read "A"'),
+        (choices(name="c_{{idx}}"), "inside a Repeater"),
+        (f'<Repeater on="$turns" indexFlag="i">{choices()}</Repeater>', "inside a Repeater"),
+        ('<Rating name="stars" toName="text"/>', "Rating is not supported yet"),
+        (
+            '<Labels name="ner" toName="text"><Label value="A"/><Label value="B"/></Labels>',
+            "Labels is not supp",
+        ),
+        ('<Chat name="chat" value="$messages"/>', "Chat is not supported yet"),
+        ('<Chat name="chat"/>', "Chat is not supported yet"),
+    ],
+)
+def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: str, part: str) -> None:
+    (reason,) = reasons(control)
+    assert part in reason
+
+
+@pytest.mark.parametrize(
+    ("shown", "part"),
+    [
+        ('<Image name="text" value="$image"/>', "Image is not supported yet"),
+        ('<Text name="text" value="$text" valueType="url"/>', "behind a URL is not supported yet"),
+        (
+            '<HyperText name="text" value="$text" encoding="base64"/>',
+            "encoded as base64 is not supported yet",
+        ),
+        ('<Text name="text" value="Always the same"/>', 'value="$key"'),
+        ('<Text name="text" value="Title: $text"/>', 'value="$key"'),
+        (TEXT + '<HyperText name="text" value="$html"/>', "more than one tag"),
+    ],
+)
+def test_a_control_on_something_unreadable_is_skipped_with_the_reason(shown: str, part: str) -> None:
+    (reason,) = reasons(choices(), shown)
+    assert part in reason
+
+
+def test_controls_with_the_same_name_are_all_skipped() -> None:
+    assert reasons(choices() + choices()) == ['the name "mood" is used more than once in this config'] * 2
+
+
+def test_a_control_named_like_an_object_is_skipped() -> None:
+    assert any("more than once" in reason for reason in reasons(choices(name="text")))
+
+
+def test_the_rest_of_a_config_works_beside_a_skipped_control() -> None:
+    found = config('<TextArea name="why" toName="text"/>' + choices())
+    assert [question.name for question in found.questions] == ["mood"]
+    assert [(skipped.control, skipped.tag) for skipped in found.skipped] == [("why", "TextArea")]
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "",
+        "  ",
+        "hello",
+        "<View>",
+        "<View></Viev>",
+        "<View/><View/>",
+        "<View>&nbsp;</View>",
+        "<View/>\x00",
+        '<View a="\ud800"/>',
+        '<?xml version="1.0" encoding="UTF-8"?><View/>',
+        "<a>" * 400 + "</a>" * 400,
+    ],
+)
+def test_a_config_that_is_no_xml_is_refused(xml: str) -> None:
+    with pytest.raises(BadLabelConfigError, match="label_config: the label config cannot be read"):
+        parse(xml)
+
+
+@pytest.mark.parametrize("xml", ["<View/>", f"<View>{TEXT}</View>", '<View><Choices name="c"/></View>'])
+def test_a_config_without_a_control_is_refused_with_what_to_add(xml: str) -> None:
+    with pytest.raises(BadLabelConfigError, match="add one: <Choices"):
+        parse(xml)
+
+
+@pytest.mark.parametrize(
+    "entity",
+    ['<!ENTITY a "b">', '<!ENTITY a SYSTEM "file:///etc/hostname">', '<!ENTITY a "b"><!ENTITY c "&a;&a;">'],
+)
+def test_a_config_that_declares_entities_is_refused(entity: str) -> None:
+    control = choices(content=f'{CHOICES}<Choice value="&a;"/>')
+    with pytest.raises(BadLabelConfigError, match="DOCTYPE"):
+        parse(f"<!DOCTYPE View [{entity}]><View>{TEXT}{control}</View>")
+
+
+def test_comments_and_processing_instructions_are_no_controls() -> None:
+    found = config("<!-- <Rating name='r' toName='text'/> --><?php x?>" + choices())
+    assert (len(found.questions), found.skipped) == (1, ())
+
+
+@pytest.mark.parametrize("tag", ["Text", "HyperText", "Paragraphs"])
+def test_choices_work_on_every_object_that_holds_text(tag: str) -> None:
+    (question,) = config(choices(), f'<{tag} name="text" value="$body"/>').questions
+    assert question.fields == (Field("body", tag, "text"),)
+
+
+def test_keys_of_a_dialogue_come_from_the_tag() -> None:
+    shown = '<Paragraphs name="text" value="$talk" nameKey="who" textKey="what"/>'
+    assert config(choices(), shown).questions[0].fields == (
+        Field("talk", "Paragraphs", "text", "who", "what"),
+    )
+
+
+def keys(control: str, objects: str) -> list[str]:
+    return [field.key for field in config(control, objects).questions[0].fields]
+
+
+FOUR = "".join(f'<Text name="{name}" value="${name}"/>' for name in ("title", "text", "option_a", "option_b"))
+
+
+def test_the_attached_object_comes_first_and_then_the_free_ones_in_document_order() -> None:
+    assert keys(choices(), FOUR) == ["text", "title", "option_a", "option_b"]
+
+
+def test_an_object_that_another_control_is_attached_to_is_no_field() -> None:
+    assert keys(choices() + '<TextArea name="why" toName="title"/>', FOUR) == ["text", "option_a", "option_b"]
+
+
+def test_two_questions_on_two_objects_do_not_share_them() -> None:
+    found = config(choices() + choices(name="second", to_name="title"), FOUR)
+    shown = [[field.key for field in question.fields] for question in found.questions]
+    assert shown == [["text", "option_a", "option_b"], ["title", "option_a", "option_b"]]
+
+
+def test_objects_that_hold_no_text_of_the_task_are_no_fields() -> None:
+    extra = '<Image name="image" value="$image"/><Text name="rule" value="Read it"/><Header value="$title"/>'
+    assert keys(choices(), TEXT + extra) == ["text"]
+
+
+def test_a_control_on_a_fixed_text_reads_the_free_objects() -> None:
+    assert keys(choices(), '<Text name="text" value="Is it good?"/><Text name="body" value="$body"/>') == [
+        "body"
+    ]
+
+
+def test_a_key_that_two_objects_show_is_one_field() -> None:
+    assert keys(choices(), TEXT + '<Text name="again" value="$text"/>') == ["text"]
+
+
+def test_camvo_fields_overrides_what_is_read() -> None:
+    assert keys(choices('camvo_fields="option_b, text,option_b"'), FOUR) == ["option_b", "text"]
+
+
+def test_camvo_fields_keeps_the_tag_that_shows_a_key() -> None:
+    objects = TEXT + '<HyperText name="page" value="$html"/>'
+    fields = config(choices('camvo_fields="html,meta.lang"'), objects).questions[0].fields
+    assert fields == (Field("html", "HyperText", "page"), Field("meta.lang", "Text", "meta.lang"))

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from label_studio_sdk.label_interface.interface import LabelInterface
+
+from backend.labels import Label, Question, parse
+from camvo.errors import EmptyTextError, InvalidParameterError, MissingFieldError
+
+XML = """<View>
+  <Text name="title" value="$title"/>
+  <Text name="text" value="$text"/>
+  <Choices name="mood" toName="text">
+    <Choice value="Very good" alias="good" hint="praise"/>
+    <Choice value="Bad"/>
+  </Choices>
+</View>"""
+
+
+@pytest.fixture
+def question() -> Question:
+    return parse(XML).questions[0]
+
+
+def item(choices: object, **changes: object) -> dict[str, object]:
+    return {
+        "from_name": "mood",
+        "to_name": "text",
+        "type": "choices",
+        "value": {"choices": choices},
+    } | changes
+
+
+def test_the_texts_come_in_the_order_of_the_fields(question: Question) -> None:
+    texts = question.texts({"title": "T", "text": "words", "annotations": "secret"})
+    assert list(texts.items()) == [("text", "words"), ("title", "T")]
+
+
+def test_a_missing_key_is_named(question: Question) -> None:
+    with pytest.raises(MissingFieldError) as caught:
+        question.texts({"text": "words"})
+    assert caught.value.where == "data.title"
+
+
+@pytest.mark.parametrize("blank", ["", " \n\t", "\u00a0", None, "\x00"])
+def test_a_blank_text_is_an_error(question: Question, blank: str | None) -> None:
+    with pytest.raises(EmptyTextError) as caught:
+        question.texts({"title": "T", "text": blank})
+    assert caught.value.where == "data.text"
+
+
+def test_a_blank_second_field_is_none(question: Question) -> None:
+    assert question.texts({"title": None, "text": "words"}) == {"text": "words", "title": ""}
+
+
+@pytest.mark.parametrize("label", ["good", "Bad"])
+def test_label_studio_accepts_a_region(question: Question, label: str) -> None:
+    prediction = {"result": [question.region(label)], "score": 0.5}
+    assert LabelInterface(XML).validate_prediction(prediction, return_errors=True) == []
+
+
+@pytest.mark.parametrize("label", ["Very good", "bad", "", "Worse"])
+def test_there_is_no_region_for_an_unknown_label(question: Question, label: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        question.region(label)
+
+
+@pytest.mark.parametrize("label", ["good", "Bad"])
+def test_a_region_is_read_back_as_its_label(question: Question, label: str) -> None:
+    assert question.answer([question.region(label)]) == label
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [],
+        [item([])],
+        [item(["good", "Bad"])],
+        [item(["good", "Gone"])],
+        [item(["Very good"])],
+        [item([["good"]])],
+        [item("good")],
+        [item(None)],
+        [item(["good"]), item(["Bad"])],
+        [item(["good"]), item(["good"])],
+        [item(["good"], from_name="other")],
+        [item(["good"], type="labels")],
+        [item(["good"], value=None)],
+        ["good", None, 3],
+    ],
+)
+def test_a_result_without_exactly_one_known_label_is_no_answer(
+    question: Question, result: list[object]
+) -> None:
+    assert question.answer(result) is None
+
+
+def test_other_controls_of_an_annotation_are_ignored(question: Question) -> None:
+    assert question.answer([item(["x"], from_name="topic"), item(["Bad"]), {"type": "relation"}]) == "Bad"
+
+
+def test_the_digest_outlives_the_process(question: Question) -> None:
+    assert question.digest == "25d37409e279487b9eb5ab0ff00d1649874862c95f092b4986d0e9fe6c1686b5"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": (Label("good", "Very good", "praise"), Label("Bad", "Awful"))},
+        {"labels": (Label("good", "Very good", "applause"), Label("Bad", "Bad"))},
+        {"labels": (Label("fine", "Very good", "praise"), Label("Bad", "Bad"))},
+        {"labels": (Label("Bad", "Bad"), Label("good", "Very good", "praise"))},
+        {"instructions": "Judge."},
+        {"name": "feeling"},
+    ],
+)
+def test_the_digest_changes_with_what_a_model_sees(question: Question, change: dict[str, Any]) -> None:
+    assert dataclasses.replace(question, **change).digest != question.digest
+
+
+def test_the_digest_changes_with_the_fields(question: Question) -> None:
+    fewer = dataclasses.replace(question, fields=question.fields[:1])
+    other_tag = dataclasses.replace(
+        question, fields=(dataclasses.replace(question.fields[0], tag="HyperText"),)
+    )
+    assert len({question.digest, fewer.digest, other_tag.digest}) == 3
+
+
+def test_the_digest_ignores_how_the_objects_are_called(question: Question) -> None:
+    renamed = dataclasses.replace(question, to_name="words")
+    assert renamed.digest == question.digest

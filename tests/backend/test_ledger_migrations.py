@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from ledger_workers import Together, migrate
+from sqlalchemy import inspect, text
+
+from backend.ledger import Ledger, projects
+from backend.ledger.tables import metadata
+from camvo.errors import LedgerError
+
+
+def test_the_migrations_create_exactly_the_tables_that_the_code_uses(ledger: Ledger) -> None:
+    with ledger.read() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, metadata) == []
+        assert set(inspect(connection).get_table_names()) == {*metadata.tables, "alembic_version"}
+
+
+def test_the_comparison_would_see_a_missing_column(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        connection.execute(text("ALTER TABLE events DROP COLUMN kind"))
+    with ledger.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) != []
+
+
+def test_migrating_again_keeps_what_is_there(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        projects.ensure(connection, "1.1", 5.0)
+    ledger.migrate()
+    with ledger.read() as connection:
+        assert [project.key for project in projects.all(connection)] == ["1.1"]
+
+
+def test_processes_that_start_together_can_all_migrate(database_url: str) -> None:
+    assert Together(migrate, *[(database_url,)] * 3).succeeded()
+    ledger = Ledger(database_url)
+    assert ledger.answers()
+    ledger.close()
+
+
+def test_a_ledger_of_a_newer_version_is_left_alone_and_explained(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(LedgerError, match="install the version of CaMVo that wrote the ledger"):
+        ledger.migrate()
+    with ledger.read() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"

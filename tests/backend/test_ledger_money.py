@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ledger_workers import Together, reserve_until_exhausted
+from sqlalchemy import Connection, text
+
+from backend.ledger import Ledger, money
+from backend.ledger.money import ModelUsage, Spending
+from backend.ledger.picodollars import from_picodollars, to_picodollars
+from camvo.errors import BudgetExhaustedError, InvalidParameterError, LedgerError
+
+DAY = 86_400.0
+NOON = 12 * 3_600.0
+
+_projects = itertools.count(1)
+
+
+def reserve(connection: Connection, usd: float, **changes: Any) -> int:
+    arguments: dict[str, Any] = {
+        "project": "1.1",
+        "task": 4,
+        "model": "small",
+        "key": "key",
+        "project_usd": None,
+        "day_usd": None,
+        "counted_tokens": 100,
+        "now": NOON,
+        "seconds": 60.0,
+    }
+    return money.reserve(connection, usd=usd, **(arguments | changes))
+
+
+def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:
+    return money.settle(
+        connection, call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
+    )
+
+
+def spent(connection: Connection, *, now: float = NOON) -> Spending:
+    return money.spent(connection, "1.1", now=now)
+
+
+def test_reserved_money_is_not_spent_yet(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        reserve(connection, 0.25)
+        assert spent(connection) == Spending(0.0, 0.0, 0.25)
+
+
+def test_a_settled_call_costs_what_it_cost(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        assert settle(connection, reserve(connection, 0.25), 0.1)
+        assert spent(connection) == Spending(0.1, 0.1, 0.0)
+
+
+def test_settling_twice_changes_nothing(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        call = reserve(connection, 0.25)
+        settle(connection, call, 0.1)
+        assert not settle(connection, call, 0.2)
+        assert spent(connection) == Spending(0.1, 0.1, 0.0)
+
+
+def test_settling_an_unknown_call_is_an_error(ledger: Ledger) -> None:
+    with ledger.write() as connection, pytest.raises(LedgerError, match="no call 99"):
+        settle(connection, 99, 0.1)
+
+
+def test_an_expired_reservation_counts_as_spent_in_full(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        reserve(connection, 0.25, seconds=60.0)
+        reserve(connection, 0.5, seconds=61.0)
+        assert money.expire(connection, NOON + 60.0) == 1
+        assert spent(connection) == Spending(0.25, 0.25, 0.5)
+
+
+def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        reserve(connection, 0.25)
+        settle(connection, reserve(connection, 0.5), 0.125)
+        assert [money.expire(connection, NOON + DAY) for _ in range(2)] == [1, 0]
+        assert spent(connection) == Spending(0.375, 0.375, 0.0)
+
+
+def test_a_lost_call_that_reports_after_all_is_settled(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        call = reserve(connection, 0.25)
+        money.expire(connection, NOON + DAY)
+        assert settle(connection, call, 0.1)
+        assert spent(connection) == Spending(0.1, 0.1, 0.0)
+
+
+def test_a_call_is_booked_on_the_utc_day_it_was_reserved_on(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        before_midnight = reserve(connection, 0.25, now=DAY - 1)
+        after_midnight = reserve(connection, 0.25, now=DAY)
+        settle(connection, before_midnight, 0.1)
+        settle(connection, after_midnight, 0.2)
+        assert spent(connection, now=DAY - 1).today_usd == 0.1
+        assert spent(connection, now=DAY) == Spending(0.3, 0.2, 0.0)
+
+
+def test_a_call_that_meets_the_budget_exactly_is_allowed_and_the_next_is_not(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        for _ in range(3):
+            settle(connection, reserve(connection, 0.1, project_usd=0.3), 0.1)
+        with pytest.raises(BudgetExhaustedError):
+            reserve(connection, 1e-12, project_usd=0.3)
+        assert spent(connection) == Spending(0.3, 0.3, 0.0)
+
+
+def test_reserved_money_is_not_there_for_others(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        reserve(connection, 0.2, project_usd=0.3)
+        with pytest.raises(BudgetExhaustedError):
+            reserve(connection, 0.2, project_usd=0.3)
+
+
+def test_an_exhausted_day_ends_at_midnight(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        settle(connection, reserve(connection, 1.0, day_usd=1.0), 1.0)
+        with pytest.raises(BudgetExhaustedError):
+            reserve(connection, 0.5, day_usd=1.0, now=DAY - 1)
+        reserve(connection, 0.5, day_usd=1.0, now=DAY)
+
+
+def test_projects_have_budgets_of_their_own(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        reserve(connection, 1.0, project_usd=1.0, day_usd=1.0)
+        reserve(connection, 1.0, project_usd=1.0, day_usd=1.0, project="2.1")
+
+
+def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        with pytest.raises(BudgetExhaustedError):
+            reserve(connection, 0.5, project_usd=1.0, day_usd=0.1)
+        assert spent(connection) == Spending(0.0, 0.0, 0.0)
+        assert connection.execute(text("SELECT count(*) FROM calls")).scalar_one() == 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("project_usd", ["project's budget of 1 $", "0.25 $ are spent", "0.5 $ are reserved", "cost 0.4 $"]),
+        ("day_usd", ["day's budget of 1 $", "wait for the next UTC day"]),
+    ],
+)
+def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: str, words: list[str]) -> None:
+    with ledger.write() as connection:
+        settle(connection, reserve(connection, 0.25), 0.25)
+        reserve(connection, 0.5)
+        with pytest.raises(BudgetExhaustedError) as caught:
+            reserve(connection, 0.4, **{budget: 1.0})
+    for word in [*words, "project 1.1", f"budget.{budget} in camvo.yaml"]:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("usd", [-0.01, float("nan"), float("inf"), 2e6])
+def test_a_sum_that_is_no_price_is_refused(ledger: Ledger, usd: float) -> None:
+    with ledger.write() as connection, pytest.raises(InvalidParameterError):
+        reserve(connection, usd)
+
+
+def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, database_url: str) -> None:
+    arguments = (database_url, 0.03, 1.0)
+    assert Together(reserve_until_exhausted, arguments, arguments).succeeded()
+    with ledger.read() as connection:
+        assert spent(connection) == Spending(0.0, 0.0, 0.99)
+
+
+def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        for _ in range(2):
+            settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
+        settle(connection, reserve(connection, 0.5), 0.125, error_code="model_refused")
+        reserve(connection, 0.5, seconds=1.0)
+        money.expire(connection, NOON + 1.0)
+        reserve(connection, 0.5)
+        settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
+        small = ModelUsage(
+            calls=4,
+            failures=2,
+            counted_tokens=200,
+            input_tokens=220,
+            output_tokens=14,
+            cost_usd=0.5,
+            failed_usd=0.625,
+        )
+        assert money.usage_by_model(connection) == {
+            "large": ModelUsage(1, 0, 100, 110, 7, 0.5, 0.0),
+            "small": small,
+        }
+        assert money.calls_by_model(connection, "1.1") == {"small": small}
+
+
+def test_nothing_was_used_before_the_first_call(ledger: Ledger) -> None:
+    with ledger.read() as connection:
+        assert money.usage_by_model(connection) == {}
+
+
+prices = st.floats(min_value=0, max_value=1000, allow_subnormal=False)
+
+
+@given(st.floats(min_value=0, max_value=1e6))
+def test_a_price_is_off_by_half_a_picodollar_at_the_most(usd: float) -> None:
+    assert abs(Fraction(to_picodollars(usd), 10**12) - Fraction(repr(usd))) <= Fraction(1, 2 * 10**12)
+
+
+@given(st.integers(min_value=0, max_value=10**15))
+def test_picodollars_survive_the_way_through_a_float_up_to_a_thousand_dollars(picodollars: int) -> None:
+    assert to_picodollars(from_picodollars(picodollars)) == picodollars
+
+
+@given(st.lists(st.tuples(prices, prices, st.sampled_from(["settle", "lose", "wait"])), max_size=8))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_accounts_are_the_exact_sums_of_the_calls(
+    sqlite_ledger: Ledger, calls: list[tuple[float, float, str]]
+) -> None:
+    project = f"{next(_projects)}.1"
+    expected: Counter[str] = Counter()
+    with sqlite_ledger.write() as connection:
+        for reserved, cost, fate in calls:
+            seconds = 1.0 if fate == "lose" else 1000.0
+            call = reserve(connection, reserved, project=project, seconds=seconds)
+            if fate == "settle":
+                settle(connection, call, cost)
+            money.expire(connection, NOON + 1.0)
+            exact = Fraction(repr(cost if fate == "settle" else reserved)) * 10**12
+            expected["reserved" if fate == "wait" else "spent"] += round(exact)
+        for scope in ("total", "1970-01-01"):
+            query = text("SELECT spent, reserved FROM accounts WHERE project = :project AND scope = :scope")
+            row = connection.execute(query, {"project": project, "scope": scope}).one_or_none()
+            assert (row or (0, 0)) == (expected["spent"], expected["reserved"])

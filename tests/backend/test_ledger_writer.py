@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Connection, event, text
+from sqlalchemy.pool import Pool
+
+from backend.ledger import Ledger, Writer, events, projects
+from camvo.errors import BudgetExhaustedError, LedgerError
+
+
+@pytest.fixture
+def writer(ledger: Ledger) -> Iterator[Writer]:
+    writer = Writer(ledger)
+    yield writer
+    writer.close()
+
+
+def append(connection: Connection, contribution: bytes = b"x") -> int:
+    return events.append(
+        connection,
+        "1.1",
+        control="topic",
+        epoch="e",
+        kind="round",
+        contribution=contribution,
+        round_id=None,
+        now=1.0,
+    )
+
+
+def written(ledger: Ledger) -> list[bytes]:
+    with ledger.read() as connection:
+        return [event.contribution for event in events.after(connection, "1.1", 0)]
+
+
+class Gate:
+    """A function for the writer that waits, so that what is queued behind it shares the next transaction."""
+
+    def __init__(self) -> None:
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, _: Connection) -> None:
+        self.entered.set()
+        assert self.open.wait(30)
+
+
+async def behind_a_gate(writer: Writer, *functions: Callable[[Connection], object]) -> list[object]:
+    """Run the functions in one transaction and return their values and exceptions."""
+    gate = Gate()
+    first = asyncio.create_task(writer.run(gate))
+    await asyncio.to_thread(gate.entered.wait, 30)
+    tasks = [asyncio.create_task(writer.run(function)) for function in functions]
+    await asyncio.sleep(0)
+    gate.open.set()
+    await first
+    return list(await asyncio.gather(*tasks, return_exceptions=True))
+
+
+def test_what_is_resolved_is_committed(ledger: Ledger, writer: Writer) -> None:
+    async def check() -> tuple[int, list[bytes]]:
+        number = await writer.run(append)
+        return number, await asyncio.to_thread(written, ledger)
+
+    assert asyncio.run(check()) == (1, [b"x"])
+
+
+def test_many_callers_get_their_own_values(ledger: Ledger, writer: Writer) -> None:
+    async def check() -> list[int]:
+        return await asyncio.gather(*(writer.run(append) for _ in range(600)))
+
+    assert asyncio.run(check()) == list(range(1, 601))
+    assert len(written(ledger)) == 600
+
+
+def test_what_waits_shares_one_transaction(sqlite_ledger: Ledger) -> None:
+    transactions: set[int] = set()
+
+    def note(connection: Connection) -> None:
+        transactions.add(id(connection.get_transaction()))
+        append(connection)
+
+    writer = Writer(sqlite_ledger, batch=8)
+    asyncio.run(behind_a_gate(writer, *[note] * 8))
+    writer.close()
+    assert (len(transactions), len(written(sqlite_ledger))) == (1, 8)
+
+
+def test_a_function_that_raises_does_not_hurt_the_others(ledger: Ledger, writer: Writer) -> None:
+    def refuse(connection: Connection) -> None:
+        append(connection, b"undone")
+        raise BudgetExhaustedError("the money is spent")
+
+    results = asyncio.run(
+        behind_a_gate(writer, lambda c: append(c, b"before"), refuse, lambda c: append(c, b"after"))
+    )
+    assert (results[0], results[2]) == (1, 2)
+    assert isinstance(results[1], BudgetExhaustedError)
+    assert written(ledger) == [b"before", b"after"]
+
+
+def test_a_function_that_the_database_refuses_does_not_hurt_the_others(
+    ledger: Ledger, writer: Writer
+) -> None:
+    def wrong(connection: Connection) -> None:
+        append(connection, b"undone")
+        connection.execute(text("INSERT INTO nowhere VALUES (1)"))
+
+    results = asyncio.run(
+        behind_a_gate(writer, lambda c: append(c, b"before"), wrong, lambda c: append(c, b"after"))
+    )
+    assert (results[0], results[2]) == (1, 2)
+    assert isinstance(results[1], LedgerError)
+    assert written(ledger) == [b"before", b"after"]
+
+
+def test_when_the_transaction_is_lost_nobody_is_told_that_it_was_written(
+    sqlite_ledger: Ledger,
+) -> None:
+    def lose_everything(connection: Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")  # as SQLite does by itself on a full disk
+
+    writer = Writer(sqlite_ledger)
+    results = asyncio.run(behind_a_gate(writer, append, lose_everything, append))
+    writer.close()
+    confirmed = [result for result in results if not isinstance(result, Exception)]
+    assert isinstance(results[1], LedgerError)
+    assert len(written(sqlite_ledger)) == len(confirmed)
+
+
+def test_when_the_commit_fails_everybody_is_told(ledger: Ledger, writer: Writer) -> None:
+    """A constraint that is checked at the end is the plainest way to a COMMIT that fails."""
+    with ledger.write() as connection:
+        connection.execute(text("CREATE TABLE parents (id INTEGER PRIMARY KEY)"))
+        reference = "INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED"
+        connection.execute(text(f"CREATE TABLE children (parent {reference})"))
+
+    def orphan(connection: Connection) -> None:
+        connection.execute(text("INSERT INTO children VALUES (1)"))
+
+    if ledger.place.startswith("sqlite"):
+        event.listen(Pool, "checkout", _check_foreign_keys)
+    try:
+        results = asyncio.run(behind_a_gate(writer, append, orphan, append))
+    finally:
+        if ledger.place.startswith("sqlite"):
+            event.remove(Pool, "checkout", _check_foreign_keys)
+    assert [type(result) for result in results] == [LedgerError] * 3
+    assert len({id(result) for result in results}) == 3
+    assert written(ledger) == []
+
+
+def _check_foreign_keys(connection: sqlite3.Connection, *_: object) -> None:
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def test_an_exception_reaches_its_caller_whatever_it_is(writer: Writer) -> None:
+    def exhaust(_: Connection) -> None:
+        next(iter(()))
+
+    async def check() -> None:
+        await asyncio.wait_for(writer.run(exhaust), 30)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(check())
+
+
+def test_a_caller_that_was_cancelled_does_not_stop_the_writer(ledger: Ledger, writer: Writer) -> None:
+    async def check() -> int:
+        gate = Gate()
+        first = asyncio.create_task(writer.run(gate))
+        await asyncio.to_thread(gate.entered.wait, 30)
+        cancelled = asyncio.create_task(writer.run(lambda c: append(c, b"cancelled")))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        first.cancel()
+        await asyncio.gather(first, cancelled, return_exceptions=True)
+        gate.open.set()
+        return await writer.run(lambda c: append(c, b"next"))
+
+    assert asyncio.run(check()) == 2
+    assert written(ledger) == [b"cancelled", b"next"]
+
+
+def test_a_loop_that_is_gone_does_not_stop_the_writer(ledger: Ledger, writer: Writer) -> None:
+    gate = Gate()
+
+    async def leave() -> None:
+        tasks = [asyncio.create_task(writer.run(gate)), asyncio.create_task(writer.run(append))]
+        await asyncio.to_thread(gate.entered.wait, 30)
+        assert not any(task.done() for task in tasks)
+
+    asyncio.run(leave())
+    gate.open.set()
+    assert asyncio.run(writer.run(append)) == 2
+
+
+def test_closing_writes_what_is_queued(ledger: Ledger) -> None:
+    writer = Writer(ledger)
+
+    async def check() -> list[int]:
+        tasks = [asyncio.create_task(writer.run(append)) for _ in range(300)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(writer.close)
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(check()) == list(range(1, 301))
+
+
+def test_a_closed_writer_refuses(ledger: Ledger) -> None:
+    writer = Writer(ledger)
+    writer.close()
+    writer.close()
+    with pytest.raises(LedgerError, match="the writer is closed"):
+        asyncio.run(writer.run(append))
+
+
+def test_a_ledger_that_cannot_be_written_is_an_error_for_everybody_and_passes(
+    ledger: Ledger, database_url: str
+) -> None:
+    hasty = Ledger(database_url, patience=0.05)
+    writer = Writer(hasty)
+
+    async def check() -> list[object]:
+        return list(await asyncio.gather(*(writer.run(append) for _ in range(3)), return_exceptions=True))
+
+    with ledger.write() as connection:
+        projects.ensure(connection, "1.1", 1.0)
+        while_locked = asyncio.run(check())
+    assert all(isinstance(result, LedgerError) for result in while_locked)
+    assert asyncio.run(check()) == [1, 2, 3]
+    writer.close()
+    hasty.close()

@@ -1,0 +1,450 @@
+"""The pool against a real OpenAI-compatible server: what is sent, what is read, what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from openai_server import OpenAIServer, Reply
+
+from backend import litellm_facts
+from backend.llms import Answer, Pool
+from backend.settings import ModelSettings
+from camvo.errors import (
+    BadAnswerError,
+    ConfigError,
+    ContextTooLongError,
+    KeyRejectedError,
+    ModelError,
+    ModelUnknownError,
+    PriceMissingError,
+    RateLimitedError,
+    RefusedError,
+    RejectedError,
+    UnavailableError,
+)
+
+KEY = "sk-never-to-be-seen"
+TEXT = "The soup was cold and the waiter was colder."
+MESSAGES = [{"role": "system", "content": "Label the text."}, {"role": "user", "content": TEXT}]
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"sentiment": {"type": "string", "enum": ["Positive", "Negative"]}},
+    "required": ["sentiment"],
+    "additionalProperties": False,
+}
+ANSWER = '{"sentiment": "Negative"}'
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(lambda body: Reply.says(ANSWER)) as made:
+        yield made
+
+
+def model(server: OpenAIServer | None = None, name: str = "test", **fields: Any) -> ModelSettings:
+    parameters = {"api_base": server.url} if server else {}
+    parameters |= fields.pop("parameters", {})
+    entry = {"name": name, "model": f"openai/{name}", "input_price": 2.0, "output_price": 8.0}
+    return ModelSettings.model_validate(entry | fields | {"parameters": parameters})
+
+
+def pool_of(*models: ModelSettings, **options: Any) -> Pool:
+    return Pool(models, keys={m.name: KEY for m in models}, **options)
+
+
+def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 10.0) -> Answer:
+    return asyncio.run(pool.attempt(name, MESSAGES, schema, timeout))
+
+
+def failure(server: OpenAIServer, reply: Reply) -> ModelError:
+    server.script = lambda body: reply
+    with pytest.raises(ModelError) as caught:
+        ask(pool_of(model(server)))
+    return caught.value
+
+
+# -- what is sent
+
+
+def test_the_model_the_messages_and_the_key_reach_the_server(server: OpenAIServer) -> None:
+    ask(pool_of(model(server)))
+    (request,) = server.requests
+    assert (request.model, request.key, request.body["messages"]) == ("test", KEY, MESSAGES)
+
+
+def test_temperature_max_tokens_and_further_parameters_are_passed_on(server: OpenAIServer) -> None:
+    ask(pool_of(model(server, temperature=0.25, max_tokens=77, parameters={"seed": 5})))
+    body = server.requests[0].body
+    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.25, 77, 5)
+
+
+def test_no_temperature_is_sent_when_none_is_set(server: OpenAIServer) -> None:
+    ask(pool_of(model(server)))
+    assert "temperature" not in server.requests[0].body
+
+
+def test_a_temperature_that_the_model_refuses_is_dropped(server: OpenAIServer) -> None:
+    ask(pool_of(model(server, name="gpt-5", temperature=0.25)), "gpt-5")
+    assert "temperature" not in server.requests[0].body
+
+
+def test_the_schema_is_sent_strictly_to_a_model_that_takes_one(server: OpenAIServer) -> None:
+    ask(pool_of(model(server, name="gpt-4o")), "gpt-4o")
+    sent = server.requests[0].body["response_format"]["json_schema"]
+    assert sent == {"name": "labels", "strict": True, "schema": SCHEMA}
+
+
+def test_no_schema_is_sent_to_a_model_that_litellm_does_not_know(server: OpenAIServer) -> None:
+    ask(pool_of(model(server)))
+    assert server.requests[0].schema is None
+
+
+@pytest.mark.parametrize(("name", "structured"), [("gpt-4o", False), ("test", True)])
+def test_structured_output_in_the_settings_overrides_litellm(
+    server: OpenAIServer, name: str, structured: bool
+) -> None:
+    ask(pool_of(model(server, name=name, structured_output=structured)), name)
+    assert (server.requests[0].schema is not None) is structured
+
+
+def test_the_instruction_goes_in_front_of_the_text_where_no_system_message_is_taken(
+    server: OpenAIServer,
+) -> None:
+    ask(pool_of(model(server, system_message=False)))
+    assert server.requests[0].body["messages"] == [{"role": "user", "content": f"Label the text.\n\n{TEXT}"}]
+
+
+def test_the_map_knows_models_without_a_system_message() -> None:
+    assert not litellm_facts.takes_system_message("gemini/gemma-3-27b-it")
+    assert litellm_facts.takes_system_message("openai/gpt-4o")
+
+
+def test_an_open_server_is_not_sent_the_key_of_openai(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-for-openai-only")
+    ask(Pool([model(server)]))
+    assert server.requests[0].key == "none"
+
+
+# -- what is read
+
+
+def test_the_answer_carries_content_usage_and_dollars(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=(1000, 50))
+    answer = ask(pool_of(model(server)))
+    assert (answer.content, answer.input_tokens, answer.output_tokens) == (ANSWER, 1000, 50)
+    assert answer.cost == pytest.approx(1000 * 2e-6 + 50 * 8e-6, rel=1e-12)
+    assert not answer.estimated
+
+
+def test_reasoning_tokens_are_paid_as_output_and_not_twice(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=(10, 40), reasoning_tokens=30)
+    assert ask(pool_of(model(server))).output_tokens == 40
+
+
+def test_a_missing_usage_is_estimated_and_said_to_be(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=None)
+    pool = pool_of(model(server))
+    answer = ask(pool)
+    assert answer.estimated
+    assert answer.input_tokens == pool.count("test", MESSAGES) > 0
+    assert answer.output_tokens > 0
+    assert answer.cost > 0
+
+
+def test_an_empty_list_of_choices_is_a_bad_answer_that_was_paid(server: OpenAIServer) -> None:
+    error = failure(server, Reply.no_choices())
+    assert isinstance(error, BadAnswerError)
+    assert error.usage is not None
+    assert (error.usage.input_tokens, error.usage.output_tokens) == (10, 2)
+    assert error.usage.cost == pytest.approx(10 * 2e-6 + 2 * 8e-6)
+
+
+@pytest.mark.parametrize("content", [None, "", " \n"])
+def test_no_content_is_a_bad_answer(server: OpenAIServer, content: str | None) -> None:
+    assert isinstance(failure(server, Reply.says(content)), BadAnswerError)
+
+
+def test_an_answer_that_was_cut_off_before_it_began_says_to_raise_max_tokens(server: OpenAIServer) -> None:
+    error = failure(server, Reply.says("", finish_reason="length"))
+    assert isinstance(error, BadAnswerError)
+    assert "max_tokens" in str(error)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply.says(None, refusal="I cannot do that."),
+        Reply.says(None, finish_reason="content_filter"),
+        Reply.says("half an ans", finish_reason="content_filter"),
+        Reply.fails(400, "blocked by the content policy", code="content_policy_violation"),
+    ],
+    ids=["refusal", "filter", "filtered half-way", "policy"],
+)
+def test_a_refusal_is_a_refusal_in_all_its_forms(server: OpenAIServer, reply: Reply) -> None:
+    assert isinstance(failure(server, reply), RefusedError)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Reply.fails(400), RejectedError),
+        (Reply.fails(401), KeyRejectedError),
+        (Reply.fails(402), KeyRejectedError),
+        (Reply.fails(403), KeyRejectedError),
+        (Reply.fails(404, code="model_not_found"), RejectedError),
+        (Reply.fails(413), ContextTooLongError),
+        (Reply.fails(422), RejectedError),
+        (Reply.fails(429), RateLimitedError),
+        (Reply.fails(429, code="insufficient_quota"), KeyRejectedError),
+        (Reply.fails(500), UnavailableError),
+        (Reply.fails(502), UnavailableError),
+        (Reply.fails(503), UnavailableError),
+        (Reply.fails(529), UnavailableError),
+        (
+            Reply.fails(400, "maximum context length is 10 tokens", code="context_length_exceeded"),
+            ContextTooLongError,
+        ),
+        (Reply.page(), UnavailableError),
+        (Reply.page(status=502), UnavailableError),
+        (Reply.broken(), UnavailableError),
+        (Reply(body=[1]), UnavailableError),
+        (Reply(body={"hello": 1}), UnavailableError),
+    ],
+    ids=lambda value: f"{value.status}" if isinstance(value, Reply) else value.__name__,
+)
+def test_a_failure_of_the_provider_is_ours_and_was_asked_once(
+    server: OpenAIServer, reply: Reply, expected: type[ModelError]
+) -> None:
+    assert type(failure(server, reply)) is expected
+    assert server.count() == 1
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with OpenAIServer(lambda body: Reply.says(ANSWER)) as server:
+        gone = model(server)
+    with pytest.raises(UnavailableError):
+        ask(pool_of(gone))
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422, 429, 500, 503])
+def test_neither_the_key_nor_what_the_provider_says_is_in_an_error_or_a_log(
+    server: OpenAIServer, status: int, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="camvo")
+    caplog.set_level(logging.INFO)
+    error = failure(server, Reply.fails(status, f"bad key {KEY} for the prompt {TEXT}"))
+    printed = capfd.readouterr()
+    assert printed.out == ""  # litellm likes to offer its help
+    seen = f"{error} {error!r} {caplog.text} {printed.err}"
+    assert KEY not in seen
+    assert TEXT not in seen
+
+
+def test_the_lines_that_litellm_and_httpx_would_log_are_switched_off() -> None:
+    litellm_facts.litellm()
+    assert not logging.getLogger("LiteLLM").isEnabledFor(logging.ERROR)
+    assert not logging.getLogger("httpx").isEnabledFor(logging.INFO)
+
+
+def test_the_key_is_in_no_repr(server: OpenAIServer) -> None:
+    pool = pool_of(model(server, parameters={"extra_headers": {"x-secret": KEY}}))
+    assert repr(pool) == "Pool(test)"
+    assert KEY not in f"{pool!r} {vars(pool)} {model(server, parameters={'extra_headers': {'a': KEY}})!r}"
+
+
+def test_a_key_variable_that_is_not_set_is_named_before_anything_is_sent(server: OpenAIServer) -> None:
+    pool = Pool([model(server, api_key_env="NOT_SET_ANYWHERE"), model(server, name="open")])
+    assert pool.missing_keys() == ("NOT_SET_ANYWHERE",)
+    assert pool.missing_keys("open") == ()
+    with pytest.raises(KeyRejectedError, match="NOT_SET_ANYWHERE"):
+        ask(pool)
+    assert server.count() == 0
+
+
+def test_the_variable_that_litellm_would_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    pool = Pool([ModelSettings(name="claude", model="anthropic/claude-sonnet-4-5")])
+    assert pool.missing_keys() == ("ANTHROPIC_API_KEY",)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    assert pool.missing_keys() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "variables"),
+    [
+        ("openai/gpt-4o", ["OPENAI_API_KEY", "OPENAI_ADMIN_KEY"]),
+        ("anthropic/claude-sonnet-4-5", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]),
+        ("gemini/gemini-2.5-flash", ["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+    ],
+)
+def test_a_key_that_was_never_set_is_a_rejected_key(
+    name: str, variables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in variables:
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(KeyRejectedError):
+        ask(Pool([ModelSettings(name="test", model=name)]))
+
+
+# -- what it costs
+
+
+def test_a_price_left_out_comes_from_the_map() -> None:
+    mapped = Pool([ModelSettings(name="a", model="openai/gpt-4o")])
+    written = Pool([ModelSettings(name="a", model="openai/gpt-4o", input_price=2.5, output_price=10.0)])
+    assert mapped.cost("a", MESSAGES) == pytest.approx(written.cost("a", MESSAGES))
+
+
+@pytest.mark.parametrize("given", [{}, {"input_price": 1.0}, {"output_price": 1.0}])
+def test_a_model_without_a_price_is_refused_by_name(given: dict[str, float]) -> None:
+    with pytest.raises(PriceMissingError, match="model mine") as caught:
+        Pool([ModelSettings.model_validate({"name": "mine", "model": "openai/nobody-knows-it", **given})])
+    assert "_price" in str(caught.value.fix)
+
+
+def test_a_price_of_0_in_the_map_must_be_written_out() -> None:
+    with pytest.raises(PriceMissingError):
+        Pool([ModelSettings(name="local", model="ollama/llama3")])
+
+
+def test_a_written_price_of_0_is_free() -> None:
+    pool = Pool([ModelSettings(name="local", model="ollama/llama3", input_price=0, output_price=0)])
+    assert pool.cost("local", MESSAGES) == pool.ceiling("local", MESSAGES) == 0.0
+
+
+def test_an_unknown_provider_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="opnai/gpt-4o"):
+        Pool([ModelSettings(name="a", model="opnai/gpt-4o", input_price=1, output_price=1)])
+
+
+def test_before_the_first_answer_the_expected_output_is_max_tokens() -> None:
+    pool = pool_of(model(max_tokens=100))
+    counted = pool.count("test", MESSAGES)
+    assert pool.cost("test", MESSAGES) == pytest.approx((counted * 2 + 100 * 8) / 1e6)
+
+
+def test_reported_usage_corrects_the_expected_cost(server: OpenAIServer) -> None:
+    pool = pool_of(model(server))
+    counted = pool.count("test", MESSAGES)
+    server.script = lambda body: Reply.says(ANSWER, usage=(3 * counted, 4))
+    ask(pool)
+    assert pool.cost("test", MESSAGES) == pytest.approx((3 * counted * 2 + 4 * 8) / 1e6)
+
+
+def test_the_correction_is_the_ratio_of_the_sums_and_the_output_is_the_mean() -> None:
+    pool = pool_of(model())
+    for counted, reported, written in [(100, 150, 10), (300, 350, 20)]:
+        pool.observe("test", counted, reported, written)
+    expected = pool.count("test", MESSAGES) * 500 / 400
+    assert pool.cost("test", MESSAGES) == pytest.approx((expected * 2 + 15 * 8) / 1e6)
+
+
+def test_an_estimated_usage_does_not_move_the_correction(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=None)
+    pool = pool_of(model(server, output_price=0))
+    pool.observe("test", 100, 250, 1)
+    before = pool.cost("test", MESSAGES)
+    ask(pool)
+    assert pool.cost("test", MESSAGES) == pytest.approx(before, rel=0.02)  # the estimate is a whole number
+
+
+@pytest.mark.parametrize("text", ["short", "词" * 300, "🎉" * 200, "a b c " * 500, "\x00\x01" * 100])
+def test_the_ceiling_covers_one_token_a_byte_and_the_longest_answer(server: OpenAIServer, text: str) -> None:
+    messages = [MESSAGES[0], {"role": "user", "content": text}]
+    worst = sum(len(m["content"].encode()) for m in messages)
+    server.script = lambda body: Reply.says(ANSWER, usage=(worst, 256))
+    pool = pool_of(model(server))
+    ceiling = pool.ceiling("test", messages)
+    answer = asyncio.run(pool.attempt("test", messages, None, 10.0))
+    assert answer.cost <= ceiling
+
+
+def test_the_ceiling_follows_a_model_that_reports_more_tokens_than_bytes() -> None:
+    pool = pool_of(model())
+    pool.observe("test", 100, 5000, 1)
+    assert pool.ceiling("test", MESSAGES) >= pool.count("test", MESSAGES) * 50 * 2e-6
+
+
+def test_a_schema_raises_the_ceiling_of_a_model_that_takes_one() -> None:
+    pool = pool_of(model(name="gpt-4o"))
+    assert pool.ceiling("gpt-4o", MESSAGES, SCHEMA) > pool.ceiling("gpt-4o", MESSAGES)
+
+
+# -- fingerprints
+
+
+def test_the_fingerprint_is_the_same_for_the_same_call() -> None:
+    assert pool_of(model()).fingerprint("test", MESSAGES, SCHEMA) == pool_of(model()).fingerprint(
+        "test", list(MESSAGES), json.loads(json.dumps(SCHEMA))
+    )
+
+
+def test_the_fingerprint_ignores_key_name_price_and_limits() -> None:
+    one = Pool([model()], keys={"test": "a"})
+    other = Pool(
+        [model(name="b", model="openai/test", input_price=9, rpm=5, timeout=1, api_key_env="B")],
+        keys={"b": "b"},
+    )
+    assert one.fingerprint("test", MESSAGES, SCHEMA) == other.fingerprint("b", MESSAGES, SCHEMA)
+
+
+def test_the_fingerprint_ignores_a_secret_header() -> None:
+    def print_of(secret: str) -> str:
+        pool = pool_of(model(parameters={"extra_headers": {"authorization": secret}}))
+        return pool.fingerprint("test", MESSAGES, SCHEMA)
+
+    assert print_of("one") == print_of("two")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "openai/other"},
+        {"temperature": 0.5},
+        {"max_tokens": 9},
+        {"system_message": False},
+        {"structured_output": True},
+        {"parameters": {"seed": 1}},
+        {"parameters": {"api_base": "http://elsewhere"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_fingerprint_changes_with_what_decides_the_answer(change: dict[str, Any]) -> None:
+    plain = pool_of(model()).fingerprint("test", MESSAGES, SCHEMA)
+    assert pool_of(model(**change)).fingerprint("test", MESSAGES, SCHEMA) != plain
+
+
+def test_the_fingerprint_tells_texts_apart_that_only_look_secret() -> None:
+    pool = pool_of(model(structured_output=True))
+    texts = ["see http://ann@example.org", "see http://bob@example.org"]
+    prints = {pool.fingerprint("test", [{"role": "user", "content": t}], SCHEMA) for t in texts}
+    schemas = [{"properties": {"token": {"enum": [label]}}} for label in "ab"]
+    prints |= {pool.fingerprint("test", MESSAGES, schema) for schema in schemas}
+    assert len(prints) == 4
+
+
+# -- names
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda pool: pool.cost("nobody", MESSAGES),
+        lambda pool: pool.ceiling("nobody", MESSAGES),
+        lambda pool: pool.resting("nobody"),
+        lambda pool: pool.fingerprint("nobody", MESSAGES, SCHEMA),
+    ],
+)
+def test_a_name_that_is_not_in_the_pool_is_refused(use: Callable[[Pool], object]) -> None:
+    with pytest.raises(ModelUnknownError, match="test"):
+        use(pool_of(model()))

@@ -1,0 +1,323 @@
+"""The pool under load and trouble: concurrency, limits per minute, time, rest, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai_server import OpenAIServer, Reply
+
+from backend import litellm_facts
+from backend.llm_limits import Rest, Window
+from backend.llms import Pool
+from backend.settings import ModelSettings
+from camvo.errors import (
+    BadAnswerError,
+    KeyRejectedError,
+    ModelError,
+    ModelTimeoutError,
+    RateLimitedError,
+    UnavailableError,
+)
+
+MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A text."}]
+
+
+class Clock:
+    """Monotonic seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(lambda body: Reply.says("A")) as made:
+        yield made
+
+
+def pool_of(server: OpenAIServer, *, clock: Any = time.monotonic, processes: int = 1, **fields: Any) -> Pool:
+    entry = {
+        "name": "test",
+        "model": "openai/test",
+        "input_price": 1,
+        "output_price": 1,
+        "api_base": server.url,
+    }
+    made = ModelSettings.model_validate(entry | fields)
+    return Pool([made], keys={"test": "k"}, processes=processes, clock=clock)
+
+
+async def attempt(pool: Pool, patience: float = 10.0) -> str:
+    return (await pool.attempt("test", MESSAGES, None, patience)).content
+
+
+async def outcome(pool: Pool, patience: float = 10.0) -> str:
+    """The content, or the code of the error."""
+    try:
+        return await attempt(pool, patience)
+    except ModelError as error:
+        return error.code
+
+
+def test_no_more_calls_are_in_flight_than_allowed(server: OpenAIServer) -> None:
+    gate = threading.Event()
+    server.script = lambda body: Reply.says("A").once(gate)
+    pool = pool_of(server, max_concurrency=3)
+
+    async def main() -> list[str]:
+        tasks = [asyncio.create_task(attempt(pool)) for _ in range(9)]
+        assert await asyncio.to_thread(server.wait_for, 3)
+        gate.set()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(main()) == ["A"] * 9
+    assert server.most_at_once == 3
+
+
+@pytest.mark.parametrize(("own", "patience"), [(0.3, 10.0), (30.0, 0.3)], ids=["the model's", "the caller's"])
+def test_the_shorter_timeout_holds_though_the_server_hangs(
+    server: OpenAIServer, own: float, patience: float
+) -> None:
+    server.script = lambda body: Reply.says("A").once(threading.Event())
+    pool = pool_of(server, timeout=own)
+    asyncio.run(outcome(pool_of(server), 0.01))  # litellm's first call takes longer than the others
+    started = time.monotonic()
+    assert asyncio.run(outcome(pool, patience)) == "model_timeout"
+    assert 0.2 < time.monotonic() - started < 0.8
+
+
+def test_a_timeout_is_one_request(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says("A").once(threading.Event())
+    assert asyncio.run(outcome(pool_of(server, timeout=0.3))) == "model_timeout"
+    assert server.count() == 1
+
+
+def test_no_time_left_is_a_timeout_without_a_request_and_not_the_model_s_fault(server: OpenAIServer) -> None:
+    pool = pool_of(server)
+    assert [asyncio.run(outcome(pool, 0.0)) for _ in range(6)] == ["model_timeout"] * 6
+    assert server.count() == 0
+    assert not pool.resting("test")
+
+
+def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
+    litellm = litellm_facts.litellm()
+
+    class Slow(litellm.CustomLLM):  # type: ignore[name-defined,misc]
+        async def acompletion(self, *args: Any, **kwargs: Any) -> Any:
+            await asyncio.Event().wait()
+
+    litellm.custom_provider_map.append({"provider": "slow", "custom_handler": Slow()})
+    litellm.utils.custom_llm_setup()
+    pool = Pool([ModelSettings(name="test", model="slow/one", input_price=0, output_price=0, timeout=0.2)])
+    started = time.monotonic()
+    assert asyncio.run(outcome(pool, 5.0)) == "model_timeout"
+    assert time.monotonic() - started < 1.0
+
+
+def test_waiting_for_a_slot_counts_against_the_time(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says("A").once(threading.Event())
+    pool = pool_of(server, max_concurrency=1)
+
+    async def main() -> None:
+        first = asyncio.create_task(attempt(pool))
+        assert await asyncio.to_thread(server.wait_for, 1)
+        with pytest.raises(ModelTimeoutError, match="no room"):
+            await attempt(pool, 0.1)
+        first.cancel()
+
+    asyncio.run(main())
+    assert server.count() == 1
+
+
+def test_a_cancelled_call_frees_its_slot(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says("A").once(threading.Event())
+    pool = pool_of(server, max_concurrency=1)
+
+    async def main() -> str:
+        task = asyncio.create_task(attempt(pool))
+        assert await asyncio.to_thread(server.wait_for, 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        server.script = lambda body: Reply.says("B")
+        return await attempt(pool, 5.0)
+
+    assert asyncio.run(main()) == "B"
+
+
+def scripted(status: int, **headers: str) -> Callable[[dict[str, Any]], Reply]:
+    return lambda body: Reply.says("A") if status == 200 else Reply.fails(status, **headers)
+
+
+# -- limits per minute
+
+
+def test_the_third_request_of_a_minute_waits_when_two_are_allowed(server: OpenAIServer) -> None:
+    clock = Clock()
+    pool = pool_of(server, rpm=2, clock=clock)
+
+    async def main() -> list[str]:
+        seen = [await outcome(pool, 5.0) for _ in range(2)]
+        seen.append(await outcome(pool, 0.1))
+        clock.now += 60.0
+        return [*seen, await outcome(pool, 5.0)]
+
+    assert asyncio.run(main()) == ["A", "A", "model_timeout", "A"]
+    assert server.count() == 3
+
+
+def test_the_limit_is_shared_by_the_processes(server: OpenAIServer) -> None:
+    pool = pool_of(server, rpm=4, processes=4, clock=Clock())
+    assert [asyncio.run(outcome(pool, 0.5)) for _ in range(2)] == ["A", "model_timeout"]
+
+
+def test_tokens_per_minute_count_what_the_answer_turned_out_to_be(server: OpenAIServer) -> None:
+    clock = Clock()
+    server.script = lambda body: Reply.says("A", usage=(900, 50))
+    pool = pool_of(server, tpm=1000, max_tokens=1, clock=clock)
+    pool.observe("test", 1, 1, 1)
+    assert [asyncio.run(outcome(pool, 0.5)) for _ in range(2)] == ["A", "model_timeout"]
+    clock.now += 60.0
+    assert asyncio.run(outcome(pool, 5.0)) == "A"
+
+
+def test_a_prompt_longer_than_the_limit_waits_for_an_empty_minute_and_goes(server: OpenAIServer) -> None:
+    assert asyncio.run(outcome(pool_of(server, tpm=1, clock=Clock()), 5.0)) == "A"
+
+
+@given(
+    limit=st.floats(min_value=0.3, max_value=20),
+    steps=st.lists(st.tuples(st.floats(0, 30), st.floats(0.1, 5)), max_size=60),
+)
+@settings(max_examples=150, deadline=None)
+def test_no_period_ever_holds_more_than_the_limit(limit: float, steps: list[tuple[float, float]]) -> None:
+    clock, passed = Clock(), list[tuple[float, float]]()
+    window = Window(limit, 60.0, clock)
+    stretch = max(1.0, 1.0 / limit)
+    most, period = limit * stretch, 60.0 * stretch
+    for pause, units in steps:
+        clock.now += pause
+        taken = min(units, most)
+        while (wait := window.wait(taken)) > 0:
+            clock.now += wait
+        window.add(taken)
+        passed.append((clock.now, taken))
+    for start, _ in passed:
+        inside = sum(units for at, units in passed if start <= at < start + period - 1e-6)
+        assert inside <= most + 1e-6
+
+
+def test_a_correction_counts_while_the_passage_is_inside_and_not_after() -> None:
+    clock = Clock()
+    window = Window(10, 60.0, clock)
+    passage = window.add(9)
+    assert window.wait(5) == 60.0
+    window.correct(passage, 2)
+    assert window.wait(5) == 0.0
+    clock.now += 60.0
+    assert window.wait(10) == 0.0
+    window.correct(passage, 100)
+    assert window.wait(10) == 0.0
+
+
+def test_a_window_lets_the_whole_limit_through_at_once() -> None:
+    window = Window(3, 60.0, Clock())
+    waits = []
+    for _ in range(4):
+        waits.append(window.wait(1))
+        window.add(1)
+    assert waits == [0.0, 0.0, 0.0, 60.0]
+
+
+# -- rest
+
+
+def test_five_failures_in_a_row_bring_a_minute_of_rest(server: OpenAIServer) -> None:
+    clock = Clock()
+    server.script = lambda body: Reply.fails(500)
+    pool = pool_of(server, clock=clock)
+    resting = []
+    for _ in range(5):
+        asyncio.run(outcome(pool))
+        resting.append(pool.resting("test"))
+    assert resting == [False] * 4 + [True]
+    clock.now += 60.0
+    assert not pool.resting("test")
+
+
+def test_one_more_failure_after_the_rest_brings_another() -> None:
+    clock = Clock()
+    rest = Rest(clock, patience=30.0)
+    for _ in range(5):
+        rest.failed(UnavailableError("down"))
+    clock.now += 61.0
+    assert not rest.resting
+    rest.failed(UnavailableError("down"))
+    assert rest.resting
+
+
+def test_an_answer_ends_the_row_of_failures(server: OpenAIServer) -> None:
+    pool = pool_of(server, clock=Clock())
+    replies = [500, 500, 500, 500, 200, 500, 500, 500, 500]
+    for status in replies:
+        server.script = scripted(status)
+        asyncio.run(outcome(pool))
+    assert not pool.resting("test")
+
+
+def test_bad_answers_and_requests_for_patience_bring_no_rest() -> None:
+    rest = Rest(Clock(), patience=30.0)
+    for _ in range(9):
+        rest.failed(BadAnswerError("empty"))
+        rest.failed(RateLimitedError("slow down"))
+    assert not rest.resting
+
+
+def test_a_model_whose_key_is_missing_comes_to_rest(server: OpenAIServer) -> None:
+    entry = ModelSettings(name="test", model="openai/x", input_price=1, output_price=1, api_key_env="NOT_SET")
+    pool = Pool([entry])
+    for _ in range(5):
+        with pytest.raises(KeyRejectedError):
+            asyncio.run(attempt(pool))
+    assert pool.resting("test")
+
+
+def test_time_lost_in_our_own_queue_is_not_held_against_the_model(server: OpenAIServer) -> None:
+    pool = pool_of(server, rpm=1, clock=Clock())
+    assert asyncio.run(outcome(pool)) == "A"
+    assert {asyncio.run(outcome(pool, 0.02)) for _ in range(6)} == {"model_timeout"}
+    assert not pool.resting("test")
+
+
+def test_nothing_is_sent_before_the_time_that_the_provider_asked_for(server: OpenAIServer) -> None:
+    clock = Clock()
+    server.script = lambda body: Reply.fails(429, retry_after="7")
+    pool = pool_of(server, clock=clock)
+    assert asyncio.run(outcome(pool)) == "model_rate_limited"
+    server.script = lambda body: Reply.says("A")
+    started = time.monotonic()
+    assert asyncio.run(outcome(pool, 5.0)) == "model_rate_limited"  # 7 s do not fit into 5: said at once
+    assert time.monotonic() - started < 1.0
+    assert server.count() == 1
+    clock.now += 7.0
+    assert asyncio.run(outcome(pool, 5.0)) == "A"
+
+
+def test_a_model_that_asks_for_a_long_wait_rests_and_one_that_asks_for_a_short_one_does_not(
+    server: OpenAIServer,
+) -> None:
+    for seconds, resting in (("5", False), ("100", True)):
+        server.script = scripted(429, retry_after=seconds)
+        pool = pool_of(server, clock=Clock(), timeout=30)
+        asyncio.run(outcome(pool))
+        assert pool.resting("test") is resting

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from camvo.confidence import beta, beta_of_sums, exact
+from camvo.vote import weighted_vote
+
+probabilities = st.floats(0.0, 1.0)
+arms = st.lists(st.tuples(probabilities, st.floats(0.0, 5.0)), min_size=1, max_size=7)
+
+
+def lemma_1(lower, weights):
+    """The formula as it is printed: a sum over all sets S whose weight is more than half."""
+    everyone, total = range(len(lower)), 0.0
+    for size in range(len(lower) + 1):
+        for right in combinations(everyone, size):
+            wrong = [arm for arm in everyone if arm not in right]
+            if sum(weights[arm] for arm in right) - sum(weights[arm] for arm in wrong) > 1e-12:
+                total += np.prod([lower[arm] for arm in right]) * np.prod([1 - lower[arm] for arm in wrong])
+    return total
+
+
+@given(arms)
+@settings(deadline=None)
+def test_the_exact_confidence_is_lemma_1(pairs):
+    lower, weights = np.array(pairs).T
+    assert exact(lower, weights) == pytest.approx(lemma_1(lower, weights), abs=1e-12)
+
+
+@given(st.lists(probabilities, min_size=1, max_size=12))
+@settings(deadline=None, max_examples=50)
+def test_without_weights_the_exact_confidence_is_the_tail_of_a_poisson_binomial(lower):
+    expected = stats.poisson_binom.sf(len(lower) // 2, lower)
+    assert exact(np.array(lower), np.ones(len(lower))) == pytest.approx(expected, abs=1e-10)
+
+
+def test_a_tie_is_not_a_majority():
+    assert exact(np.array([0.9, 0.8]), np.ones(2)) == pytest.approx(0.72, abs=1e-15)
+
+
+def test_a_tie_by_rounding_is_a_tie():
+    weights = np.array([0.1, 0.2, 0.3])
+    assert 0.1 + 0.2 != 0.3
+    assert exact(np.array([0.0, 0.0, 1.0]), weights) == 0.0
+    assert exact(np.array([1.0, 1.0, 0.0]), weights) == 0.0
+
+
+def test_more_arms_can_mean_less_confidence():
+    more = [exact(np.array(lower), np.ones(len(lower))) for lower in ([0.9], [0.9, 0.9], [0.9, 0.55, 0.55])]
+    assert more == pytest.approx([0.9, 0.81, 0.748], abs=5e-4)
+
+
+@given(arms)
+@settings(deadline=None)
+def test_the_approximation_is_scipys_beta_tail(pairs):
+    lower, weights = np.array(pairs).T
+    right, wrong = weights @ lower, weights @ (1.0 - lower)
+    if min(right, wrong) < 1e-9:
+        return
+    assert beta(lower, weights) == pytest.approx(stats.beta.sf(0.5, right, wrong), rel=1e-6, abs=1e-9)
+
+
+@given(arms)
+@settings(deadline=None)
+def test_both_forms_are_probabilities(pairs):
+    lower, weights = np.array(pairs).T
+    assert 0.0 <= exact(lower, weights) <= 1.0
+    assert 0.0 <= beta(lower, weights) <= 1.0
+
+
+@pytest.mark.parametrize("form", [exact, beta])
+@pytest.mark.parametrize(
+    ("lower", "weights", "expected"),
+    [
+        ([0.9, 0.8], [0.0, 0.0], 0.0),
+        ([1.0, 1.0], [0.3, 0.4], 1.0),
+        ([0.0, 0.0], [0.3, 0.4], 0.0),
+        ([], [], 0.0),
+    ],
+    ids=["no weight", "always right", "always wrong", "no arm"],
+)
+def test_the_limits_of_both_forms(form, lower, weights, expected):
+    assert form(np.array(lower), np.array(weights)) == expected
+
+
+@pytest.mark.parametrize("form", [exact, beta])
+def test_an_arm_without_weight_changes_nothing(form):
+    with_it = form(np.array([0.9, 0.2, 0.7]), np.array([1.0, 0.0, 0.5]))
+    assert with_it == form(np.array([0.9, 0.7]), np.array([1.0, 0.5]))
+
+
+def test_a_negative_sum_by_rounding_is_read_as_zero():
+    assert beta_of_sums(np.array([-1e-17, 0.5]), np.array([0.5, -1e-17])).tolist() == [0.0, 1.0]
+
+
+@given(
+    st.lists(st.tuples(probabilities, st.floats(0.05, 2.0)), min_size=1, max_size=4),
+    st.integers(0, 2**32 - 1),
+    st.integers(3, 4),
+)
+@settings(deadline=None, max_examples=40)
+def test_with_more_labels_the_vote_is_right_at_least_as_often_as_lemma_1_says(pairs, seed, labels):
+    """Every outcome of K votes over M labels is enumerated; the wrong votes fall as they like."""
+    lower, weights = np.array(pairs).T
+    names = [f"{position}" for position in range(len(lower))]
+    classes = [f"label {position}" for position in range(labels)]
+    wrong = np.random.default_rng(seed).dirichlet(np.full(labels - 1, 0.5), size=len(lower))
+    weight = dict(zip(names, weights, strict=True))
+    right = 0.0
+    for votes in product(range(labels), repeat=len(lower)):
+        chance = 1.0
+        for arm, vote in enumerate(votes):
+            chance *= lower[arm] if vote == 0 else (1.0 - lower[arm]) * wrong[arm, vote - 1]
+        cast = {name: classes[vote] for name, vote in zip(names, votes, strict=True)}
+        right += chance * (
+            weighted_vote(cast, weight, classes[::-1], dict.fromkeys(names, 0.0)) == classes[0]
+        )
+    assert right >= exact(lower, weights) - 1e-9

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camvo import linucb
+from camvo.errors import InvalidParameterError
+
+
+def unit(rng, dimension):
+    vector = rng.normal(size=dimension)
+    return vector / np.linalg.norm(vector)
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 12),
+    st.floats(0.1, 10.0),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_inverse_is_that_of_the_sum_of_outer_products(seed, dimension, lambda_l):
+    rng = np.random.default_rng(seed)
+    inverse, a = linucb.fresh_inverse(dimension, lambda_l), lambda_l * np.eye(dimension)
+    for _ in range(50):
+        context = unit(rng, dimension)
+        linucb.update_inverse(inverse, context, +1)
+        a += np.outer(context, context)
+    np.testing.assert_allclose(linucb.full_inverse(inverse), np.linalg.inv(a), rtol=1e-9, atol=1e-12)
+
+
+def test_the_inverse_stays_positive_definite_through_thousands_of_updates_and_withdrawals():
+    rng, dimension, lambda_l = np.random.default_rng(4), 16, 0.5
+    inverse, held = linucb.fresh_inverse(dimension, lambda_l), []
+    for _ in range(6000):
+        if held and rng.random() < 0.49:
+            linucb.update_inverse(inverse, held.pop(rng.integers(len(held))), -1)
+        else:
+            held.append(unit(rng, dimension))
+            linucb.update_inverse(inverse, held[-1], +1)
+    full = linucb.full_inverse(inverse)
+    a = lambda_l * np.eye(dimension) + sum(np.outer(context, context) for context in held)
+    assert np.array_equal(full, full.T)
+    assert np.linalg.eigvalsh(full).min() > 0.0
+    np.testing.assert_allclose(full, np.linalg.inv(a), rtol=0.0, atol=1e-9)
+
+
+def test_the_score_is_the_ridge_estimate_and_its_width():
+    rng, dimension, lambda_l = np.random.default_rng(5), 7, 2.0
+    contexts = rng.normal(size=(30, dimension))
+    rewards = rng.integers(2, size=30).astype(float)
+    inverse = linucb.fresh_inverse(dimension, lambda_l)
+    for context in contexts:
+        linucb.update_inverse(inverse, context, +1)
+    context = rng.normal(size=dimension)
+    a_inverse = np.linalg.inv(lambda_l * np.eye(dimension) + contexts.T @ contexts)
+    q, width = linucb.score(inverse, contexts.T @ rewards, context)
+    assert q == pytest.approx(context @ a_inverse @ contexts.T @ rewards, abs=1e-12)
+    assert width == pytest.approx(np.sqrt(context @ a_inverse @ context), abs=1e-12)
+
+
+def test_an_update_happens_in_place():
+    inverse = linucb.fresh_inverse(3, 1.0)
+    address = inverse.__array_interface__["data"]
+    linucb.update_inverse(inverse, np.array([1.0, 0.0, 0.0]), +1)
+    assert inverse[0, 0] == 0.5
+    assert inverse.__array_interface__["data"] == address
+
+
+@pytest.mark.parametrize(
+    "inverse",
+    [np.eye(3, order="C"), np.eye(3, dtype=np.float32, order="F")],
+    ids=["row-major", "float32"],
+)
+def test_an_array_that_blas_would_copy_is_refused(inverse):
+    with pytest.raises(InvalidParameterError, match="Fortran"):
+        linucb.update_inverse(inverse, np.ones(3), +1)
+
+
+def test_withdrawing_from_an_arm_without_history_is_refused_and_changes_nothing():
+    inverse = linucb.fresh_inverse(2, 1.0)
+    with pytest.raises(InvalidParameterError, match="never added"):
+        linucb.update_inverse(inverse, np.array([1.0, 0.0]), -1)
+    assert np.array_equal(inverse, np.eye(2))
+
+
+def test_a_context_of_zeros_scores_zero_without_width():
+    assert linucb.score(linucb.fresh_inverse(2, 1.0), np.ones(2), np.zeros(2)) == (0.0, 0.0)

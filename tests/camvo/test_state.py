@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camvo import linucb
+from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.state import Arm, Change, Contribution, State, revision
+
+ARMS = ("large", "medium", "small")
+DIMENSION = 6
+
+
+def unit(rng):
+    vector = rng.normal(size=DIMENSION)
+    return vector / np.linalg.norm(vector)
+
+
+def random_round(rng, context=None, arms=ARMS):
+    changes = tuple(
+        Change(arm, float(rng.uniform(-0.3, 1.3)), None, float(rng.integers(2)))
+        for arm in arms
+        if rng.random() < 0.7
+    )
+    return Contribution(unit(rng) if context is None else context, changes)
+
+
+def summed(contributions, lambda_l=1.0):
+    state = State(DIMENSION, lambda_l)
+    for contribution in contributions:
+        state.add(contribution)
+    return state
+
+
+def counts(state):
+    return state.rounds, {
+        name: (state[name].rewards, state[name].mixture.correct.n, state[name].mixture.wrong.n)
+        for name in state
+        if state[name].rewards
+    }
+
+
+def assert_close(state, other):
+    """The same counts exactly, the same floats to 1e-9; an arm without rewards is as good as none."""
+    assert counts(state) == counts(other)
+    for name in set(state) | set(other):
+        one, two = (s.get(name) or Arm.fresh(DIMENSION, s.lambda_l) for s in (state, other))
+        np.testing.assert_allclose(one.inverse, two.inverse, rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(one.b, two.b, rtol=0.0, atol=1e-9)
+        assert one.reward_sum == pytest.approx(two.reward_sum, abs=1e-9)
+        np.testing.assert_allclose(one.mixture.to_list(), two.mixture.to_list(), rtol=0.0, atol=1e-9)
+
+
+def assert_same_bits(state, other):
+    assert (state.rounds, state.dimension, state.lambda_l) == (other.rounds, other.dimension, other.lambda_l)
+    assert list(state) == list(other)
+    for name in state:
+        one, two = state[name], other[name]
+        assert one.inverse.tobytes("A") == two.inverse.tobytes("A")
+        assert one.b.tobytes() == two.b.tobytes()
+        assert (one.rewards, one.reward_sum) == (two.rewards, two.reward_sum)
+        assert one.mixture == two.mixture
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(seeds, st.floats(0.2, 5.0))
+@settings(deadline=None, max_examples=25)
+def test_the_state_is_the_sum_of_its_contributions(seed, lambda_l):
+    rng = np.random.default_rng(seed)
+    rounds = [random_round(rng) for _ in range(40)]
+    state = summed(rounds, lambda_l)
+    assert state.rounds == 40
+    for name in state:
+        shares = [(r.context, c) for r in rounds for c in r.changes if c.arm == name]
+        a = lambda_l * np.eye(DIMENSION) + sum(np.outer(context, context) for context, _ in shares)
+        arm = state[name]
+        np.testing.assert_allclose(linucb.full_inverse(arm.inverse), np.linalg.inv(a), atol=1e-10)
+        np.testing.assert_allclose(
+            arm.b, sum(change.added * context for context, change in shares), atol=1e-12
+        )
+        assert arm.rewards == len(shares)
+        assert arm.mu == sum(change.added for _, change in shares) / len(shares)
+        right = [min(max(change.q, 0.0), 1.0) for _, change in shares if change.added == 1.0]
+        assert arm.mixture.correct.n == len(right)
+        assert arm.mixture.correct.q == pytest.approx(sum(right))
+        assert arm.mixture.wrong.n == len(shares) - len(right)
+
+
+@given(seeds)
+@settings(deadline=None, max_examples=25)
+def test_the_order_of_rounds_matters_only_to_rounding(seed):
+    rng = np.random.default_rng(seed)
+    rounds = [random_round(rng) for _ in range(30)]
+    assert_close(summed(rounds), summed([rounds[position] for position in rng.permutation(30)]))
+
+
+def human(rng, voted):
+    """The lesson of a human's answer on the same round: other rewards, the same estimates."""
+    changes = tuple(Change(c.arm, c.q, None, float(rng.integers(2))) for c in voted.changes)
+    return Contribution(voted.context, changes)
+
+
+@given(seeds)
+@settings(deadline=None, max_examples=40)
+def test_withdrawing_a_human_label_restores_the_state_before_it(seed):
+    rng = np.random.default_rng(seed)
+    rounds = [random_round(rng) for _ in range(20)]
+    state, before = summed(rounds), summed(rounds)
+    voted = rounds[rng.integers(20)]
+    answer = human(rng, voted)
+    state.add(revision(voted, answer))
+    later = random_round(rng)
+    state.add(later)
+    before.add(later)
+    state.add(revision(answer, voted))
+    assert_close(state, before)
+
+
+@given(seeds)
+@settings(deadline=None, max_examples=40)
+def test_a_revision_leads_to_where_the_human_answer_alone_would_have_led(seed):
+    rng = np.random.default_rng(seed)
+    rounds = [random_round(rng) for _ in range(10)]
+    answer = human(rng, rounds[4])
+    revised = summed([*rounds, revision(rounds[4], answer)])
+    assert_close(revised, summed([*rounds[:4], answer, *rounds[5:]]))
+
+
+def test_a_revision_that_only_replaces_rewards_leaves_the_inverse_to_the_bit():
+    rng = np.random.default_rng(1)
+    voted = Contribution(unit(rng), (Change("large", 0.4, None, 1.0),))
+    state = summed([random_round(rng), voted])
+    before = state["large"].inverse.copy()
+    state.add(revision(voted, Contribution(voted.context, (Change("large", 0.4, None, 0.0),))))
+    assert np.array_equal(state["large"].inverse, before)
+    assert state.rounds == 2
+
+
+def test_a_human_answer_on_a_round_of_one_vote_is_learnt_and_withdrawn():
+    rng = np.random.default_rng(2)
+    lonely = Contribution(unit(rng), ())
+    answer = Contribution(lonely.context, (Change("small", 0.7, None, 1.0),))
+    first = Contribution(unit(rng), (Change("small", 0.5, None, 0.0),))
+    before, state = summed([first, lonely]), summed([first, lonely, revision(lonely, answer)])
+    assert (before.rounds, state.rounds) == (2, 2)
+    assert (before["small"].rewards, state["small"].rewards) == (1, 2)
+    state.add(revision(answer, lonely))
+    assert_close(state, before)
+
+
+def test_a_whole_round_can_be_withdrawn():
+    rng = np.random.default_rng(3)
+    rounds, gone = [random_round(rng) for _ in range(5)], random_round(rng)
+    state = summed([*rounds, gone])
+    state.add(revision(gone, Contribution(gone.context, (), rounds=0)))
+    assert_close(state, summed(rounds))
+
+
+@given(seeds)
+@settings(deadline=None, max_examples=15)
+def test_thousands_of_mixed_changes_leave_the_sum_of_what_is_left(seed):
+    rng = np.random.default_rng(seed)
+    state, standing = State(DIMENSION, 0.5), []
+    for _ in range(1000):
+        if standing and rng.random() < 0.6:
+            position = int(rng.integers(len(standing)))
+            old = standing[position]
+            if rng.random() < 0.5:
+                standing[position] = human(rng, old)
+                state.add(revision(old, standing[position]))
+            else:
+                del standing[position]
+                state.add(revision(old, Contribution(old.context, (), rounds=0)))
+        else:
+            standing.append(random_round(rng))
+            state.add(standing[-1])
+    assert_close(state, summed(standing, 0.5))
+    for name in state:
+        assert np.linalg.eigvalsh(linucb.full_inverse(state[name].inverse)).min() > 0.0
+
+
+@given(seeds, st.integers(0, 30))
+@settings(deadline=None, max_examples=25)
+def test_a_snapshot_plus_the_tail_is_the_sum_from_zero_to_the_bit(seed, cut):
+    rng = np.random.default_rng(seed)
+    rounds = [random_round(rng, arms=("ü name", *ARMS)) for _ in range(30)]
+    restored = State.restore(summed(rounds[:cut], 0.3).snapshot())
+    assert_same_bits(restored, summed(rounds[:cut], 0.3))
+    for contribution in rounds[cut:]:
+        restored.add(contribution)
+    assert_same_bits(restored, summed(rounds, 0.3))
+
+
+def test_a_restored_state_goes_on_learning_in_place():
+    rng = np.random.default_rng(5)
+    state = State.restore(summed([random_round(rng) for _ in range(9)]).snapshot())
+    arm = state["large"]
+    inverse, before = arm.inverse, arm.inverse.copy()
+    assert inverse.flags.f_contiguous
+    state.add(Contribution(unit(rng), (Change("large", 0.5, None, 1.0),)))
+    assert arm.inverse is inverse
+    assert not np.array_equal(inverse, before)
+
+
+def test_the_same_state_gives_the_same_snapshot():
+    rounds = [random_round(np.random.default_rng(6)) for _ in range(4)]
+    assert summed(rounds).snapshot() == summed(rounds).snapshot()
+
+
+def archive(**arrays):
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def header(**fields):
+    content = {"format": 1, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "arms": {}} | fields
+    return np.frombuffer(json.dumps(content).encode(), np.uint8)
+
+
+def single_array():
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"not a snapshot",
+        single_array(),
+        archive(other=np.zeros(2)),
+        archive(header=np.frombuffer(b"{", np.uint8)),
+        archive(header=np.frombuffer(b"[]", np.uint8)),
+        archive(header=header(arms=[])),
+        archive(header=header(dimension=0)),
+        archive(header=header(arms={"a": {"rewards": 1, "reward_sum": 1.0, "mixture": [[0] * 5] * 2}})),
+    ],
+    ids=["empty", "text", "npy", "no header", "json", "list", "arms", "dimension", "array missing"],
+)
+def test_bytes_that_are_no_snapshot_are_refused(data):
+    with pytest.raises(SnapshotError, match="not a snapshot"):
+        State.restore(data)
+
+
+def test_a_snapshot_of_another_format_is_refused_by_its_number():
+    with pytest.raises(SnapshotError, match="format 2, expected 1"):
+        State.restore(archive(header=header(format=2)))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_truncated_snapshot_is_refused(share):
+    data = summed([random_round(np.random.default_rng(7))]).snapshot()
+    with pytest.raises(SnapshotError):
+        State.restore(data[: int(share * len(data))])
+
+
+def test_a_snapshot_with_a_flipped_byte_is_refused():
+    rng = np.random.default_rng(8)
+    data = bytearray(summed([random_round(rng) for _ in range(3)]).snapshot())
+    data[data.index(b"inverse0.npy") + 200] ^= 1
+    with pytest.raises(SnapshotError):
+        State.restore(bytes(data))
+
+
+contexts = st.one_of(
+    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=8),
+    st.lists(st.floats(-1e30, 1e30), max_size=8),
+)
+changes = st.builds(
+    Change,
+    st.text(max_size=5),
+    st.floats(allow_nan=False),
+    st.none() | st.floats(0.0, 1.0),
+    st.none() | st.floats(0.0, 1.0),
+)
+
+
+@given(contexts, st.lists(changes, max_size=4), st.integers(-1, 1))
+@settings(deadline=None)
+def test_unpacking_is_the_inverse_of_packing(context, shares, rounds):
+    packed = Contribution(np.array(context, dtype=np.float64), tuple(shares), rounds)
+    unpacked = Contribution.unpack(packed.pack())
+    assert unpacked.context.dtype == np.float64
+    assert unpacked.context.tobytes() == packed.context.tobytes()
+    assert (unpacked.changes, unpacked.rounds) == (packed.changes, packed.rounds)
+
+
+def test_a_context_that_is_exact_in_float32_is_packed_in_half_the_bytes():
+    exact = np.arange(100.0)
+    short, long = Contribution(exact, ()).pack(), Contribution(exact + 1e-12, ()).pack()
+    assert len(long) - len(short) == 400
+
+
+def test_an_unpacked_contribution_teaches_the_same_bits():
+    rounds = [random_round(np.random.default_rng(9)) for _ in range(6)]
+    assert_same_bits(summed([Contribution.unpack(r.pack()) for r in rounds]), summed(rounds))
+
+
+def test_an_arm_without_history_is_unknown_and_has_no_mu():
+    assert State(DIMENSION).get("large") is None
+    assert Arm.fresh(DIMENSION, 1.0).mu is None
+
+
+@pytest.mark.parametrize(("dimension", "lambda_l"), [(0, 1.0), (2, 0.0), (2, -1.0), (2, float("nan"))])
+def test_a_state_needs_a_dimension_and_a_positive_lambda(dimension, lambda_l):
+    with pytest.raises(InvalidParameterError, match="λ_L > 0"):
+        State(dimension, lambda_l)
+
+
+def test_a_contribution_of_another_dimension_is_refused_and_changes_nothing():
+    state = State(DIMENSION)
+    with pytest.raises(InvalidParameterError, match="d = 6"):
+        state.add(Contribution(np.ones(5), (Change("large", 0.5, None, 1.0),)))
+    assert_same_bits(state, State(DIMENSION))

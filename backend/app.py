@@ -38,7 +38,20 @@ def create_app(environment: Environment | None = None) -> Flask:
     app.extensions["camvo"] = runtime
     _register_views(app, runtime, environment)
     _register_guards(app, environment)
+    _warn_if_open(environment)
     return app
+
+
+def _warn_if_open(environment: Environment) -> None:
+    """Say loudly at start-up what anybody can do, or that human answers will be turned away."""
+    if environment.basic_auth_user is None:
+        _log.warning(
+            "no_authentication", fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS: anybody can spend your money"
+        )
+    if environment.webhook_secret is None:
+        lost = environment.basic_auth_user is not None
+        what = "webhooks_will_be_refused" if lost else "webhooks_unguarded"
+        _log.warning(what, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {WEBHOOK_HEADER} in Label Studio")
 
 
 def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:

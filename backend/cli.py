@@ -42,8 +42,8 @@ def demo(
 def serve(
     config: Config = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.")] = None,
 ) -> None:
     """Serve Label Studio with gunicorn."""
     from backend import server, settings  # noqa: PLC0415 - the help must not wait for it

@@ -33,6 +33,8 @@ from camvo.errors import BadLabelConfigError, CamvoError, TaskError
 BACKGROUND = 1000
 """Tasks that may go on, or wait their turn, after their request was answered; more are dropped."""
 
+_EXPIRY = 60.0
+
 _log = structlog.get_logger(__name__)
 
 Prediction = dict[str, Any] | list[Any]
@@ -237,6 +239,7 @@ class Runtime:
         return prediction or []
 
     async def _drain(self, patience: float) -> None:
+        self._expiry.cancel()
         pending = list(self._pending.values())
         if pending:
             await asyncio.wait(pending, timeout=patience)
@@ -254,10 +257,18 @@ class Runtime:
 
     def _load(self) -> None:
         try:
-            self.embedder.embed(["warm up"])
+            self.embedder.load()
+            self.pool.count(self.pool.names[0], [{"role": "user", "content": "warm up"}])
         except CamvoError as error:
             _log.error("embedder_unavailable", code=error.code, reason=str(error))
 
+    async def _give_up_lost_calls(self) -> None:
+        """Book what calls of processes that died had reserved; now and then, by any process."""
+        while True:
+            await self._writer.run(lambda connection: money.expire(connection, self.clock()))
+            await asyncio.sleep(_EXPIRY)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._expiry = self._loop.create_task(self._give_up_lost_calls())
         self._loop.run_forever()

@@ -59,12 +59,12 @@ def serve(environment: Environment) -> None:
     ledger = Ledger(environment.database_url)
     ledger.migrate()
     ledger.close()
-    metrics_folder = Path(tempfile.mkdtemp(prefix="camvo-metrics-"))
-    export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(metrics_folder))
+    folder = Path(tempfile.mkdtemp(prefix="camvo-metrics-"))
+    export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
     try:
-        Server(environment).run()
+        Server(environment.model_copy(update={"prometheus_multiproc_dir": folder})).run()
     finally:
-        shutil.rmtree(metrics_folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _worker_exit(server: Any, worker: Any) -> None:

@@ -6,9 +6,6 @@ two labels that is sufficient for the right label to win, not necessary, so δ_A
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import numpy as np
 from scipy.special import betainc
 
@@ -16,9 +13,6 @@ from camvo.typing import Array
 
 TIE = 1e-12
 """Weights whose sums differ by less than this are tied: rounding must not decide a vote."""
-
-Confidence: TypeAlias = Callable[[Array, Array], float]
-"""A way to compute δ_A: (L of shape (n,), ω of shape (n,)) → a probability."""
 
 
 def exact(lower: Array, weights: Array) -> float:

@@ -66,10 +66,12 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
         InvalidParameterError: the context does not fit the state or is not finite, or there is no label.
     """
     state = seen.state
-    if seen.context.shape != (state.dimension,) or not seen.labels:
+    if seen.context.shape != (state.dimension,):
         raise InvalidParameterError(
-            f"need a context of shape ({state.dimension},) and labels, got {seen.context.shape}"
+            f"context of shape {seen.context.shape}, the state has d = {state.dimension}"
         )
+    if not seen.labels:
+        raise InvalidParameterError("a question needs a label")
     if not np.all(np.isfinite(seen.context)):
         raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
     smoothing = lambda_r * math.log(state.rounds + 2)

@@ -26,6 +26,7 @@ MOST_ARMS = 20
 
 _BLOCK = {"beta": 256, "exact": 8}
 """Sets looked at together: the approximation is vectorised, Lemma 1 costs 2ⁿ for each."""
+_SLACK = 1e-9
 _COST_TIE = 1e-12
 """Relative: sums of the same prices in another order differ by rounding, whatever the unit."""
 
@@ -73,6 +74,8 @@ def cheapest(
     size = _subset_sums(np.ones(len(free)), float(len(held)))
     order = np.lexsort((size, cost))
     order = order[size[order] >= max(k_min, 1)]
+    if confidence == "exact":
+        order = order[_promising(demands, free, list(held), delta)[order]]
     reach = _Reach(demands, free, list(held), confidence)
     best: tuple[int, float] | None = None
     limit = 0.0
@@ -117,6 +120,25 @@ class _Reach:
     def _exact(self, subset: int) -> float:
         arms = self._held + _members(subset, self._free)
         return min(exact(lower[arms], weights[arms]) for lower, weights in self._demands)
+
+
+def _promising(
+    demands: Sequence[Demand], free: list[int], held: list[int], delta: float
+) -> NDArray[np.bool_]:
+    """Which sets Lemma 1 could let reach δ at all, shape (2ⁿ,).
+
+    Whatever the weights, δ_A is at most (1 + √(1 − Π 4L(1−L))) / 2 over the arms with weight (the vote of the
+    best weights, by the Bhattacharyya bound), so for δ > ½ a set needs Σ −log 4L(1−L) ≥ −log(1 − (2δ−1)²).
+    """
+    promising = np.ones(2 ** len(free), dtype=np.bool_)
+    if delta <= 0.5:
+        return promising
+    with np.errstate(divide="ignore"):
+        needed = -np.log(1.0 - (2.0 * delta - 1.0) ** 2)
+        for lower, weights in demands:
+            evidence = np.where(weights > 0.0, -np.log(4.0 * lower * (1.0 - lower)), 0.0)
+            promising &= _subset_sums(evidence[free], float(evidence[held].sum())) >= needed - _SLACK
+    return promising
 
 
 def _members(subset: int, free: Sequence[int]) -> list[int]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
-from camvo.oracle import MOST_ARMS, ConfidenceName, Demand, cheapest
+from camvo.oracle import ConfidenceName, Demand, cheapest
 from camvo.state import Change, Contribution
 from camvo.typing import Array, Votes
 from camvo.vote import posterior, weighted_vote
@@ -34,6 +34,7 @@ class Plan:
             configuration changes nothing.
         costs: the expected price of asking each of them, $, shape (K,).
         estimates: question → the arms' estimates.
+        weights: question → the weights that the arms' votes will have, each of shape (K,).
         subset: the models to ask first, in the order of ``arms``.
         confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
             asked) or the policy does not compute it.
@@ -43,6 +44,7 @@ class Plan:
     arms: tuple[str, ...]
     costs: Array
     estimates: Mapping[str, Estimates]
+    weights: Mapping[str, Array]
     subset: tuple[str, ...]
     confidence: float | None
     propensity: Array
@@ -54,9 +56,10 @@ class Plan:
             "cost": self.costs,
             "propensity": self.propensity,
             "rewards": estimates.rewards,
+            "agreement": estimates.agreement,
             "q": estimates.q,
             "lower": estimates.lower,
-            "weight": estimates.weights,
+            "weight": self.weights[question],
             "correctness": estimates.correctness,
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
@@ -152,6 +155,7 @@ class Ensemble:
             arms=arms,
             costs=prices,
             estimates=estimates,
+            weights={question: self._weights(seen) for question, seen in estimates.items()},
             subset=tuple(arms[position] for position in chosen),
             confidence=confidence,
             propensity=np.isin(np.arange(len(arms)), chosen).astype(np.float64),
@@ -170,7 +174,7 @@ class Ensemble:
                 continue
             label = weighted_vote(
                 cast,
-                dict(zip(plan.arms, self._weights(estimates), strict=True)),
+                dict(zip(plan.arms, plan.weights[question], strict=True)),
                 estimates.labels,
                 dict(zip(plan.arms, estimates.lower, strict=True)),
             )
@@ -270,6 +274,3 @@ class CaMVo(Ensemble):
         if np.all(estimates.rewards < self.n0):
             return np.ones_like(estimates.weights)
         return estimates.weights
-
-
-__all__ = ["MOST_ARMS", "CaMVo", "Decision", "Ensemble", "Plan", "Policy", "lesson"]

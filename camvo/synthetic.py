@@ -37,7 +37,7 @@ def votes_table(
 
     Items belong to topics, a topic shows in the context, and every model has a skill of its own for each
     topic. Whether a model is right about an item is drawn from a Gaussian copula, so that models err
-    together; half of the wrong answers are the same tempting label.
+    together; at least half of the wrong answers are the same tempting label.
 
     Args:
         models: name → accuracy and price.

@@ -19,6 +19,7 @@ class Project:
     number: int
     title: str
     label_config: str
+    extra_params: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> str:
@@ -81,7 +82,7 @@ class LabelStudio:
     def connect(self, project: Project) -> None:
         """What Label Studio does before each use of a backend: GET /health, POST /setup."""
         self._http.get("/health").raise_for_status()
-        body = {"project": project.key, "schema": project.label_config, "extra_params": None}
+        body = {"project": project.key, "schema": project.label_config, "extra_params": project.extra_params}
         self._http.post("/setup", json=body).raise_for_status()
 
     def predict(self, project: Project, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -18,6 +18,9 @@ from backend.demo.server import RunningServer, running_server
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round
 
+DELTA = 0.9
+"""δ of the demo's projects: voters this weak do not reach the default in so few tasks."""
+
 _PORTION = 5
 """Tasks in one request: a page of a queue, so that learning shows between two of them."""
 
@@ -72,7 +75,7 @@ def _annotate(console: Console, server: RunningServer) -> None:
     ledger = Ledger(server.database_url)
     everything: list[Labelled] = []
     for number, name in enumerate(("sentiment", "topic"), start=1):
-        project = Project(number, f"demo: {name}", _label_config(name))
+        project = Project(number, f"demo: {name}", _label_config(name), {"delta": DELTA})
         label_studio.connect(project)
         report.project_title(console, project.title)
         items = _items(project, name)

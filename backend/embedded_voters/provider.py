@@ -9,7 +9,7 @@ from typing import Any
 
 from backend.embedded_voters.voters import VOTERS, Vectors, Voter
 from backend.embedding import Embedder
-from backend.litellm_facts import count_tokens, litellm
+from backend.llms.facts import count_tokens, litellm
 from backend.prompts import Prompt, read
 from backend.settings import ModelSettings
 from camvo.errors import InvalidParameterError

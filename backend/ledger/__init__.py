@@ -7,7 +7,8 @@ transaction to the caller: ``Ledger.read``, ``Ledger.write`` or ``Writer.run``. 
 that the caller passes in.
 """
 
-# No "from __future__ import annotations" here: the name is that of a module of this package.
+from __future__ import annotations
+
 from backend.ledger.database import Ledger
 from backend.ledger.writer import Writer
 

@@ -40,7 +40,7 @@ def read(connection: Connection, project: str, scope: str) -> Account:
 
 
 def check(connection: Connection, project: str, scope: str, amount: int, usd: float | None) -> None:
-    """Make sure that ``amount`` picodollars more stay within a budget of ``usd`` dollars (``None``: no limit).
+    """Make sure that ``amount`` picodollars more stay within ``usd`` dollars (``None``: no limit).
 
     Raises:
         BudgetExhaustedError: they do not.

@@ -146,7 +146,7 @@ accounts = Table(
     Column("reserved", BigInteger, nullable=False),
 )
 
-human_annotations = Table(  # plain "annotations" is what every file here imports from __future__
+human_annotations = Table(
     "annotations",
     metadata,
     Column("project", Text, primary_key=True),

@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from camvo.errors import ConfigError, ModelUnknownError
+from camvo.oracle import MOST_ARMS
 
 from .mistakes import Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
+Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
@@ -34,8 +35,8 @@ class PolicySettings(BaseModel):
     """Models asked at least."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
-    lambda_l: Positive = 1.0
-    """λ_L: ridge of the linear models."""
+    lambda_l: Ridge = 1.0
+    """λ_L: ridge of the linear models; below 0.01 a withdrawn label would leave rounding errors behind."""
     lambda_r: NotNegative = 1.0
     """λ_R: strength of the regularisation of the confidence."""
     n0: AtLeastOne = 10
@@ -64,7 +65,7 @@ class Settings(BaseModel):
 
     model_config = _FROZEN
 
-    models: tuple[ModelSettings, ...] = Field(min_length=1)
+    models: tuple[ModelSettings, ...] = Field(min_length=1, max_length=MOST_ARMS)
     """The pool."""
     policy: PolicySettings = PolicySettings()
     budget: BudgetSettings = BudgetSettings()

@@ -17,8 +17,8 @@ from backend.embedded_voters.features import sentences, stems, words
 from backend.embedded_voters.voters import VOTERS, LabelSet
 from backend.embedding import Embedder
 from backend.labels import Label, Question, parse
-from backend.litellm_facts import litellm
 from backend.llms import Pool
+from backend.llms.facts import litellm
 from backend.prompts import messages, schema
 from backend.prompts import parse as parse_answer
 from camvo.errors import ModelError, RejectedError

@@ -8,8 +8,8 @@ import inspect
 import httpx
 import pytest
 
-from backend.litellm_facts import litellm
-from backend.llm_errors import BY_CLASS, model_error, retry_after
+from backend.llms.facts import litellm
+from backend.llms.failures import BY_CLASS, model_error, retry_after
 from camvo.errors import (
     BadAnswerError,
     ContextTooLongError,

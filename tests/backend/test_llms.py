@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from openai_server import OpenAIServer, Reply
 
-from backend import litellm_facts
-from backend.llms import Answer, Pool
+from backend.llms import Answer, Pool, facts
 from backend.settings import ModelSettings
 from camvo.errors import (
     BadAnswerError,
@@ -120,8 +119,8 @@ def test_the_instruction_goes_in_front_of_the_text_where_no_system_message_is_ta
 
 
 def test_the_map_knows_models_without_a_system_message() -> None:
-    assert not litellm_facts.takes_system_message("gemini/gemma-3-27b-it")
-    assert litellm_facts.takes_system_message("openai/gpt-4o")
+    assert not facts.takes_system_message("gemini/gemma-3-27b-it")
+    assert facts.takes_system_message("openai/gpt-4o")
 
 
 def test_an_open_server_is_not_sent_the_key_of_openai(
@@ -251,7 +250,7 @@ def test_neither_the_key_nor_what_the_provider_says_is_in_an_error_or_a_log(
 
 
 def test_the_lines_that_litellm_and_httpx_would_log_are_switched_off() -> None:
-    litellm_facts.litellm()
+    facts.litellm()
     assert not logging.getLogger("LiteLLM").isEnabledFor(logging.ERROR)
     assert not logging.getLogger("httpx").isEnabledFor(logging.INFO)
 

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai_server import OpenAIServer, Reply
 
-from backend import litellm_facts
-from backend.llm_limits import Rest, Window
-from backend.llms import Pool
+from backend.llms import Pool, facts
+from backend.llms.limits import Rest, Window
 from backend.settings import ModelSettings
 from camvo.errors import (
     BadAnswerError,
@@ -110,7 +109,7 @@ def test_no_time_left_is_a_timeout_without_a_request_and_not_the_model_s_fault(s
 
 
 def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
-    litellm = litellm_facts.litellm()
+    litellm = facts.litellm()
 
     class Slow(litellm.CustomLLM):  # type: ignore[name-defined,misc]
         async def acompletion(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,4 @@
-"""The pool of named models: what a call will cost, and one call at a time through litellm.
-
-Retries, the store of answers and the account of money are in ``queries``; this module only asks.
-"""
+"""The pool of named models."""
 
 from __future__ import annotations
 
@@ -10,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from backend.llm_calls import Answer, Messages
-from backend.llm_limits import Clock
-from backend.llm_model import Model
+from backend.llms.calls import Answer, Messages
+from backend.llms.limits import Clock
+from backend.llms.model import Model
 from backend.settings import ModelSettings
 from camvo.errors import ModelUnknownError
-
-__all__ = ["Answer", "Pool"]
 
 
 class Pool:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from backend import litellm_facts, llm_calls
-from backend.llm_calls import Answer, Messages
-from backend.llm_errors import model_error, retry_after
-from backend.llm_limits import Clock, Limits, Rest
-from backend.prices import Meter, most_tokens, price_of
+from backend.llms import calls, facts
+from backend.llms.calls import Answer, Messages
+from backend.llms.failures import model_error, retry_after
+from backend.llms.limits import Clock, Limits, Rest
+from backend.llms.prices import Meter, most_tokens, price_of
 from backend.settings import ModelSettings
 from backend.settings.masking import masked
 from camvo.errors import (
@@ -49,14 +49,14 @@ class Model:
     def __init__(self, settings: ModelSettings, key: str | None, processes: int, clock: Clock) -> None:
         self.settings = settings
         self._where = f"model {settings.name}"
-        self._provider = litellm_facts.provider(settings.model)
+        self._provider = facts.provider(settings.model)
         if self._provider is None and not settings.model.startswith(_EMBEDDED):
             raise ConfigError(
                 f"litellm knows no provider for {settings.model!r}",
                 where=self._where,
                 fix="begin with the provider, as in openai/gpt-4o",
             )
-        self._price = price_of(settings, litellm_facts.entry(settings.model))
+        self._price = price_of(settings, facts.entry(settings.model))
         self.meter = Meter(settings.max_tokens)
         self.rest = Rest(clock, patience=settings.timeout)
         self._key = key or (_NO_KEY if self._is_open_server else None)
@@ -77,12 +77,12 @@ class Model:
     @cached_property
     def _structured(self) -> bool:
         given = self.settings.structured_output
-        return litellm_facts.takes_schema(self.settings.model) if given is None else given
+        return facts.takes_schema(self.settings.model) if given is None else given
 
     @cached_property
     def _system(self) -> bool:
         given = self.settings.system_message
-        return litellm_facts.takes_system_message(self.settings.model) if given is None else given
+        return facts.takes_system_message(self.settings.model) if given is None else given
 
     @property
     def missing_variables(self) -> tuple[str, ...]:
@@ -91,11 +91,11 @@ class Model:
             return ()
         if self.settings.api_key_env is not None:
             return (self.settings.api_key_env,)
-        return litellm_facts.missing_variables(self.settings.model)
+        return facts.missing_variables(self.settings.model)
 
     def count(self, messages: Messages) -> int:
         """Input tokens by litellm's count."""
-        return litellm_facts.count_tokens(tuple(message["content"] for message in messages))
+        return facts.count_tokens(tuple(message["content"] for message in messages))
 
     def cost(self, messages: Messages) -> float:
         """Expected $ of one call."""
@@ -118,7 +118,7 @@ class Model:
         return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
 
     def _request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        return llm_calls.request(
+        return calls.request(
             self.settings, messages, schema, structured=self._structured, system=self._system
         )
 
@@ -166,7 +166,7 @@ class Model:
     async def _send(self, request: Mapping[str, Any], seconds: float) -> Any:
         key = {} if self._key is None else {"api_key": self._key}
         # drop_params goes with the call: set on the module, litellm asks a second time after an HTTP 422
-        return await litellm_facts.litellm().acompletion(
+        return await facts.litellm().acompletion(
             **request, **key, timeout=seconds, max_retries=0, num_retries=0, drop_params=True
         )
 
@@ -191,15 +191,13 @@ class Model:
             RefusedError: the model or a filter of its provider refused.
             BadAnswerError: there is no text.
         """
-        got = llm_calls.read(response)
+        got = calls.read(response)
         input_tokens = got.input_tokens or round(counted * self.meter.factor)
-        output_tokens = got.output_tokens or (
-            litellm_facts.count_tokens((got.content,)) if got.content else 0
-        )
+        output_tokens = got.output_tokens or (facts.count_tokens((got.content,)) if got.content else 0)
         cost = self._price.of(input_tokens, output_tokens)
         self.meter.observe(counted, input_tokens, output_tokens)
         self.rest.answered()
-        flaw = llm_calls.flaw(got, self.settings, Usage(input_tokens, output_tokens, cost))
+        flaw = calls.flaw(got, self.settings, Usage(input_tokens, output_tokens, cost))
         if flaw is not None:
             raise flaw
         estimated = not (got.input_tokens and got.output_tokens)

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from backend.ledger import Ledger
-from backend.ledger import annotations as stored
-from backend.ledger.annotations import Annotation
+from backend.ledger import human_annotations as stored
+from backend.ledger.human_annotations import Annotation
 
 FIRST = Annotation(
     project="1.1",

@@ -17,9 +17,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
-    server = get_server(tmp_path_factory.mktemp("postgres"))
-    yield make_url(server.get_uri())
-    server.stop()
+    with get_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield make_url(server.get_uri())
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
-"""CaMVo under ``label-studio-ml start``: the same core behind the SDK's own base class.
+"""CaMVo under ``label-studio-ml start``: the same core behind the 2.x line's own base class.
 
-Needs the extra ``[label-studio-ml]``; nothing else imports this module. The 2.x server makes a new object
-for each request, so the runtime is kept for the process.
+Needs the extra ``[label-studio-ml]``; nothing else imports this module. That server makes a new object for
+each request, so the runtime is kept for the process, and it names a project by its bare id, so its ledger is
+best not shared with ``camvo serve``. It passes on neither deleted annotations nor changes of the project.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -32,18 +34,20 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
 
     def setup(self) -> None:
         """Show the version that predictions carry; keep the project's ``extra_params``."""
-        self.set("model_version", _runtime().settings.model_version)
+        runtime = _runtime()
+        self.set("model_version", runtime.settings.model_version)
         if self.extra_params:
-            _runtime().remember(self.project_id, self.extra_params)
+            runtime.remember(self.project_id, self.extra_params)
 
     def predict(
         self, tasks: list[dict[str, Any]], context: dict[str, Any] | None = None, **kwargs: Any
     ) -> ModelResponse:
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
-        predictions = runtime.predict(self.project_id or "", labels.parse(self.label_config), tasks)
+        predictions = runtime.predict(self.project_id, labels.parse(self.label_config), tasks)
         return ModelResponse(model_version=runtime.settings.model_version, predictions=predictions)
 
     def fit(self, event: str, data: dict[str, Any], **kwargs: Any) -> None:
         """Learn from a webhook; ``data`` is its payload without the action."""
-        _runtime().learn(webhooks.read({"action": event, **data}))
+        received = webhooks.read({**data, "action": event})
+        _runtime().learn(replace(received, project_key=self.project_id))

@@ -155,7 +155,11 @@ class Annotator:
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
         verdict = _Verdict(policy, plan, votes, decisions, costs)
-        return await self._writer.run(lambda connection: self._record(connection, job, asked, verdict))
+        recorded = await self._writer.run(lambda connection: self._record(connection, job, asked, verdict))
+        for round_ in recorded:
+            metrics.rounds.labels(project=job.project, control=round_.key.control).inc()
+            metrics.asked.labels(project=job.project, control=round_.key.control).inc(len(round_.votes))
+        return recorded
 
     async def _observe(self, job: Job, asked: Sequence[_Asked]) -> dict[str, Observation]:
         contexts: list[Array] = await asyncio.gather(*(self._embedder.vector(one.text) for one in asked))
@@ -224,8 +228,6 @@ class Annotator:
             )
             feedback.teach(connection, round_, contribution, now=self._clock())
             recorded.append(round_)
-            metrics.rounds.labels(project=job.project, control=name).inc()
-            metrics.asked.labels(project=job.project, control=name).inc(len(verdict.votes))
         return recorded
 
 

@@ -1,4 +1,4 @@
-"""Accounts: what a project has spent and set aside, in total and by UTC day, in whole picodollars."""
+"""Accounts in whole picodollars: what each project has spent and set aside, and all together on a UTC day."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from backend.ledger import tables
 from backend.ledger.picodollars import from_picodollars, to_picodollars
 from backend.ledger.upsert import insert
 from camvo.errors import BudgetExhaustedError
+
+EVERY_PROJECT = "*"
+"""The owner of the accounts by day: a day's budget is for everything that the ledger pays."""
 
 TOTAL = "total"
 """The scope of the account over all days; any other scope is a day, as in 2026-03-14."""
@@ -57,16 +60,16 @@ def check(connection: Connection, project: str, scope: str, amount: int, usd: fl
     raise BudgetExhaustedError(
         f"the {period} budget of {usd:.6g} $ does not cover the next call: {spent:.6g} $ are spent, "
         f"{held:.6g} $ are reserved for calls under way, the next one may cost {next_call:.6g} $",
-        where=f"project {project}",
+        where="every project" if project == EVERY_PROJECT else f"project {project}",
         fix=f"raise budget.{name} in camvo.yaml{wait}",
     )
 
 
 def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:
-    """Add to what is spent and reserved, in total and on ``day``; picodollars, negative to take away."""
-    for scope in (TOTAL, day):
+    """Add to what a project and a day have spent and reserved; picodollars, negative to take away."""
+    for owner, scope in ((project, TOTAL), (EVERY_PROJECT, day)):
         statement = insert(connection, _table).values(
-            project=project, scope=scope, spent=spent, reserved=reserved
+            project=owner, scope=scope, spent=spent, reserved=reserved
         )
         connection.execute(
             statement.on_conflict_do_update(

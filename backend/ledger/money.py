@@ -1,6 +1,6 @@
 """Money: reserved before a call, settled after it, and never more of it than the budget.
 
-Every call is a row; the accounts of its project, one in total and one a UTC day, hold the sums of these rows.
+Every call is a row; the account of its project and that of its UTC day hold the sums of these rows.
 A reservation whose process died counts as spent, since nobody knows whether the provider charged it.
 """
 
@@ -32,7 +32,7 @@ _calls = tables.calls
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What a project has spent, in all and on one UTC day, and what is reserved for calls under way; in $."""
+    """In $: what a project has spent in all and reserved for calls under way, and what all spent today."""
 
     total_usd: float
     today_usd: float
@@ -63,7 +63,7 @@ def reserve(
         key: the key of the answer that is hoped for.
         usd: what the call can cost at the very most, in $.
         project_usd: the budget of the project, in $; ``None`` for no limit.
-        day_usd: the budget of the project for one UTC day, in $; ``None`` for no limit.
+        day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
         counted_tokens: what our own count says of the prompt.
         now: unix seconds; decides the day.
         seconds: until the reservation expires.
@@ -76,7 +76,7 @@ def reserve(
     """
     amount, day = to_picodollars(usd), accounts.day_of(now)
     accounts.check(connection, project, accounts.TOTAL, amount, project_usd)
-    accounts.check(connection, project, day, amount, day_usd)
+    accounts.check(connection, accounts.EVERY_PROJECT, day, amount, day_usd)
     accounts.book(connection, project, day, reserved=amount)
     call = {
         "project": project,
@@ -149,7 +149,7 @@ def expire(connection: Connection, now: float) -> int:
 def spent(connection: Connection, project: str, *, now: float) -> Spending:
     """The project's accounts at the time ``now``."""
     total = accounts.read(connection, project, accounts.TOTAL)
-    today = accounts.read(connection, project, accounts.day_of(now))
+    today = accounts.read(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     return Spending(
         total_usd=from_picodollars(total.spent),
         today_usd=from_picodollars(today.spent),

@@ -12,6 +12,7 @@ from ledger_workers import Together, reserve_until_exhausted
 from sqlalchemy import Connection, text
 
 from backend.ledger import Ledger, money
+from backend.ledger.accounts import day_of
 from backend.ledger.money import ModelUsage, Spending
 from backend.ledger.picodollars import from_picodollars, to_picodollars
 from camvo.errors import BudgetExhaustedError, InvalidParameterError, LedgerError
@@ -132,8 +133,15 @@ def test_an_exhausted_day_ends_at_midnight(ledger: Ledger) -> None:
 
 def test_projects_have_budgets_of_their_own(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        reserve(connection, 1.0, project_usd=1.0, day_usd=1.0)
-        reserve(connection, 1.0, project_usd=1.0, day_usd=1.0, project="2.1")
+        reserve(connection, 1.0, project_usd=1.0)
+        reserve(connection, 1.0, project_usd=1.0, project="2.1")
+
+
+def test_the_budget_of_a_day_is_one_for_all_projects(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        reserve(connection, 0.75, day_usd=1.0)
+        with pytest.raises(BudgetExhaustedError):
+            reserve(connection, 0.75, day_usd=1.0, project="2.1")
 
 
 def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
@@ -147,8 +155,8 @@ def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("project_usd", ["project's budget of 1 $", "0.25 $ are spent", "0.5 $ are reserved", "cost 0.4 $"]),
-        ("day_usd", ["day's budget of 1 $", "wait for the next UTC day"]),
+        ("project_usd", ["project 1.1", "project's budget of 1 $", "0.25 $ are spent", "cost 0.4 $"]),
+        ("day_usd", ["every project", "day's budget of 1 $", "wait for the next UTC day"]),
     ],
 )
 def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: str, words: list[str]) -> None:
@@ -157,7 +165,7 @@ def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: s
         reserve(connection, 0.5)
         with pytest.raises(BudgetExhaustedError) as caught:
             reserve(connection, 0.4, **{budget: 1.0})
-    for word in [*words, "project 1.1", f"budget.{budget} in camvo.yaml"]:
+    for word in [*words, f"budget.{budget} in camvo.yaml"]:
         assert word in str(caught.value)
 
 
@@ -222,18 +230,19 @@ def test_picodollars_survive_the_way_through_a_float_up_to_a_thousand_dollars(pi
 def test_the_accounts_are_the_exact_sums_of_the_calls(
     sqlite_ledger: Ledger, calls: list[tuple[float, float, str]]
 ) -> None:
-    project = f"{next(_projects)}.1"
+    number = next(_projects)
+    project, noon = f"{number}.1", NOON + number * 86_400
     expected: Counter[str] = Counter()
     with sqlite_ledger.write() as connection:
         for reserved, cost, fate in calls:
             seconds = 1.0 if fate == "lose" else 1000.0
-            call = reserve(connection, reserved, project=project, seconds=seconds)
+            call = reserve(connection, reserved, project=project, seconds=seconds, now=noon)
             if fate == "settle":
                 settle(connection, call, cost)
-            money.expire(connection, NOON + 1.0)
+            money.expire(connection, noon + 1.0)
             exact = Fraction(repr(cost if fate == "settle" else reserved)) * 10**12
             expected["reserved" if fate == "wait" else "spent"] += round(exact)
-        for scope in ("total", "1970-01-01"):
+        for owner, scope in ((project, "total"), ("*", day_of(noon))):
             query = text("SELECT spent, reserved FROM accounts WHERE project = :project AND scope = :scope")
-            row = connection.execute(query, {"project": project, "scope": scope}).one_or_none()
+            row = connection.execute(query, {"project": owner, "scope": scope}).one_or_none()
             assert (row or (0, 0)) == (expected["spent"], expected["reserved"])

@@ -10,7 +10,7 @@ import structlog
 from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from backend import labels, logs, metrics, settings, webhooks, wire
+from backend import feedback, labels, logs, metrics, settings, webhooks, wire
 from backend.runtime import Runtime
 from backend.settings import Environment
 from camvo.errors import (
@@ -85,7 +85,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.post("/webhook")
     def webhook() -> Response:
         event = webhooks.read(_json())
-        metrics.events.labels(action=event.action).inc()
+        metrics.events.labels(action=event.action if event.action in feedback.ACTIONS else "OTHER").inc()
         runtime.learn(event)
         return jsonify(status="ok")
 

@@ -26,7 +26,7 @@ def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: 
     Repeats and late arrivals change nothing: an annotation is identified by its id and ``updated_at``, a
     deleted one does not come back. Unknown actions are ignored, as Label Studio sends many.
     """
-    action = _ACTIONS.get(event.action)
+    action = ACTIONS.get(event.action)
     if action is not None:
         projects.ensure(connection, event.project_key, now)
         action(connection, event, settings, now)
@@ -152,7 +152,7 @@ def _start_training(connection: Connection, event: WebhookEvent, settings: Setti
 
 _Action = Callable[[Connection, WebhookEvent, Settings, float], None]
 
-_ACTIONS: Mapping[str, _Action] = {
+ACTIONS: Mapping[str, _Action] = {
     "ANNOTATION_CREATED": _annotated,
     "ANNOTATION_UPDATED": _annotated,
     "ANNOTATIONS_CREATED": _annotated,
@@ -162,3 +162,4 @@ _ACTIONS: Mapping[str, _Action] = {
     "PROJECT_UPDATED": _project_updated,
     "START_TRAINING": _start_training,
 }
+"""Label Studio's actions that CaMVo acts on."""

@@ -188,11 +188,12 @@ class Annotator:
         try:
             reply = await self._queries.ask(query, patience=job.settings.deadline)
         except ModelError as error:
+            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return {}, error.usage.cost if error.usage else 0.0
         try:
             return prompts.parse(reply.content, questions), reply.cost
         except BadAnswerError as error:
-            metrics.model_calls.labels(model=arm, outcome=error.code).inc()
+            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             _log.info("no_vote", model=arm, task=job.task, code=error.code)
             return {}, reply.cost
 

@@ -25,6 +25,8 @@ from camvo.errors import (
 WEBHOOK_HEADER = "X-Camvo-Secret"
 """The header by which Label Studio's webhooks, which carry no basic auth, prove themselves."""
 
+_KNOWN_ACTIONS = {*feedback.ACTIONS, webhooks.START_TRAINING}
+
 _log = structlog.get_logger(__name__)
 
 
@@ -85,7 +87,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.post("/webhook")
     def webhook() -> Response:
         event = webhooks.read(_json())
-        metrics.events.labels(action=event.action if event.action in feedback.ACTIONS else "OTHER").inc()
+        metrics.events.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
         runtime.learn(event)
         return jsonify(status="ok")
 
@@ -193,7 +195,7 @@ def _knows_secret(environment: Environment) -> bool:
 
 def _is_training() -> bool:
     body = request.get_json(force=True, silent=True)
-    return isinstance(body, dict) and body.get("action") == "START_TRAINING"
+    return isinstance(body, dict) and body.get("action") == webhooks.START_TRAINING
 
 
 def _same(given: str, expected: str) -> bool:

@@ -75,6 +75,11 @@ def teach(connection: Connection, round_: Round, contribution: Contribution, *, 
     )
 
 
+def annotated_tasks(connection: Connection, project: str) -> list[int]:
+    """The tasks that START_TRAINING compares with their annotations again, by :func:`correct`."""
+    return human_annotations.tasks(connection, project)
+
+
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
     """Make the rewards of a task's rounds agree with what the humans say of it by now."""
     for round_ in rounds.of_task(connection, project, task):
@@ -144,12 +149,6 @@ def _project_updated(connection: Connection, event: WebhookEvent, settings: Sett
         )
 
 
-def _start_training(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
-    """START_TRAINING: make every annotated task's rewards agree with its annotations again."""
-    for task in human_annotations.tasks(connection, event.project_key):
-        correct(connection, event.project_key, task, settings, now)
-
-
 _Action = Callable[[Connection, WebhookEvent, Settings, float], None]
 
 ACTIONS: Mapping[str, _Action] = {
@@ -160,6 +159,5 @@ ACTIONS: Mapping[str, _Action] = {
     "ANNOTATION_DELETED": _annotations_deleted,
     "TASKS_DELETED": _tasks_deleted,
     "PROJECT_UPDATED": _project_updated,
-    "START_TRAINING": _start_training,
 }
 """Label Studio's actions that CaMVo acts on."""

@@ -14,6 +14,7 @@ model_seconds = Histogram(
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 answers_reused = Counter("camvo_answers_reused", "Answers found in the ledger, paid for before.", ["model"])
+votes_missing = Counter("camvo_votes_missing", "Models asked that gave no vote, by why.", ["model", "reason"])
 rounds = Counter("camvo_rounds", "Finished rounds.", ["project", "control"])
 asked = Counter("camvo_rounds_models_asked", "Models asked in finished rounds.", ["project", "control"])
 tasks = Counter("camvo_tasks", "Tasks of prediction requests, by how they ended.", ["outcome"])

@@ -15,7 +15,7 @@ def prediction_of(decided: Sequence[tuple[Question, Round]], model_version: str)
 
     Each region carries the probability that its own label is right. The prediction's ``score``, by which
     Label Studio sorts, is the probability that all of them are, their errors taken as independent: the
-    product. ``model_version`` must equal the backend's title in Label Studio, or the score column stays blank.
+    product. ``model_version`` must be the backend's title in Label Studio, or the score column stays blank.
     """
     regions = [question.region(round_.label) | {"score": round_.score} for question, round_ in decided]
     score = math.prod(round_.score for _, round_ in decided)

@@ -8,6 +8,7 @@ has arrived is never paid for again, by no process, whatever happens to the task
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from backend import metrics
 from backend.ledger import Ledger, Writer, answers, money
 from backend.llms import Pool
 from backend.settings import BudgetSettings
-from camvo.errors import ModelError, ModelTimeoutError, Usage
+from camvo.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Usage
 
 _POLL = 0.2
 """Seconds between two looks at the ledger while another process asks the same."""
@@ -109,9 +110,11 @@ class Queries:
         key = self._pool.fingerprint(query.model, query.messages, query.schema)
         shared = self._under_way.get(key)
         if shared is not None:
-            content = (await asyncio.shield(shared)).content
-            await self._writer.run(lambda c: answers.use(c, key, query.project, query.task))
-            return Reply(content, 0.0)
+            # Whoever asked first pays. Should that be another project without money left, we ask ourselves.
+            with contextlib.suppress(BudgetExhaustedError):
+                content = (await asyncio.shield(shared)).content
+                await self._writer.run(lambda c: answers.use(c, key, query.project, query.task))
+                return Reply(content, 0.0)
         task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
         self._under_way[key] = task
         task.add_done_callback(lambda _: self._under_way.pop(key, None))

@@ -8,6 +8,7 @@ survives one.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 import time
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
+from sqlalchemy import Connection
 
 from backend import embedded_voters, feedback, metrics
 from backend.annotator import Annotator, Job
@@ -26,7 +28,7 @@ from backend.llms import Pool
 from backend.queries import Queries
 from backend.settings import Environment, Settings
 from backend.states import States
-from backend.webhooks import WebhookEvent
+from backend.webhooks import START_TRAINING, WebhookEvent
 from backend.wire import task_of
 from camvo.errors import BadLabelConfigError, CamvoError, TaskError
 
@@ -34,6 +36,7 @@ BACKGROUND = 1000
 """Tasks that may go on, or wait their turn, after their request was answered; more are dropped."""
 
 _EXPIRY = 60.0
+_REVIEWED_TOGETHER = 20
 
 _log = structlog.get_logger(__name__)
 
@@ -153,6 +156,9 @@ class Runtime:
 
     def learn(self, event: WebhookEvent) -> None:
         """Store a webhook durably, in the caller's thread; every process's state catches up with it."""
+        if event.action == START_TRAINING:
+            asyncio.run_coroutine_threadsafe(self._review(event.project_key), self._loop)
+            return
         with self.ledger.write() as connection:
             feedback.apply(connection, event, self.settings, self.clock())
 
@@ -237,6 +243,18 @@ class Runtime:
         prediction = task.result()
         metrics.tasks.labels(outcome="audit" if prediction is None else "predicted").inc()
         return prediction or []
+
+    async def _review(self, project: str) -> None:
+        """Make the rewards of a whole project agree with its annotations, a few tasks in a transaction."""
+        with self.ledger.read() as connection:
+            tasks = feedback.annotated_tasks(connection, project)
+        for start in range(0, len(tasks), _REVIEWED_TOGETHER):
+            portion = tasks[start : start + _REVIEWED_TOGETHER]
+            await self._writer.run(functools.partial(self._review_tasks, project, portion))
+
+    def _review_tasks(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
+        for task in tasks:
+            feedback.correct(connection, project, task, self.settings, self.clock())
 
     async def _drain(self, patience: float) -> None:
         self._expiry.cancel()

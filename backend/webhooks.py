@@ -12,6 +12,9 @@ from backend.labels import LabelConfig
 from backend.ledger.human_annotations import Annotation
 from camvo.errors import BadBodyError
 
+START_TRAINING = "START_TRAINING"
+"""The one action that comes from Label Studio's ML side, and about a whole project."""
+
 _KNOWN_ACTION = re.compile(r"[A-Z_]{1,64}")
 
 

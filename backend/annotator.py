@@ -155,11 +155,11 @@ class Annotator:
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
         verdict = _Verdict(policy, plan, votes, decisions, costs)
-        recorded = await self._writer.run(lambda connection: self._record(connection, job, asked, verdict))
-        for round_ in recorded:
+        there, new = await self._writer.run(lambda connection: self._record(connection, job, asked, verdict))
+        for round_ in new:
             metrics.rounds.labels(project=job.project, control=round_.key.control).inc()
             metrics.asked.labels(project=job.project, control=round_.key.control).inc(len(round_.votes))
-        return recorded
+        return [*there, *new]
 
     async def _observe(self, job: Job, asked: Sequence[_Asked]) -> dict[str, Observation]:
         contexts: list[Array] = await asyncio.gather(*(self._embedder.vector(one.text) for one in asked))
@@ -199,16 +199,21 @@ class Annotator:
 
     def _record(
         self, connection: Connection, job: Job, asked: Sequence[_Asked], verdict: _Verdict
-    ) -> list[Round]:
-        """Store the rounds and what they teach, in one transaction; one that another process stored wins."""
+    ) -> tuple[list[Round], list[Round]]:
+        """Store the rounds and what they teach, in one transaction; one that another process stored wins.
+
+        Returns:
+            The rounds that were there already, and the new ones.
+        """
         there = rounds.find(connection, [one.key for one in asked])
-        recorded = list(there.values())
+        new: list[Round] = []
         for one in asked:
             name = one.question.name
             if one.key in there or name not in verdict.decisions:
                 continue
             voted = verdict.decisions[name]
-            human = feedback.human_label(connection, job.project, job.task, name, job.settings)
+            labels = verdict.plan.estimates[name].labels
+            human = feedback.human_label(connection, job.project, job.task, name, labels, job.settings)
             label, taught_by = feedback.teacher(voted.label, human)
             round_ = Round(
                 key=one.key,
@@ -228,8 +233,8 @@ class Annotator:
                 verdict.plan, name, verdict.votes, label, human=taught_by == "human"
             )
             feedback.teach(connection, round_, contribution, now=self._clock())
-            recorded.append(round_)
-        return recorded
+            new.append(round_)
+        return list(there.values()), new
 
 
 def is_audit(project: str, task: int, share: float) -> bool:

@@ -11,6 +11,7 @@ from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from backend import feedback, labels, logs, metrics, settings, webhooks, wire
+from backend.embedding import Embedder
 from backend.runtime import Runtime
 from backend.settings import Environment
 from camvo.errors import (
@@ -30,11 +31,11 @@ _KNOWN_ACTIONS = {*feedback.ACTIONS, webhooks.START_TRAINING}
 _log = structlog.get_logger(__name__)
 
 
-def create_app(environment: Environment | None = None) -> Flask:
+def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
     """The application of one worker process, with its runtime started; gunicorn calls this after the fork."""
     environment = environment or Environment()
     logs.configure(environment.log_level)
-    runtime = Runtime(settings.load(environment.config), environment)
+    runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)
     app = Flask("camvo")
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
@@ -159,11 +160,19 @@ def _register_guards(app: Flask, environment: Environment) -> None:
         ), 500
 
 
-def _json() -> Any:
-    body = request.get_json(force=True, silent=True)
+def _json() -> dict[str, Any]:
+    body = _parsed()
     if not isinstance(body, dict):
         raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
     return body
+
+
+def _parsed() -> Any:
+    """The body's JSON; ``None`` for one that is broken, or nested deeper than Python reads."""
+    try:
+        return request.get_json(force=True, silent=True)
+    except RecursionError:
+        return None
 
 
 def _is_authorised(environment: Environment) -> bool:
@@ -172,10 +181,12 @@ def _is_authorised(environment: Environment) -> bool:
     Label Studio sends basic auth with its ML calls and with START_TRAINING, never with the other webhooks:
     those prove themselves by the secret header, once a secret is configured.
     """
-    ordinary_webhook = request.path == "/webhook" and not _is_training()
-    if ordinary_webhook and environment.webhook_secret is not None:
-        return _knows_secret(environment) or _has_credentials(environment)
-    return environment.basic_auth_user is None or _has_credentials(environment)
+    if _has_credentials(environment) or (request.path == "/webhook" and _knows_secret(environment)):
+        return True
+    if environment.basic_auth_user is not None:
+        return False
+    guarded = request.path == "/webhook" and environment.webhook_secret is not None
+    return not guarded or _is_training()
 
 
 def _has_credentials(environment: Environment) -> bool:
@@ -194,7 +205,7 @@ def _knows_secret(environment: Environment) -> bool:
 
 
 def _is_training() -> bool:
-    body = request.get_json(force=True, silent=True)
+    body = _parsed()
     return isinstance(body, dict) and body.get("action") == webhooks.START_TRAINING
 
 

@@ -27,12 +27,13 @@ def run(console: Console, environment: Environment) -> bool:
     """Check each part in turn and print what was found; whether all of them are fit to serve."""
     found = settings.load(environment.config)
     console.print(
-        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}"
+        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
+        highlight=False,
     )
     pool = Pool(found.models, keys=environment.keys(found.models))
-    console.print(f"[green]✓[/] prices         of {len(pool.names)} models")
+    console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
     fit = [
-        _step(console, "keys", lambda: _keys(pool)),
+        _step(console, "keys", lambda: _keys(found, pool)),
         _step(console, "ledger", lambda: _ledger(environment)),
         _step(console, "embedder", lambda: _embedder(found)),
         _step(console, "webhooks", lambda: _webhooks(environment)),
@@ -51,13 +52,20 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
     return True
 
 
-def _keys(pool: Pool) -> str:
+def _keys(found: Settings, pool: Pool) -> str:
+    if _is_free(found):
+        return "none needed"
     missing = pool.missing_keys()
     if missing:
         raise ConfigError(
             f"not set: {', '.join(missing)}", fix="set the variables in the server's environment"
         )
     return "present (not tried: that would cost money)"
+
+
+def _is_free(found: Settings) -> bool:
+    """Whether nothing but embedded voters can be asked."""
+    return all(model.model.startswith("embedded/") for model in found.models)
 
 
 def _ledger(environment: Environment) -> str:
@@ -104,4 +112,9 @@ def _sample(console: Console, found: Settings, pool: Pool) -> None:
         table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked)
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
-    console.print(f"together ${total:.7f} a task; ${total * 100_000:,.2f} for a hundred thousand such tasks")
+    console.print(
+        f"together ${total:.7f} a task, ${total * 100_000:,.2f} for a hundred thousand such tasks;",
+        "answers count with max_tokens until some have come"
+        + ("; embedded voters' prices are nominal, nobody pays them" if _is_free(found) else ""),
+        highlight=False,
+    )

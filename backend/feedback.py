@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from sqlalchemy import Connection
@@ -32,20 +32,21 @@ def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: 
         action(connection, event, settings, now)
 
 
-def human_label(
-    connection: Connection, project: str, task: int, control: str, settings: Settings
+def human_label(  # noqa: PLR0917 - they name one question of one task in one epoch
+    connection: Connection, project: str, task: int, control: str, known: Sequence[str], settings: Settings
 ) -> str | None:
     """What the humans say about one question of one task: ground truth first, else their majority.
 
     ``None`` when nobody answered, when the answers are tied, or when human rewards are switched off. Skipped
-    annotations and those made from predictions in bulk do not count.
+    annotations and those made from predictions in bulk do not count, nor does a label outside ``known``, the
+    round's own label set: what the models could not answer says nothing about them.
     """
     if not settings.human_rewards:
         return None
     given = [
         annotation
         for annotation in human_annotations.of_task(connection, project, task)
-        if annotation.teaches and control in annotation.labels
+        if annotation.teaches and annotation.labels.get(control) in known
     ]
     truths = [annotation for annotation in given if annotation.ground_truth]
     counts = Counter(annotation.labels[control] for annotation in truths or given).most_common(2)
@@ -75,15 +76,10 @@ def teach(connection: Connection, round_: Round, contribution: Contribution, *, 
     )
 
 
-def annotated_tasks(connection: Connection, project: str) -> list[int]:
-    """The tasks that START_TRAINING compares with their annotations again, by :func:`correct`."""
-    return human_annotations.tasks(connection, project)
-
-
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
     """Make the rewards of a task's rounds agree with what the humans say of it by now."""
     for round_ in rounds.of_task(connection, project, task):
-        human = human_label(connection, project, task, round_.key.control, settings)
+        human = human_label(connection, project, task, round_.key.control, round_.plan["labels"], settings)
         label, by = teacher(round_.label, human)
         if (label, by) == (round_.taught, round_.taught_by):
             continue

@@ -27,6 +27,9 @@ from camvo.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Us
 _POLL = 0.2
 """Seconds between two looks at the ledger while another process asks the same."""
 
+_OVERTIME = 30.0
+"""Seconds that an attempt under way may go on after patience has ended: what is paid for is to be kept."""
+
 _GRACE = 30.0
 """Seconds after the last moment of an attempt until its claim and its reservation are given up."""
 
@@ -108,8 +111,7 @@ class Queries:
             BudgetExhaustedError: the budget does not cover the call.
         """
         key = self._pool.fingerprint(query.model, query.messages, query.schema)
-        shared = self._under_way.get(key)
-        if shared is not None:
+        while (shared := self._under_way.get(key)) is not None:
             # Whoever asked first pays. Should that be another project without money left, we ask ourselves.
             with contextlib.suppress(BudgetExhaustedError):
                 content = (await asyncio.shield(shared)).content
@@ -130,7 +132,8 @@ class Queries:
                 return await self._attempt(key, query, ticket, until)
             except ModelError as error:
                 pause = random.uniform(0.5, 1.0) * 2.0**attempt  # noqa: S311 - jitter, not a secret
-                if not error.retry or attempt == self._retries or self._clock() + pause >= until:
+                hopeless = not error.retry or attempt == self._retries or self._pool.resting(query.model)
+                if hopeless or self._clock() + pause >= until:
                     raise
                 _log.info("model_retry", model=query.model, code=error.code, attempt=attempt + 1)
                 await asyncio.sleep(pause)
@@ -139,7 +142,7 @@ class Queries:
     async def _ticket(self, key: str, query: Query, until: float) -> _Ticket:
         ceiling = self._pool.ceiling(query.model, query.messages, query.schema)
         counted = self._pool.count(query.model, query.messages)
-        seconds = max(until - self._clock(), 0.0) + _GRACE
+        seconds = max(until - self._clock(), 0.0) + _OVERTIME + _GRACE
 
         def first(connection: Connection) -> _Ticket | None:
             now = self._clock()
@@ -175,7 +178,9 @@ class Queries:
         """One paid attempt. A failure that was paid for all the same is kept as an empty answer: no vote."""
         started = self._clock()
         try:
-            answer = await self._pool.attempt(query.model, query.messages, query.schema, until - started)
+            answer = await self._pool.attempt(
+                query.model, query.messages, query.schema, until - started + _OVERTIME
+            )
         except ModelError as error:
             paid = error.usage is not None and error.usage.output_tokens > 0
             outcome = _Outcome(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 
 from backend.ledger import Ledger
 from backend.settings import Environment, export, load
+from camvo.errors import CamvoError, ConfigError
 
 
 class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -30,7 +37,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         """Called by gunicorn: our options instead of a command line."""
         environment = self._environment
         options = {
-            "bind": f"{environment.host}:{environment.port}",
+            "bind": f"[{environment.host}]:{environment.port}",  # brackets, for IPv6 too
             "workers": environment.workers,
             "threads": environment.threads,
             "worker_class": "gthread",
@@ -41,6 +48,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "control_socket_disable": True,
             "worker_tmp_dir": None,
             "loglevel": "warning",
+            "when_ready": _when_ready,
             "worker_exit": _worker_exit,
             "child_exit": _child_exit,
         }
@@ -51,20 +59,65 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         """Called by gunicorn in each worker."""
         from backend.app import create_app  # noqa: PLC0415 - heavy, and only after the fork
 
-        return create_app(self._environment)
+        try:
+            return create_app(self._environment)
+        except CamvoError as error:
+            _say(str(error))
+            # Any other code would make gunicorn start the same worker again, for ever.
+            sys.exit(Arbiter.APP_LOAD_ERROR)
 
 
 def serve(environment: Environment) -> None:
-    """Migrate the ledger once, then serve until a signal comes."""
-    ledger = Ledger(environment.database_url)
-    ledger.migrate()
-    ledger.close()
-    folder = Path(tempfile.mkdtemp(prefix="camvo-metrics-"))
-    export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    """Migrate the ledger once, then serve until a signal comes.
+
+    Raises:
+        ConfigError: a mistake in ``camvo.yaml``, or a port that cannot be had.
+        LedgerError: the ledger cannot be opened.
+        SystemExit: gunicorn has ended; 0 after a signal, 4 when a worker could not start.
+    """
+    with _metrics_folder() as folder:
+        server = Server(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
+        _try_port(environment.host, environment.port)
+        ledger = Ledger(environment.database_url)
+        ledger.migrate()
+        ledger.close()
+        export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
+        server.run()
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[Path]:
+    """A new folder that goes when the master does: a worker that ends leaves this block, too."""
+    folder, master = Path(tempfile.mkdtemp(prefix="camvo-metrics-")), os.getpid()
     try:
-        Server(environment.model_copy(update={"prometheus_multiproc_dir": folder})).run()
+        yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.getpid() == master:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _try_port(host: str, port: int) -> None:
+    """Find out before gunicorn does: it would try a taken port again and again."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen there: {error.strerror}",
+                where=f"{host}:{port}",
+                fix="stop what listens there already, or choose another --host or --port",
+            ) from None
+
+
+def _say(text: str) -> None:
+    """One line for whoever started the server."""
+    print(f"camvo: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _when_ready(server: Any) -> None:
+    """Say where the server is; its workers are still starting."""
+    _say(f"listening on {', '.join(map(str, server.LISTENERS))} (GET /ready says when it can predict)")
 
 
 def _worker_exit(server: Any, worker: Any) -> None:

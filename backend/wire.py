@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,7 +26,7 @@ class PredictRequest(BaseModel):
 
     project: str
     label_config: str
-    tasks: Sequence[Any]
+    tasks: list[Any]
 
 
 _Request = TypeVar("_Request", bound=BaseModel)

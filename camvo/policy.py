@@ -64,7 +64,12 @@ class Plan:
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
-        return {"subset": list(self.subset), "confidence": self.confidence, "arms": arms}
+        return {
+            "labels": list(estimates.labels),
+            "subset": list(self.subset),
+            "confidence": self.confidence,
+            "arms": arms,
+        }
 
 
 @dataclass(frozen=True, slots=True)

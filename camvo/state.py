@@ -70,10 +70,10 @@ class Contribution:
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
-    """What turns ``before`` into ``after``, both of the same round: rewards out, rewards in."""
+    """What turns ``before`` into ``after`` of the same round: rewards out, rewards in; equal ones stay."""
     old = {change.arm: change for change in before.changes}
     new = {change.arm: change for change in after.changes}
-    changes = tuple(
+    changes = (
         Change(
             arm=arm,
             q=(new.get(arm) or old[arm]).q,
@@ -82,7 +82,8 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         )
         for arm in dict.fromkeys([*old, *new])
     )
-    return Contribution(before.context, changes, after.rounds - before.rounds)
+    changed = tuple(change for change in changes if change.removed != change.added)
+    return Contribution(before.context, changed, after.rounds - before.rounds)
 
 
 @dataclass(slots=True)

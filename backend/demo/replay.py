@@ -40,7 +40,7 @@ def show_replay(console: Console) -> None:
     console.rule("[bold]what it learns, given time: a synthetic replay")
     console.print(
         f"{_ITEMS} made-up items, {len(_MODELS)} made-up models (seed {_SEED}), the same policy and defaults;"
-        f" {seconds:.1f} s.\n",
+        f" {seconds:.1f}\N{NO-BREAK SPACE}s.\n",
         highlight=False,
     )
     chart = Table(box=None, pad_edge=False)
@@ -57,8 +57,8 @@ def show_replay(console: Console) -> None:
     accuracy = float((trace.labels == table.truth).mean())
     full = float((everyone.labels == table.truth).mean())
     console.print(
-        f"\nCaMVo: [bold]{accuracy:.1%}[/] right at [bold]{share:.0%}[/] of the cost of asking everyone every time,"
-        f" which is {full:.1%} right (Algorithm 2).",
+        f"\nCaMVo: [bold]{accuracy:.1%}[/] right at [bold]{share:.0%}[/] of the cost of asking everyone every"
+        f" time, which is {full:.1%} right (Algorithm 2).",
         f"The target, δ = {policy.delta} of that, is {policy.delta * full:.1%}.",
         highlight=False,
     )

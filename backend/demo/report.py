@@ -16,16 +16,24 @@ from camvo.state import Contribution, State
 if TYPE_CHECKING:
     from backend.demo.run import Labelled
 
-_WIDTH = 58
+_BEFORE_THE_TEXT = 27
+"""Columns that mark, label and score of a prediction take."""
 
 
-def opening(console: Console) -> None:
-    """What is going to happen."""
+def opening(console: Console, delta: float) -> None:
+    """What is going to happen; ``delta`` is what the demo's projects ask for."""
     console.rule("[bold]CaMVo demo")
     _paragraph(
         console,
-        "A real server, 60 short texts in Label Studio's own JSON, and the embedded voters: small zero-shot models",
-        "that need no key and no network. They are weak, and their prices are nominal.",
+        "A real server, 60 short texts in Label Studio's own JSON, and the embedded voters: small zero-shot",
+        "models that need no key and no network. They are weak, and their prices are nominal.",
+        f"The two projects ask for δ = {delta}, by extra_params as any project can: voters this weak do not",
+        "reach the default in so few tasks.",
+    )
+    _paragraph(
+        console,
+        "Each task below: right or wrong by its gold label, the voted label, its score, the text; and the",
+        "models that were asked.",
     )
 
 
@@ -36,10 +44,11 @@ def project_title(console: Console, title: str) -> None:
 
 def predictions(console: Console, labelled: Sequence[Labelled]) -> None:
     """One line for each prediction, label, score and text; one for the models that were asked."""
+    width = console.width - _BEFORE_THE_TEXT
     for one in labelled:
         mark = "[green]✓[/]" if one.round.label == one.item.gold else "[red]✗[/]"
         text = one.item.task["data"]["text"]
-        short = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+        short = text if len(text) <= width else text[: width - 1] + "…"
         _line(
             console,
             f"{mark} [bold]{escape(one.round.label):<18}[/] {one.prediction['score']:.2f}  {escape(short)}",
@@ -72,8 +81,9 @@ def human_answers(
     console.print()
     _paragraph(
         console,
-        f"{len(answered)} human annotations came in by webhook; in {wrong} of them the vote had been wrong.",
-        "A human label replaces the voted one in the rewards of its round:",
+        f"{len(answered)} human annotations came in by webhook, wrong predictions first, then the least",
+        f"certain: in {wrong} of them the vote had been wrong. A human label replaces the voted one in",
+        "the rewards of its round:",
     )
     table = Table(box=None, pad_edge=False)
     for name in ("model", "rounds", "mean reward before", "after"):
@@ -82,6 +92,7 @@ def human_answers(
         count, mean = after[arm]
         table.add_row(escape(arm), str(count), f"{before[arm][1]:.2f}", f"{mean:.2f}")
     console.print(table)
+    console.print()
 
 
 def summary(console: Console, labelled: Sequence[Labelled]) -> None:
@@ -95,13 +106,15 @@ def summary(console: Console, labelled: Sequence[Labelled]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("accuracy", f"{right} of {len(labelled)} gold labels ({right / len(labelled):.0%})")
     table.add_row("cost", share)
-    table.add_row("calls", escape(", ".join(f"{model} {count}" for model, count in sorted(calls.items()))))
+    table.add_row(
+        "calls", escape(", ".join(f"{model}\N{NO-BREAK SPACE}{n}" for model, n in sorted(calls.items())))
+    )
     console.print(table)
     console.print()
     _paragraph(
         console,
-        f"{len(labelled)} tasks are too few to have learnt much. While the confidence bounds are wide, no few models",
-        "are confident enough together, and all are asked.",
+        f"{len(labelled)} tasks are too few to have learnt much. While the confidence bounds are wide, no",
+        "small set of models is confident enough, and all are asked.",
     )
 
 

@@ -53,7 +53,7 @@ def run(*, console: Console, serve: bool, port: int | None = None) -> None:
         serve: keep the server up afterwards, so that a Label Studio can be connected.
         port: where the server listens; a free one by default.
     """
-    report.opening(console)
+    report.opening(console, DELTA)
     port = port or _free_port()
     with console.status("starting the server (importing torch takes a while) …"):
         context = running_server(port)

@@ -90,10 +90,19 @@ def config_error(
         model: the model that was validated, for the names of its keys.
         joint: what stands between the source and the path.
     """
-    found = [_complaint(details, model) for details in error.errors(include_url=False)]
+    raised = error.errors(include_url=False)
+    found = [_complaint(details, model) for details in raised if not _follows(details, raised)]
     path, message, fix = found[0]
     message += "".join(f"\nalso {other}: {what} ({how})" for other, what, how in found[1:])
     return ConfigError(message, where=f"{source}{joint}{path}" if path else source, fix=fix)
+
+
+def _follows(details: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
+    """Whether a list is only called empty because its entries were refused: pydantic counts the good ones."""
+    place = details["loc"]
+    return details["type"] == "too_short" and any(
+        len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others
+    )
 
 
 def _complaint(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:

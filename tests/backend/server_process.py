@@ -1,0 +1,234 @@
+"""``camvo serve`` as real processes in a group of their own, with a ledger and a log in a folder.
+
+::
+
+    with OpenAIServer(voters) as models, ServerProcess(tmp_path, config_for(models, tmp_path)) as server:
+        server.start()
+        server.predict(range(1, 5))         # the results, one for each task
+        server.kill()                       # kill -9 of the whole group
+        server.start()                      # again, on the same ledger
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import psutil  # type: ignore[import-untyped]
+import yaml
+from label_studio_requests import Annotation, annotated, predict, task
+from openai_server import OpenAIServer
+from sqlalchemy import Row, Select, update
+
+from backend.ledger import Ledger, tables
+from backend.settings import child_environment
+
+MODELS = ("red", "green", "blue")
+PATIENCE = 60.0
+"""Seconds after which a test gives up waiting for a process."""
+
+
+def child(**variables: str) -> dict[str, str]:
+    """The environment of a child: none of CaMVo's variables but these, and no network."""
+    return child_environment(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", **variables)
+
+
+def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a folder, until it ends by itself."""
+    return subprocess.run(  # noqa: S603 - our own command line
+        [sys.executable, "-m", "backend.cli", *arguments],
+        cwd=cwd,
+        env=child(**variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def wait_until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
+    """Look again and again until it is so."""
+    until = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < until, f"in {patience:.0f} s there was no {what}"
+        time.sleep(0.02)
+
+
+def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
+    """A camvo.yaml whose models are all at the local server, for $1 and $2 a million tokens."""
+    entries = [
+        {
+            "name": name,
+            "model": f"openai/{name}",
+            "api_base": models.url,
+            "input_price": 1.0,
+            "output_price": 2.0,
+        }
+        for name in MODELS
+    ]
+    path = folder / "camvo.yaml"
+    path.write_text(yaml.safe_dump({"models": entries, "retries": 0, **settings}))
+    return path
+
+
+def task_of(body: Mapping[str, Any]) -> int:
+    """The number of the task that a model is asked about, from the words of its text."""
+    found = re.search(r"Entry (\d+) of the diary", body["messages"][-1]["content"])
+    assert found is not None
+    return int(found[1])
+
+
+class ServerProcess:
+    """One installation: started, stopped, killed and started again on the same ledger."""
+
+    def __init__(self, folder: Path, config: Path | None, **variables: str) -> None:
+        self.folder = folder
+        self.database_url = f"sqlite:///{folder / 'ledger.sqlite'}"
+        self.log_path = folder / "server.log"
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        given = {} if config is None else {"CAMVO_CONFIG": str(config)}
+        self._environment = child(
+            CAMVO_DATABASE_URL=self.database_url,
+            CAMVO_PORT="0",
+            TMPDIR=str(self.temporary),
+            **given,
+            **variables,
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ledger: Ledger | None = None
+        self._started_at = 0
+        self._http = httpx.Client(timeout=PATIENCE, headers={"Connection": "close"})
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+        if self._ledger is not None:
+            self._ledger.close()
+        self._http.close()
+
+    # processes
+
+    def start(self, *arguments: str, ready: bool = True) -> None:
+        """Start it and wait until it listens; with ``ready``, until it can predict, too."""
+        self._started_at = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                [sys.executable, "-m", "backend.cli", "serve", *arguments],
+                cwd=self.folder,
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_until(lambda: self._address() or not self.running, "listening server")
+        self._http.base_url = httpx.URL(self._address() or "")
+        if ready:
+            self.await_ready()
+
+    def await_ready(self) -> None:
+        wait_until(lambda: not self.running or self._ready(), "ready server")
+        assert self.running, self.log
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def listens(self) -> bool:
+        """Whether the master holds the door open; it closes it first of all when it stops."""
+        return any(c.status == psutil.CONN_LISTEN for c in psutil.Process(self.process.pid).net_connections())
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def workers(self) -> list[int]:
+        return sorted(worker.pid for worker in psutil.Process(self.process.pid).children())
+
+    @property
+    def log(self) -> str:
+        """What was printed since the last start."""
+        return self.log_path.read_bytes()[self._started_at :].decode()
+
+    def kill_worker(self) -> None:
+        """kill -9 of the one worker; the master starts another."""
+        (worker,) = self.workers
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: self.workers and self.workers != [worker], "new worker")
+
+    def kill(self) -> None:
+        """kill -9 of the master and its workers."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def signal(self, number: signal.Signals, *, group: bool = False) -> None:
+        """A signal to the master as from ``kill``, or to the whole group as from a terminal."""
+        if group:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait for its end; the exit code."""
+        return self.process.wait(PATIENCE)
+
+    def _address(self) -> str | None:
+        found = re.search(r"listening on (http://\S+)", self.log)
+        return found and found[1]
+
+    def _ready(self) -> bool:
+        try:
+            return self._http.get("/ready").status_code == httpx.codes.OK
+        except httpx.HTTPError:
+            return False
+
+    # requests
+
+    def get(self, path: str) -> httpx.Response:
+        return self._http.get(path)
+
+    def predict(self, tasks: Iterable[int]) -> list[Any]:
+        response = self._http.post("/predict", json=predict([task(number) for number in tasks]))
+        assert response.status_code == 200, response.text
+        results: list[Any] = json.loads(response.content)["results"]
+        return results
+
+    def annotate(self, number: int, mood: str) -> httpx.Response:
+        """A human's answer to a task; its annotation has the task's number."""
+        return self._http.post("/webhook", json=annotated(Annotation(number=number, task=number, mood=mood)))
+
+    # the ledger
+
+    @property
+    def ledger(self) -> Ledger:
+        if self._ledger is None:
+            self._ledger = Ledger(self.database_url)
+        return self._ledger
+
+    def rows(self, query: Select[Any]) -> list[Row[Any]]:
+        with self.ledger.read() as connection:
+            return list(connection.execute(query).all())
+
+    def let_claims_expire(self) -> None:
+        """Let the time pass after which what a dead process was asking counts as lost."""
+        with self.ledger.write() as connection:
+            for table in (tables.claims, tables.calls):
+                connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))

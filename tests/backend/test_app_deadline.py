@@ -1,0 +1,173 @@
+"""A slow model and a full house: what is decided is answered, nothing that was paid for is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Annotation, annotated, predict, task
+from openai_server import Reply
+from whole_backend import Backend, prompt_of, says
+
+DEADLINE = 0.5  # seconds; long enough for an answer that does not hang
+
+
+class Gate:
+    """A script whose models wait at the gate when the text says so."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        reply = says(mood="Glad")
+        return reply.once(self.open) if "slow" in prompt_of(body) else reply
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open.set()
+
+
+@pytest.fixture
+def people() -> Iterator[ThreadPoolExecutor]:
+    """Users of Label Studio who ask at the same time."""
+    with ThreadPoolExecutor(8) as made:
+        yield made
+
+
+def warm(backend: Backend) -> None:
+    """Load the embedder and litellm, so that no deadline is spent on them."""
+    backend.runtime.embedder.load()
+    while not backend.predict(task(99_999, "Warm up."))[0]:
+        pass
+
+
+def test_what_is_decided_by_the_deadline_is_answered_and_the_rest_is_empty(
+    tmp_path: Path, gate: Gate
+) -> None:
+    with Backend(tmp_path, gate, deadline=DEADLINE) as backend:
+        warm(backend)
+        quick, slow, other = backend.predict(task(1, "quick"), task(2, "slow"), task(3, "also quick"))
+        gate.open.set()
+    assert (bool(quick), slow, bool(other)) == (True, [], True)
+
+
+def test_after_the_release_the_same_request_is_answered_without_a_new_call(
+    tmp_path: Path, gate: Gate
+) -> None:
+    with Backend(tmp_path, gate, deadline=DEADLINE) as backend:
+        warm(backend)
+        assert backend.predict(task(1, "slow")) == [[]]
+        calls = backend.server.count()
+        gate.open.set()
+    with Backend(tmp_path, gate) as backend:  # the first has written what came late
+        [prediction] = backend.predict(task(1, "slow"))
+        assert prediction["result"][0]["value"] == {"choices": ["Glad"]}
+        assert (calls, backend.server.count()) == (6, 0)
+
+
+def test_asking_again_while_the_work_goes_on_joins_it(tmp_path: Path, gate: Gate) -> None:
+    with Backend(tmp_path, gate, deadline=DEADLINE) as backend:
+        warm(backend)
+        first = backend.predict(task(1, "slow"))
+        second = backend.predict(task(1, "slow"))
+        assert first == second == [[]]
+        assert backend.server.count() == 6
+        gate.open.set()
+
+
+def test_the_deadline_is_counted(tmp_path: Path, gate: Gate) -> None:
+    with Backend(tmp_path, gate, deadline=DEADLINE) as backend:
+        warm(backend)
+        before = backend.metric("camvo_tasks_total", outcome="deadline")
+        backend.predict(task(1, "slow"))
+        assert backend.metric("camvo_tasks_total", outcome="deadline") == before + 1
+        gate.open.set()
+
+
+def test_identical_requests_in_flight_share_the_calls(
+    tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
+) -> None:
+    with Backend(tmp_path, gate) as backend:
+        asked = [people.submit(backend.predict, task(1, "slow")) for _ in range(3)]
+        assert backend.server.wait_for(3)
+        gate.open.set()
+        answers = [future.result() for future in asked]
+        assert answers[0][0]
+        assert answers[0] == answers[1] == answers[2]
+        assert backend.server.count() == 3
+        assert len(backend.rounds(1)) == 1
+
+
+def test_two_tasks_with_the_same_text_share_the_calls_and_are_two_rounds(tmp_path: Path, gate: Gate) -> None:
+    with Backend(tmp_path, gate) as backend:
+        first, second = backend.predict(task(1, "the same text"), task(2, "the same text"))
+        assert (bool(first), bool(second)) == (True, True)
+        assert backend.server.count() == 3
+        assert [len(backend.rounds(1)), len(backend.rounds(2))] == [1, 1]
+
+
+def test_a_full_house_still_answers_everything_else(
+    tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
+) -> None:
+    """Three threads leave one seat; the second predict gets [] while the first still waits for its model."""
+    with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
+        seated = people.submit(backend.predict, task(1, "slow"))
+        assert backend.server.wait_for(3)
+        assert backend.predict(task(2, "slow too")) == [[]]
+        assert backend.client.get("/health").status_code == 200
+        assert backend.post("/setup", {"project": "7.1", "extra_params": None}).status_code == 200
+        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
+        assert not seated.done()
+        gate.open.set()
+        assert seated.result()[0]
+
+
+def test_a_task_that_found_no_seat_is_worked_on_all_the_same(
+    tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
+) -> None:
+    with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
+        seated = people.submit(backend.predict, task(1, "slow"))
+        assert backend.server.wait_for(3)
+        backend.predict(task(2, "slow too"))
+        assert backend.server.wait_for(6)
+        gate.open.set()
+        seated.result()
+        assert backend.predict(task(2, "slow too"))[0]
+        assert backend.server.count() == 6
+
+
+def test_a_seat_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: Gate) -> None:
+    with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
+        broken = {**predict([task(1)]), "label_config": "<View"}
+        unvotable = {**predict([task(1)]), "label_config": "<View><Text name='t' value='$t'/></View>"}
+        for body in (broken, unvotable, broken):
+            assert backend.post("/predict", body).status_code == 400
+        assert backend.predict(task(1, "quick"))[0]
+
+
+def test_closing_waits_for_what_is_under_way(tmp_path: Path, gate: Gate) -> None:
+    backend = Backend(tmp_path, gate, deadline=DEADLINE)
+    with backend:
+        warm(backend)
+        backend.predict(task(1, "slow"))
+        gate.open.set()
+    assert len(backend.rounds(1)) == 1
+
+
+def test_a_model_that_times_out_has_no_vote_and_the_others_decide(tmp_path: Path) -> None:
+    never = threading.Event()
+
+    def script(body: dict[str, Any]) -> Reply:
+        return says(mood="Sad").once(never) if body["model"] == "blue" else says(mood="Glad")
+
+    with Backend(tmp_path, script, entries={"timeout": 0.5}) as backend:
+        [prediction] = backend.predict(task(1))
+        assert prediction["result"][0]["value"] == {"choices": ["Glad"]}
+        assert backend.rounds(1)[0].votes == {"red": "Glad", "green": "Glad", "blue": None}

@@ -1,0 +1,210 @@
+"""Two worker processes on one ledger: many requests at once, each model answer paid for once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil  # type: ignore[import-untyped]
+import pytest
+from openai_server import OpenAIServer, Reply
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.parser import text_string_to_metric_families
+from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
+from sqlalchemy import func, select
+
+from backend.ledger import rounds, tables
+from backend.ledger.rounds import Round
+from camvo.state import Contribution, State
+
+TASKS = range(1, 25)
+FIRST, SECOND = range(1, 17), range(9, 25)
+"""What the two workers are asked; they share eight tasks."""
+
+TIMES = 4
+_SAYS = ("Glad", "Sad", "Calm")
+
+
+class Models:
+    """Models of different opinions, which answer when they are told to."""
+
+    def __init__(self) -> None:
+        self.answer = threading.Event()
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        number, model = task_of(body), body["model"]
+        said = {"red": _SAYS[number % 3], "green": _SAYS[number % 2], "blue": "Glad"}[model]
+        return Reply.says(f'{{"mood": "{said}"}}').once(self.answer)
+
+
+@dataclass
+class Rush:
+    """What many requests at once brought."""
+
+    server: ServerProcess
+    models: OpenAIServer
+    results: dict[range, list[list[Any]]] = field(default_factory=dict)
+    requests_by_worker: dict[int, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def rush(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rush]:
+    folder, models = tmp_path_factory.mktemp("rush"), Models()
+    with (
+        OpenAIServer(models) as openai,
+        ThreadPoolExecutor(2 * TIMES) as people,
+        ServerProcess(folder, config_for(openai, folder)) as server,
+    ):
+        server.start("--workers", "2")
+        rush = Rush(server, openai)
+        wait_until(lambda: len(_requests_by_worker(server)) == 2, "second worker")
+        first, second = server.workers
+        # A worker that stands still takes no request, so each gets its share: four of the same.
+        with _standing_still(second):
+            asked = [people.submit(server.predict, FIRST) for _ in range(TIMES)]
+            assert openai.wait_for(len(FIRST) * len(MODELS))
+        with _standing_still(first):
+            asked += [people.submit(server.predict, SECOND) for _ in range(TIMES)]
+            assert openai.wait_for(len(TASKS) * len(MODELS))
+        models.answer.set()
+        rush.results = {
+            FIRST: [one.result() for one in asked[:TIMES]],
+            SECOND: [one.result() for one in asked[TIMES:]],
+        }
+        rush.requests_by_worker = _requests_by_worker(server)
+        rush.metrics = _exposed(server)
+        yield rush
+
+
+@contextmanager
+def _standing_still(worker: int) -> Iterator[None]:
+    os.kill(worker, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(worker).status() == psutil.STATUS_STOPPED, "worker standing still")
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+def _requests_by_worker(server: ServerProcess) -> dict[int, float]:
+    """Requests that each worker counted in its own file; one more request is made."""
+    server.get("/versions")
+    counted: dict[int, float] = {}
+    for worker in server.workers:
+        for path in server.temporary.glob(f"camvo-metrics-*/counter_{worker}.db"):
+            values = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call]
+            counted[worker] = sum(value for key, value, *_ in values if "camvo_requests" in key)
+    return {worker: number for worker, number in counted.items() if number}
+
+
+def _exposed(server: ServerProcess) -> dict[str, float]:
+    """GET /metrics, summed over labels."""
+    sums: dict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(server.get("/metrics").text):
+        for sample in family.samples:
+            sums[sample.name] += sample.value
+    return sums
+
+
+def _rounds(rush: Rush) -> list[Round]:
+    with rush.server.ledger.read() as connection:
+        keys = connection.execute(select(tables.rounds.c.project).distinct()).scalars().all()
+        return [round_ for key in keys for round_ in rounds.of_project(connection, key)]
+
+
+def test_each_model_is_asked_once_for_each_task(rush: Rush) -> None:
+    asked = Counter((task_of(request.body), request.model) for request in rush.models.requests)
+    assert asked == Counter((number, model) for number in TASKS for model in MODELS)
+
+
+def test_each_answer_is_paid_for_once(rush: Rush) -> None:
+    paid = rush.server.rows(select(tables.calls.c.task, tables.calls.c.model, tables.calls.c.state))
+    assert Counter(map(tuple, paid)) == Counter(
+        (number, model, "settled") for number in TASKS for model in MODELS
+    )
+
+
+def test_there_is_one_round_for_each_task(rush: Rush) -> None:
+    assert sorted(round_.key.task for round_ in _rounds(rush)) == list(TASKS)
+
+
+@pytest.mark.parametrize("tasks", [FIRST, SECOND])
+def test_identical_requests_get_identical_answers(rush: Rush, tasks: range) -> None:
+    first, *others = rush.results[tasks]
+    assert all(first)
+    assert others == [first] * (TIMES - 1)
+
+
+def test_both_workers_say_the_same_about_a_task(rush: Rush) -> None:
+    by_first, by_second = (dict(zip(tasks, rush.results[tasks][0], strict=True)) for tasks in (FIRST, SECOND))
+    shared = set(FIRST) & set(SECOND)
+    assert {number: by_first[number] for number in shared} == {number: by_second[number] for number in shared}
+
+
+def test_event_numbers_are_gapless(rush: Rush) -> None:
+    column = tables.events.c.sequence
+    assert [row[0] for row in rush.server.rows(select(column).order_by(column))] == list(TASKS)
+
+
+def test_the_sum_over_the_ledger_is_the_one_counted_from_the_rounds(rush: Rush) -> None:
+    contributions = [
+        Contribution.unpack(row[0])
+        for row in rush.server.rows(select(tables.events.c.contribution).order_by(tables.events.c.sequence))
+    ]
+    state = State(len(contributions[0].context))
+    for contribution in contributions:
+        state.add(contribution)
+    told = _rounds(rush)
+    for model in MODELS:
+        contexts = np.array([round_.context for round_ in told])
+        rewards = np.array([float(round_.votes[model] == round_.label) for round_ in told])
+        inverse = np.linalg.inv(np.eye(state.dimension) + contexts.T @ contexts)
+        arm = state[model]
+        assert (arm.rewards, arm.reward_sum) == (len(TASKS), rewards.sum())
+        assert np.allclose(arm.b, contexts.T @ rewards, rtol=0, atol=1e-9)
+        # one triangle is kept up to date
+        assert np.allclose(np.triu(arm.inverse), np.triu(inverse), rtol=0, atol=1e-9)
+
+
+def test_the_models_did_not_all_earn_the_same(rush: Rush) -> None:
+    earned = {model: sum(r.votes[model] == r.label for r in _rounds(rush)) for model in MODELS}
+    assert len(set(earned.values())) > 1
+
+
+def test_metrics_sum_over_both_workers(rush: Rush) -> None:
+    assert rush.metrics["camvo_model_calls_total"] == len(TASKS) * len(MODELS)
+    assert rush.metrics["camvo_rounds_total"] == len(TASKS)
+    assert len(rush.requests_by_worker) == 2
+    # one request more asked for the metrics, and counts itself only afterwards
+    assert rush.metrics["camvo_requests_total"] == sum(rush.requests_by_worker.values())
+
+
+def test_money_in_metrics_is_the_money_in_the_ledger(rush: Rush) -> None:
+    cost = rush.server.rows(select(func.sum(tables.calls.c.cost)))[0][0]
+    assert rush.metrics["camvo_model_dollars_total"] == pytest.approx(cost / 1e12)
+
+
+def test_a_worker_that_ends_leaves_the_others_their_metrics(rush: Rush) -> None:
+    """Runs last: the worker's successor has to find the folder, or the whole server goes down."""
+    server = rush.server
+    old = server.workers
+    os.kill(old[0], signal.SIGTERM)
+    wait_until(lambda: len(server.workers) == 2 and server.workers != old, "successor")
+    (new,) = set(server.workers) - set(old)
+    wait_until(lambda: not server.running or _has_file(server.temporary, new), "successor's metrics")
+    assert server.running, server.log
+    assert _exposed(server)["camvo_model_calls_total"] == len(TASKS) * len(MODELS)
+
+
+def _has_file(folder: Path, worker: int) -> bool:
+    return any(folder.glob(f"camvo-metrics-*/*_{worker}.db"))

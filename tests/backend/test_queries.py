@@ -1,0 +1,334 @@
+"""One prompt to one model: asked once, paid once, kept, retried where that helps."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from openai_server import OpenAIServer, Reply
+from sqlalchemy import func, select
+
+from backend.ledger import Ledger, Writer, answers, money, tables
+from backend.llms import Pool
+from backend.queries import Queries, Query
+from backend.settings import BudgetSettings, ModelSettings
+from camvo.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
+
+MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A long day."}]
+GLAD = Reply.says('{"mood": "Glad"}')
+CALL = (10 * 1.0 + 2 * 2.0) / 1e6
+"""$ of the usage (10, 2) at 1 $ and 2 $ a million."""
+
+
+class Office:
+    """Askers on one ledger, and the server of the one model ``red``."""
+
+    def __init__(self, ledger: Ledger, server: OpenAIServer) -> None:
+        self.ledger, self.server = ledger, server
+        self._writers: list[Writer] = []
+
+    def queries(self, retries: int = 0, clock: Callable[[], float] = time.time) -> Queries:
+        """An asker with a pool and a writer of its own, as every process has."""
+        model = ModelSettings(
+            name="red",
+            model="openai/red",
+            input_price=1.0,
+            output_price=2.0,
+            parameters={"api_base": self.server.url},
+        )
+        self._writers.append(Writer(self.ledger))
+        return Queries(Pool([model]), self.ledger, self._writers[-1], retries=retries, clock=clock)
+
+    def replies(self, *replies: Reply) -> None:
+        """What the model says, one after the other; the last again and again."""
+        left = list(replies)
+        self.server.script = lambda body: left.pop(0) if len(left) > 1 else left[0]
+
+    def rows(self, table: Any) -> list[Any]:
+        with self.ledger.read() as connection:
+            return list(connection.execute(select(table)).all())
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+@pytest.fixture
+def office(sqlite_ledger: Ledger) -> Iterator[Office]:
+    with OpenAIServer(lambda body: GLAD) as server:
+        made = Office(sqlite_ledger, server)
+        yield made
+        made.close()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause before another attempt is drawn at random: here always the shortest."""
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
+
+
+def query(task: int = 1, project: str = "7.1", **budget: float) -> Query:
+    return Query(project, task, "red", MESSAGES, {}, BudgetSettings(**budget))
+
+
+# -- once
+
+
+def test_an_answer_is_paid_once_and_then_found(office: Office) -> None:
+    queries = office.queries()
+
+    async def ask() -> Sequence[Any]:
+        return [await queries.ask(query(), 10.0) for _ in range(2)]
+
+    first, second = asyncio.run(ask())
+    assert (first.content, second.content) == ('{"mood": "Glad"}',) * 2
+    assert (first.cost, second.cost) == (pytest.approx(CALL), 0.0)
+    assert office.server.count() == 1
+
+
+def test_another_process_finds_the_answer(office: Office) -> None:
+    asyncio.run(office.queries().ask(query(), 10.0))
+    reply = asyncio.run(office.queries().ask(query(task=2), 10.0))
+    assert (reply.content, reply.cost, office.server.count()) == ('{"mood": "Glad"}', 0.0, 1)
+
+
+def test_identical_queries_under_way_share_one_call_and_one_bill(office: Office) -> None:
+    queries = office.queries()
+
+    async def ask() -> Sequence[Any]:
+        return await asyncio.gather(*(queries.ask(query(task=number), 10.0) for number in range(5)))
+
+    replies = asyncio.run(ask())
+    assert office.server.count() == 1
+    assert sum(reply.cost for reply in replies) == pytest.approx(CALL)
+
+
+def test_every_task_that_shared_a_call_is_noted_with_its_answer(office: Office) -> None:
+    queries = office.queries()
+
+    async def ask() -> None:
+        await asyncio.gather(*(queries.ask(query(task=number), 10.0) for number in range(3)))
+
+    asyncio.run(ask())
+    assert {row.task for row in office.rows(tables.answer_tasks)} == {0, 1, 2}
+
+
+def test_two_processes_that_ask_the_same_pay_once(office: Office) -> None:
+    gate = threading.Event()
+    office.replies(GLAD.once(gate))
+    one, other = office.queries(), office.queries()
+
+    async def ask() -> Sequence[Any]:
+        first = asyncio.create_task(one.ask(query(), 10.0))
+        assert await asyncio.to_thread(office.server.wait_for, 1)
+        second = asyncio.create_task(other.ask(query(), 10.0))
+        _, waiting = await asyncio.wait({second}, timeout=0.3)
+        assert waiting == {second}
+        gate.set()
+        return await asyncio.gather(first, second)
+
+    first, second = asyncio.run(ask())
+    assert (first.content, first.cost, second.cost) == (second.content, pytest.approx(CALL), 0.0)
+    assert office.server.count() == 1
+
+
+def test_an_asker_that_gives_up_does_not_lose_the_answer(office: Office) -> None:
+    gate = threading.Event()
+    office.replies(GLAD.once(gate))
+    queries = office.queries()
+
+    async def ask() -> Any:
+        first = asyncio.create_task(queries.ask(query(), 10.0))
+        assert await asyncio.to_thread(office.server.wait_for, 1)
+        first.cancel()
+        await asyncio.wait({first})
+        gate.set()
+        return await queries.ask(query(), 10.0)
+
+    assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+    assert office.server.count() == 1
+
+
+def test_a_call_under_way_outlives_the_patience_of_who_asked(office: Office) -> None:
+    """The money is spent: the answer is worth a little more waiting, and is there for the next request."""
+    gate = threading.Event()
+    office.replies(GLAD.once(gate))
+    queries = office.queries()
+
+    async def ask() -> Any:
+        asked = asyncio.create_task(queries.ask(query(), 0.1))
+        _, waiting = await asyncio.wait({asked}, timeout=0.5)
+        assert waiting == {asked}
+        gate.set()
+        return await asked
+
+    assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+
+
+# -- claims
+
+
+def key_of(office: Office) -> str:
+    model = ModelSettings(
+        name="red",
+        model="openai/red",
+        input_price=1.0,
+        output_price=2.0,
+        parameters={"api_base": office.server.url},
+    )
+    return Pool([model]).fingerprint("red", MESSAGES, {})
+
+
+def claimed_by_the_dead(office: Office, until: float) -> None:
+    with office.ledger.write() as connection:
+        assert answers.claim(connection, key_of(office), "a process that died", 0.0, until)
+
+
+def test_an_expired_claim_is_taken_over(office: Office) -> None:
+    claimed_by_the_dead(office, until=1000.0)
+    reply = asyncio.run(office.queries(clock=lambda: 1000.0).ask(query(), 10.0))
+    assert (reply.content, office.server.count()) == ('{"mood": "Glad"}', 1)
+
+
+def test_a_live_claim_is_waited_for_and_nobody_asked(office: Office) -> None:
+    claimed_by_the_dead(office, until=1000.0)
+    with pytest.raises(ModelTimeoutError):
+        asyncio.run(office.queries(clock=lambda: 999.0).ask(query(), 0.1))
+    assert office.server.count() == 0
+
+
+def test_a_claim_that_expires_while_somebody_waits_is_taken_over(office: Office) -> None:
+    claimed_by_the_dead(office, until=1000.0)
+    now = [999.0]
+    queries = office.queries(clock=lambda: now[0])
+
+    async def ask() -> Any:
+        asked = asyncio.create_task(queries.ask(query(), 10.0))
+        _, waiting = await asyncio.wait({asked}, timeout=0.05)
+        assert waiting == {asked}
+        now[0] = 1000.5
+        return await asked
+
+    assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+
+
+@pytest.mark.parametrize("reply", [GLAD, Reply.fails(400), Reply.says("")])
+def test_no_claim_is_left_behind(office: Office, reply: Reply) -> None:
+    office.replies(reply)
+
+    async def ask() -> None:
+        await asyncio.gather(office.queries().ask(query(), 10.0), return_exceptions=True)
+
+    asyncio.run(ask())
+    assert office.rows(tables.claims) == []
+
+
+# -- retries
+
+
+@pytest.mark.parametrize("failure", [Reply.fails(500), Reply.fails(503), Reply.fails(429), Reply.broken()])
+def test_a_passing_failure_is_mended_by_another_attempt(office: Office, failure: Reply) -> None:
+    office.replies(failure, GLAD)
+    reply = asyncio.run(office.queries(retries=2).ask(query(), 10.0))
+    assert (reply.content, office.server.count()) == ('{"mood": "Glad"}', 2)
+
+
+def test_a_request_that_the_provider_does_not_take_is_not_repeated(office: Office) -> None:
+    office.replies(Reply.fails(400))
+    with pytest.raises(RejectedError):
+        asyncio.run(office.queries(retries=2).ask(query(), 10.0))
+    assert office.server.count() == 1
+
+
+def test_retries_end(office: Office) -> None:
+    office.replies(Reply.fails(500))
+    with pytest.raises(UnavailableError):
+        asyncio.run(office.queries(retries=2).ask(query(), 10.0))
+    assert office.server.count() == 3
+
+
+def test_patience_ends_the_retries(office: Office) -> None:
+    office.replies(Reply.fails(500))
+    with pytest.raises(UnavailableError):
+        asyncio.run(office.queries(retries=50, clock=lambda: 5.0).ask(query(), 0.0))
+    assert office.server.count() == 1
+
+
+def test_a_model_that_is_put_to_rest_is_not_asked_again(office: Office) -> None:
+    office.replies(Reply.fails(500))
+    with pytest.raises(UnavailableError):
+        asyncio.run(office.queries(retries=50).ask(query(), 10.0))
+    assert office.server.count() == 5
+
+
+def test_an_answer_that_cannot_be_used_is_not_asked_for_again(office: Office) -> None:
+    """It was paid; asking again would most likely bring the same. The next request finds it, as no vote."""
+    office.replies(Reply.says(""))
+    queries = office.queries(retries=2)
+
+    async def ask() -> list[Any]:
+        return [
+            *await asyncio.gather(queries.ask(query(), 10.0), return_exceptions=True),
+            await queries.ask(query(), 10.0),
+        ]
+
+    failed, found = asyncio.run(ask())
+    assert failed.code == "model_bad_answer"
+    assert (found.content, found.cost, office.server.count()) == ("", 0.0, 1)
+
+
+# -- money
+
+
+def test_every_attempt_is_a_settled_call(office: Office) -> None:
+    office.replies(Reply.fails(500), GLAD)
+    asyncio.run(office.queries(retries=1).ask(query(), 10.0))
+    calls = [(row.state, row.error_code, row.cost) for row in office.rows(tables.calls)]
+    assert calls == [("settled", "model_unavailable", 0), ("settled", None, round(CALL * 1e12))]
+
+
+def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(office: Office) -> None:
+    office.replies(Reply.fails(500), Reply.says("", usage=(700, 30)), GLAD)
+    queries = office.queries(retries=1)
+
+    async def ask() -> None:
+        await asyncio.gather(queries.ask(query(), 10.0), return_exceptions=True)
+
+    asyncio.run(ask())
+    with office.ledger.read() as connection:
+        account = money.spent(connection, "7.1", now=time.time())
+        calls = connection.scalar(select(func.sum(tables.calls.c.cost)))
+    assert account.total_usd == pytest.approx((700 + 60) / 1e6, abs=1e-15)
+    assert calls == round(760e6)
+    assert account.reserved_usd == 0.0
+
+
+def test_a_budget_that_does_not_cover_the_call_leaves_neither_a_claim_nor_a_call(office: Office) -> None:
+    with pytest.raises(BudgetExhaustedError):
+        asyncio.run(office.queries().ask(query(project_usd=CALL), 10.0))
+    assert (office.rows(tables.claims), office.rows(tables.calls), office.server.count()) == ([], [], 0)
+
+
+def test_an_answer_that_is_there_needs_no_budget(office: Office) -> None:
+    asyncio.run(office.queries().ask(query(), 10.0))
+    reply = asyncio.run(office.queries().ask(query(project="8.1", project_usd=0.0), 10.0))
+    assert reply.content == '{"mood": "Glad"}'
+
+
+def test_projects_with_money_share_one_call_when_the_first_asker_had_none(office: Office) -> None:
+    queries = office.queries()
+
+    async def ask() -> Sequence[Any]:
+        poor = queries.ask(query(project="7.1", project_usd=0.0), 10.0)
+        rich = [queries.ask(query(task=number, project="8.1"), 10.0) for number in (2, 3)]
+        return await asyncio.gather(poor, *rich, return_exceptions=True)
+
+    poor, *rich = asyncio.run(ask())
+    assert isinstance(poor, BudgetExhaustedError)
+    assert [reply.content for reply in rich] == ['{"mood": "Glad"}'] * 2
+    assert office.server.count() == 1

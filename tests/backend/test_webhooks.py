@@ -1,0 +1,151 @@
+"""Label Studio's webhooks as values, and what is refused of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from label_studio_requests import (
+    SENTIMENT,
+    Annotation,
+    Project,
+    annotated,
+    annotated_in_bulk,
+    annotations_deleted,
+    choice,
+    project_updated,
+    start_training,
+    tasks_deleted,
+    updated,
+)
+
+from backend import labels, webhooks
+from backend.ledger.human_annotations import Annotation as Stored
+from camvo.errors import BadBodyError
+
+CONFIG = labels.parse(SENTIMENT)
+
+
+def stored(annotation: Annotation) -> Stored:
+    [found] = webhooks.annotations_in(webhooks.read(annotated(annotation)), CONFIG)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("created", "key"),
+    [
+        ("2026-11-21T07:06:19.504388Z", "5.1795244779"),
+        ("2026-11-21T07:06:19Z", "5.1795244779"),
+        ("2026-11-21T08:06:19.999999+01:00", "5.1795244779"),
+    ],
+)
+def test_the_projects_key_is_its_id_and_its_creation_in_unix_seconds(created: str, key: str) -> None:
+    assert webhooks.project_key({"id": 5, "created_at": created}) == key
+
+
+def test_the_key_agrees_with_the_one_that_predict_uses_in_any_time_zone() -> None:
+    zone = timezone(timedelta(hours=-7))
+    project = Project(created=datetime(2026, 5, 4, 3, 2, 1, 999_999, tzinfo=UTC))
+    moved = {**project.payload(), "created_at": project.created.astimezone(zone).isoformat()}
+    assert webhooks.project_key(moved) == webhooks.project_key(project.payload()) == project.key
+
+
+def test_an_annotation_is_read_as_a_whole() -> None:
+    found = stored(
+        Annotation(number=3, task=4, mood="Calm", updated="2026-03-01T00:00:00.5Z", ground_truth=True, user=6)
+    )
+    assert (found.annotation_id, found.task, found.completed_by) == (3, 4, 6)
+    assert (found.labels, found.ground_truth, found.teaches) == ({"mood": "Calm"}, True, True)
+    assert found.updated_at == "2026-03-01T00:00:00.5Z"
+    assert found.project == Project().key
+
+
+@pytest.mark.parametrize(
+    ("changes", "teaches"),
+    [
+        ({}, True),
+        ({"skipped": True}, False),
+        ({"from_prediction": 9}, True),
+        ({"from_prediction": 9, "lead_time": None}, False),
+        ({"lead_time": None}, True),
+        ({"bulk": True, "from_prediction": 9}, False),
+    ],
+    ids=["human", "skipped", "accepted", "made-from-prediction", "through-the-api", "bulk"],
+)
+def test_only_what_a_human_looked_at_teaches(changes: dict[str, Any], teaches: bool) -> None:
+    assert stored(Annotation(number=1, task=1, mood="Sad", **changes)).teaches is teaches
+
+
+@pytest.mark.parametrize(
+    ("origins", "whole"),
+    [
+        ([], None),
+        ([None], None),
+        (["prediction"], "prediction"),
+        (["manual", "manual"], "manual"),
+        (["prediction", "prediction-changed"], "prediction-changed"),
+        (["prediction", "manual"], "prediction-changed"),
+    ],
+)
+def test_one_changed_region_makes_the_whole_form_changed(origins: list[str | None], whole: str) -> None:
+    body = annotated(Annotation(number=1, task=1, mood=None))
+    body["annotation"]["result"] = [
+        {**choice("Sad", f"control{number}"), **({"origin": origin} if origin else {})}
+        for number, origin in enumerate(origins)
+    ]
+    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
+    assert found.origin == whole
+
+
+def test_a_list_of_annotations_is_read_like_a_single_one() -> None:
+    people = [Annotation(number=number, task=number, mood="Sad") for number in (1, 2, 3)]
+    event = webhooks.read(annotated_in_bulk(people))
+    assert [found.annotation_id for found in webhooks.annotations_in(event, CONFIG)] == [1, 2, 3]
+
+
+def test_deletions_carry_ids_only() -> None:
+    assert list(webhooks.read(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
+    assert list(webhooks.read(tasks_deleted(6, 7)).task_ids) == [6, 7]
+
+
+@pytest.mark.parametrize("body", [start_training(), project_updated(), tasks_deleted(1)])
+def test_events_without_annotations_have_none(body: dict[str, Any]) -> None:
+    assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
+
+
+def test_the_projects_config_and_version_are_read() -> None:
+    event = webhooks.read(project_updated(Project(model_version="title")))
+    assert (event.label_config, event.model_version) == (SENTIMENT, "title")
+
+
+@pytest.mark.parametrize("annotation", [None, "text", {"id": "one"}, {"result": []}, [None, 3]])
+def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
+    body = {**annotated(Annotation(number=1, task=1, mood="Sad")), "annotation": annotation}
+    assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
+
+
+def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
+    body = updated(Annotation(number=1, task=1, mood="Sad"))
+    body["annotation"]["result"] = "Sad"
+    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
+    assert found.labels == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"action": None}, "body.action"),
+        ({"action": "quoted text"}, "body.action"),
+        ({"action": "A" * 65}, "body.action"),
+        ({"project": None}, "body.project.id"),
+        ({"project": {"id": "7"}}, "body.project.id"),
+        ({"project": {"id": 7}}, "body.project.created_at"),
+        ({"project": {"id": 7, "created_at": "yesterday"}}, "body.project.created_at"),
+    ],
+)
+def test_an_event_that_names_no_action_or_project_is_refused(change: dict[str, Any], where: str) -> None:
+    with pytest.raises(BadBodyError) as caught:
+        webhooks.read({**start_training(), **change})
+    assert caught.value.where == where
+    assert caught.value.fix

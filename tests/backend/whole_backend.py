@@ -1,0 +1,170 @@
+"""The whole backend in one process: the real app, a SQLite ledger, litellm, the embedder, scripted models.
+
+::
+
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        [prediction] = backend.predict(task(1))
+        backend.post("/webhook", annotated(Annotation(number=5, task=1, mood="Sad")))
+        backend.learnt("mood")          # {"red": (1, 0.0), …}: rewards and their sum, counted from the ledger
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+from label_studio_requests import Project, predict
+from openai_server import OpenAIServer, Reply
+from werkzeug.test import TestResponse
+
+from backend.app import create_app
+from backend.embedding import Embedder
+from backend.ledger import Ledger, events, human_annotations, rounds
+from backend.ledger.rounds import Round
+from backend.runtime import Runtime
+from backend.settings import Environment
+from camvo.state import Contribution, State
+
+Script = Callable[[dict[str, Any]], Reply]
+
+INPUT_PRICE, OUTPUT_PRICE = 1.0, 2.0
+CALL = (10 * INPUT_PRICE + 2 * OUTPUT_PRICE) / 1e6
+"""$ of one call that reports the usage (10, 2)."""
+
+
+def votes(**labels: str | None) -> Script:
+    """Models that always say the same about the mood; ``None``: a failure that no retry mends."""
+
+    def script(body: dict[str, Any]) -> Reply:
+        label = labels[body["model"]]
+        return Reply.fails(400) if label is None else says(mood=label)
+
+    return script
+
+
+def says(**answers: str) -> Reply:
+    """An answer in the form that the prompt asks for."""
+    return Reply.says(json.dumps(answers))
+
+
+def prompt_of(body: Mapping[str, Any]) -> str:
+    """All that a model is shown."""
+    return "\n".join(message["content"] for message in body["messages"])
+
+
+_idle: list[tuple[Any, int, str | None]] = []
+"""What the embedders of closed backends had loaded: the next backend need not load it again."""
+
+
+def _embedder() -> Embedder:
+    made = Embedder()
+    if _idle:
+        made._model, made._dimension, made._identity = _idle.pop()
+    return made
+
+
+class Backend:
+    """A backend of its own on the ledger in ``folder``; a second one there is like a second process."""
+
+    def __init__(
+        self,
+        folder: Path,
+        script: Script,
+        models: tuple[str, ...] = ("red", "green", "blue"),
+        environment: Mapping[str, Any] | None = None,
+        entries: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.server = OpenAIServer(script)
+        self._folder, self._models = folder, models
+        self._entries, self._given = dict(entries or {}), dict(environment or {})
+        self._settings = {"retries": 0, **settings}
+
+    def __enter__(self) -> Backend:
+        self.server.__enter__()
+        url = f"sqlite:///{self._folder / 'ledger.sqlite'}"
+        self.ledger = Ledger(url)
+        self.ledger.migrate()
+        config = self._folder / "camvo.yaml"
+        config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
+        environment = Environment(database_url=url, config=config, **self._given)
+        self.app = create_app(environment, _embedder())
+        self.runtime: Runtime = self.app.extensions["camvo"]
+        self.client = self.app.test_client()
+        return self
+
+    def __exit__(  # waits for what the app does after it has answered
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.runtime.close(patience=5.0)
+        embedder = self.runtime.embedder
+        _idle.append((embedder._model, embedder._dimension, embedder._identity))
+        self.server.__exit__(kind, error, trace)
+        self.ledger.close()
+
+    def _pool(self) -> list[dict[str, Any]]:
+        common = {"api_base": self.server.url, "input_price": INPUT_PRICE, "output_price": OUTPUT_PRICE}
+        return [{"name": name, "model": f"openai/{name}", **common, **self._entries} for name in self._models]
+
+    def post(self, path: str, body: object, **options: Any) -> TestResponse:
+        return self.app.test_client().post(path, json=body, **options)
+
+    def predict(self, *tasks: object, project: Project | None = None) -> list[Any]:
+        """The results of POST /predict."""
+        response = self.post("/predict", predict(tasks, project))
+        assert response.status_code == 200, response.text
+        results: list[Any] = response.get_json()["results"]
+        return results
+
+    def hook(self, body: object) -> None:
+        """POST /webhook, which has to be accepted."""
+        response = self.post("/webhook", body)
+        assert response.status_code == 200, response.text
+
+    def rounds(self, task: int, project: Project | None = None) -> list[Round]:
+        with self.ledger.read() as connection:
+            return rounds.of_task(connection, (project or Project()).key, task)
+
+    def events(self, project: Project | None = None) -> list[events.Event]:
+        with self.ledger.read() as connection:
+            return events.after(connection, (project or Project()).key, 0)
+
+    def annotations(self, task: int, project: Project | None = None) -> list[human_annotations.Annotation]:
+        with self.ledger.read() as connection:
+            return human_annotations.of_task(connection, (project or Project()).key, task)
+
+    def learnt(self, control: str = "mood", project: Project | None = None) -> dict[str, tuple[int, float]]:
+        """Arm → (N, Σr), counted by hand from the ledger, over all epochs; arms that cancel out stay."""
+        sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+        for event in self.events(project):
+            if event.control != control:
+                continue
+            for change in Contribution.unpack(event.contribution).changes:
+                for reward, sign in ((change.removed, -1), (change.added, 1)):
+                    if reward is not None:
+                        sums[change.arm][0] += sign
+                        sums[change.arm][1] += sign * reward
+        return {arm: (int(count), total) for arm, (count, total) in sorted(sums.items())}
+
+    def state(self, control: str = "mood", project: Project | None = None) -> State:
+        """The sum from zero of everything that the ledger holds for one control, over all epochs."""
+        state = State(self.runtime.embedder.dimension)
+        for event in self.events(project):
+            if event.control == control:
+                state.add(Contribution.unpack(event.contribution))
+        return state
+
+    def metric(self, name: str, **labels: str) -> float:
+        """One number out of GET /metrics; 0 for one that is not there."""
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        for line in self.client.get("/metrics").text.splitlines():
+            head, _, value = line.rpartition(" ")
+            found, _, inside = head.partition("{")
+            if found == name and wanted <= set(inside.removesuffix("}").split(",")):
+                return float(value)
+        return 0.0

@@ -1,0 +1,120 @@
+"""What a wheel of this repository holds, and that it works without the repository."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ("backend", "camvo", "label_config")
+
+
+def run(*command: str, cwd: Path, **environment: str) -> str:
+    """What a command prints; it has to succeed."""
+    done = subprocess.run(  # noqa: S603 - our own
+        command,
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's content, built from a copy: building leaves folders behind."""
+    folder = tmp_path_factory.mktemp("wheel")
+    copy = folder / "copy"
+    copy.mkdir()
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    build = f"from setuptools.build_meta import build_wheel; build_wheel({str(folder)!r})"
+    run(sys.executable, "-c", build, cwd=copy)
+    (built,) = folder.glob("camvo-*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "content")
+    shutil.rmtree(copy)
+    return folder / "content"
+
+
+def test_every_module_and_every_data_file_is_in_the_wheel(wheel: Path) -> None:
+    wanted = {
+        path.relative_to(ROOT).as_posix()
+        for name in SOURCES
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {"backend/py.typed", "camvo/py.typed", "backend/demo/texts.json"} <= wanted
+    assert {"label_config/sentiment.xml", "label_config/topic.xml"} <= wanted
+    found = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
+    assert wanted - found == set()
+
+
+def test_nothing_but_the_three_packages_is_in_the_wheel(wheel: Path) -> None:
+    folders = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
+    assert folders == set(SOURCES)
+
+
+def test_the_command_line_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    assert "serve" in run(sys.executable, "-m", "backend.cli", "--help", cwd=tmp_path, PYTHONPATH=str(wheel))
+
+
+def test_a_ledger_is_migrated_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    code = """
+import sys
+import backend.ledger, backend.llms, backend.labels, camvo.policy
+from backend.ledger import Ledger
+ledger = Ledger("sqlite:///new.sqlite")
+ledger.migrate()
+print(ledger.answers(), backend.ledger.__file__)
+"""
+    printed = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(wheel))
+    assert printed.split() == ["True", str(wheel / "backend" / "ledger" / "__init__.py")]
+
+
+def test_compose_gives_label_studio_the_two_settings_it_needs() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    given = services["label-studio"]["environment"]
+    assert given == given | {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
+
+
+def test_the_backend_in_compose_is_on_the_port_it_listens_on() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert services["camvo"]["ports"] == ["127.0.0.1:9090:9090"]
+    assert "EXPOSE 9090" in (ROOT / "Dockerfile").read_text()
+
+
+def test_the_image_runs_as_somebody_without_privileges() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("USER")] == ["USER 10001"]
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "constraints.txt", "pyproject.toml"])
+def test_no_package_index_is_named(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert "://" not in text.replace("git+https://github.com/", "").replace("http://127.0.0.1", "").replace(
+        "sqlite:////", ""
+    )
+
+
+@pytest.mark.parametrize(
+    "source", ["camvo", "backend", "label_config", "pyproject.toml", "README.md", "LICENSE"]
+)
+def test_the_image_is_given_what_the_build_reads(source: str) -> None:
+    copied = [
+        line.split()[1:-1]
+        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY")
+    ]
+    assert source in [word for words in copied for word in words]

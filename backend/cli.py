@@ -58,13 +58,13 @@ def check(config: Config = None) -> None:
     """Validate everything and say what one text would cost, without spending anything."""
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend import check as checking  # noqa: PLC0415 - the same
-    from backend import settings
+    from backend.check import run  # noqa: PLC0415 - the same
+    from backend.settings import Environment  # noqa: PLC0415 - the same
 
-    environment = settings.Environment()
+    environment = Environment()
     if config is not None:
         environment = environment.model_copy(update={"config": config})
-    if not checking.run(Console(), environment):
+    if not run(Console(), environment):
         raise typer.Exit(1)
 
 

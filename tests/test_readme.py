@@ -25,7 +25,8 @@ def blocks(text: str, language: str) -> list[str]:
 
 def test_every_install_command_of_the_readme_is_run_by_ci() -> None:
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
-    commands = [line for block in blocks(README, "sh") for line in block.splitlines() if "pip install" in line]
+    lines = [line for block in blocks(README, "sh") for line in block.splitlines()]
+    commands = [line for line in lines if "pip install" in line]
     assert len(commands) == 2
     for command in commands:
         assert f"{command} || exit 1" in ci.splitlines()

@@ -159,7 +159,7 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
         (THREE + "policy: {k_min: 0}", "policy.k_min", "0", "1 or more"),
         (THREE + "policy: {k_min: 4}", "policy.k_min", "4", "3 or less"),
         (THREE + "policy: {alpha: -1}", "policy.alpha", "-1", "0 or more"),
-        (THREE + "policy: {lambda_l: 0}", "policy.lambda_l", "0", "more than 0"),
+        (THREE + "policy: {lambda_l: 0}", "policy.lambda_l", "0", "0.01 or more"),
         (THREE + "policy: {lambda_r: -1}", "policy.lambda_r", "-1", "0 or more"),
         (THREE + "policy: {n0: 0}", "policy.n0", "0", "1 or more"),
         (THREE + "policy: {name: best}", "policy.name", "best", "'camvo'"),

@@ -5,11 +5,14 @@ FROM python:3.11-slim
 ARG TORCH_INDEX
 WORKDIR /app
 COPY constraints.txt pyproject.toml README.md LICENSE ./
+# torch is pinned; hadolint takes the option behind it for a package.
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir torch==2.13.0 ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
 COPY camvo camvo
 COPY backend backend
 COPY label_config label_config
-# hadolint ignore=DL3013 -- constraints.txt pins everything
+# constraints.txt pins everything.
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[demo,postgres]" -c constraints.txt \
     && useradd --create-home --uid 10001 camvo \
     && mkdir /data \

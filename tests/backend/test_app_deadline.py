@@ -105,6 +105,18 @@ def test_identical_requests_in_flight_share_the_calls(
         assert len(backend.rounds(1)) == 1
 
 
+def test_a_task_that_is_asked_for_twice_at_once_is_worked_on_once(
+    tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
+) -> None:
+    with Backend(tmp_path, gate) as backend:
+        asked = people.submit(backend.predict, task(1, "slow"), task(1, "slow"), task(1, "slow"))
+        assert backend.server.wait_for(3)
+        assert backend.metric("camvo_tasks_under_way") == 1.0
+        gate.open.set()
+        first, second, third = asked.result()
+        assert first == second == third != []
+
+
 def test_two_tasks_with_the_same_text_share_the_calls_and_are_two_rounds(tmp_path: Path, gate: Gate) -> None:
     with Backend(tmp_path, gate) as backend:
         first, second = backend.predict(task(1, "the same text"), task(2, "the same text"))

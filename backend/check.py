@@ -74,7 +74,7 @@ def _ledger(environment: Environment) -> str:
         ledger.migrate()
     finally:
         ledger.close()
-    return "opened and migrated"
+    return f"{ledger.place}, opened and migrated"
 
 
 def _embedder(found: Settings) -> str:

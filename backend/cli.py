@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,26 @@ from camvo.errors import CamvoError
 
 app = typer.Typer(
     name="camvo",
-    help="A Label Studio ML backend that asks the cheapest models whose weighted vote is confident enough.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(metadata.version("camvo"))  # noqa: T201 - this is what a person reads
+        raise typer.Exit
+
+
+@app.callback()
+def camvo(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """A Label Studio ML backend that asks the cheapest models whose weighted vote is confident enough."""
+
 
 Config = Annotated[
     Path | None, typer.Option("--config", help="camvo.yaml; without one the embedded voters are used.")

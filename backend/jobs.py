@@ -38,12 +38,16 @@ class Jobs:
         self._background: set[_Task] = set()
 
     async def run(self, jobs: Sequence[Job | None], deadline: float) -> list[Prediction]:
-        """One answer for each job, after ``deadline`` seconds at the latest; ``None`` stands for no job."""
+        """One answer for each job, after ``deadline`` seconds at the latest; ``None`` stands for no job.
+
+        With a deadline of 0 nobody waits, since the process is busy, and the work goes on in the background.
+        """
         tasks = [None if job is None else self._start(job) for job in jobs]
         waiting = [task for task in tasks if task is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=deadline)
-        answers = [self._answer(job, task) for job, task in zip(jobs, tasks, strict=True)]
+        late = "deadline" if deadline > 0.0 else "busy"
+        answers = [self._answer(job, task, late) for job, task in zip(jobs, tasks, strict=True)]
         self._let_go(waiting)
         return answers
 
@@ -89,14 +93,14 @@ class Jobs:
                 task.cancel()
 
     @staticmethod
-    def _answer(job: Job | None, task: _Task | None) -> Prediction:
+    def _answer(job: Job | None, task: _Task | None, late: str) -> Prediction:
         if job is None or task is None:
             metrics.tasks.labels(outcome="task_unreadable").inc()
             _log.warning("no_prediction", code="task_unreadable", reason="no id or no data")
             return []
         if not task.done():
-            metrics.tasks.labels(outcome="deadline").inc()
-            _log.info("no_prediction", project=job.project, task=job.task, code="deadline", reason="goes on")
+            metrics.tasks.labels(outcome=late).inc()
+            _log.info("no_prediction", project=job.project, task=job.task, code=late, reason="work goes on")
             return []
         if task.cancelled() or task.exception() is not None:
             return []

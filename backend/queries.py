@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from backend import metrics
 from backend.ledger import Ledger, Writer, answers, money
 from backend.llms import Pool
 from backend.settings import BudgetSettings
-from camvo.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Usage
+from camvo.errors import BudgetExhaustedError, LedgerError, ModelError, ModelTimeoutError, Usage
 
 _POLL = 0.2
 """Seconds between two looks at the ledger while another process asks the same."""
@@ -31,7 +32,10 @@ _OVERTIME = 30.0
 """Seconds that an attempt under way may go on after patience has ended: what is paid for is to be kept."""
 
 _GRACE = 30.0
-"""Seconds after the last moment of an attempt until its claim and its reservation are given up."""
+"""Seconds after the last moment of an attempt until its reservation counts as spent."""
+
+LEASE = 15.0
+"""Seconds that a claim lasts unless it is renewed: after a crash others need not wait longer."""
 
 _log = structlog.get_logger(__name__)
 
@@ -98,6 +102,22 @@ class Queries:
         self._retries, self._clock = retries, clock
         self._owner = uuid.uuid4().hex
         self._under_way: dict[str, asyncio.Task[Reply]] = {}
+        self._claimed: set[str] = set()
+
+    async def keep_claims(self) -> None:
+        """Renew the claims of the attempts under way, until cancelled."""
+        while True:
+            await asyncio.sleep(LEASE / 3)
+            keys = sorted(self._claimed)
+            try:
+                if keys:
+                    await self._writer.run(functools.partial(self._renew, keys))
+            except LedgerError as error:
+                _log.error("claims_not_renewed", code=error.code, reason=str(error))
+
+    def _renew(self, keys: Sequence[str], connection: Connection) -> None:
+        for key in keys:
+            answers.claim(connection, key, self._owner, self._clock(), LEASE)
 
     async def ask(self, query: Query, patience: float) -> Reply:
         """The model's answer; identical queries under way in this process share one call.
@@ -117,6 +137,7 @@ class Queries:
                 content = (await asyncio.shield(shared)).content
                 await self._writer.run(lambda c: answers.use(c, key, query.project, query.task))
                 return Reply(content, 0.0)
+            await asyncio.sleep(0)  # the failed call leaves the table in the loop's next turn
         task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
         self._under_way[key] = task
         task.add_done_callback(lambda _: self._under_way.pop(key, None))
@@ -149,7 +170,7 @@ class Queries:
             if (found := answers.find(connection, [key]).get(key)) is not None:
                 answers.use(connection, key, query.project, query.task)
                 return _Ticket(content=found.content)
-            if not answers.claim(connection, key, self._owner, now, seconds):
+            if not answers.claim(connection, key, self._owner, now, LEASE):
                 return None
             call = money.reserve(
                 connection,
@@ -172,6 +193,8 @@ class Queries:
                     f"another process has been asking {query.model} the same for too long", where=query.model
                 )
             await asyncio.sleep(_POLL)
+        if ticket.call is not None:
+            self._claimed.add(key)
         return ticket
 
     async def _attempt(self, key: str, query: Query, ticket: _Ticket, until: float) -> Reply:
@@ -201,6 +224,7 @@ class Queries:
     async def _finish(self, key: str, query: Query, ticket: _Ticket, outcome: _Outcome) -> None:
         """The second transaction: keep the answer, settle the account, let go of the claim."""
         usage = outcome.usage
+        self._claimed.discard(key)
 
         def second(connection: Connection) -> None:
             if outcome.content is not None:

@@ -68,6 +68,9 @@ class Runtime:
         self._loop = asyncio.new_event_loop()
         self._overrides: dict[str, Settings] = {}
         self._reviews: set[Future[None]] = set()
+        self._queries = Queries(
+            self.pool, self.ledger, self._writer, retries=settings.retries, clock=self.clock
+        )
         self._jobs = Jobs(self._make_annotator(), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()
@@ -75,19 +78,12 @@ class Runtime:
         self._warm_up.start()
 
     def _make_annotator(self) -> Annotator:
-        queries = Queries(
-            self.pool,
-            self.ledger,
-            self._writer,
-            retries=self.settings.retries,
-            clock=self.clock,
-        )
         return Annotator(
             ledger=self.ledger,
             writer=self._writer,
             readers=self._readers,
             states=States(self.ledger, self._writer, self._readers, clock=self.clock),
-            queries=queries,
+            queries=self._queries,
             pool=self.pool,
             embedder=self.embedder,
             clock=self.clock,
@@ -191,7 +187,10 @@ class Runtime:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._upkeep = self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock))
+        self._upkeep = [
+            self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock)),
+            self._loop.create_task(self._queries.keep_claims()),
+        ]
         self._loop.run_forever()
         rest = asyncio.all_tasks(self._loop)
         for task in rest:

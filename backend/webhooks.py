@@ -10,6 +10,7 @@ from typing import Any
 
 from backend.labels import LabelConfig
 from backend.ledger.human_annotations import Annotation
+from backend.wire import is_id
 from camvo.errors import BadBodyError
 
 START_TRAINING = "START_TRAINING"
@@ -52,7 +53,7 @@ def read(body: Mapping[str, Any]) -> WebhookEvent:
         raise BadBodyError(
             "a webhook needs an action", where="body.action", fix="send Label Studio's payload"
         )
-    if not isinstance(project, Mapping) or not isinstance(project.get("id"), int):
+    if not isinstance(project, Mapping) or not is_id(project.get("id")):
         raise BadBodyError(
             "a webhook needs the project it is about",
             where="body.project.id",
@@ -86,24 +87,26 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
     """The annotations of an event, with the humans' labels read through the label config.
 
     A skipped annotation teaches nothing, though its result still holds the prediction the form was filled
-    with; neither does one that Label Studio made from a prediction in bulk, which no human looked at.
+    with; neither does one that Label Studio made from a prediction in bulk, which no human looked at, until
+    somebody marks it as the ground truth.
     """
     for given in event.annotations:
-        if not isinstance(given.get("id"), int):
+        if not is_id(given.get("id")):
             continue
         result = [region for region in _list(given.get("result")) if isinstance(region, Mapping)]
         answers = {question.name: question.answer(result) for question in config.questions}
         yield Annotation(
             project=event.project_key,
             annotation_id=given["id"],
-            task=given["task"] if isinstance(given.get("task"), int) else None,
+            task=given["task"] if is_id(given.get("task")) else None,
             updated_at=str(given.get("updated_at") or ""),
             labels={control: label for control, label in answers.items() if label is not None},
             ground_truth=bool(given.get("ground_truth")),
-            teaches=not (given.get("was_cancelled") or _made_in_bulk(given)),
+            teaches=not given.get("was_cancelled")
+            and (bool(given.get("ground_truth")) or not _made_in_bulk(given)),
             origin=_origin(result),
             prediction_shown=bool(given.get("prediction")),
-            completed_by=given["completed_by"] if isinstance(given.get("completed_by"), int) else None,
+            completed_by=given["completed_by"] if is_id(given.get("completed_by")) else None,
         )
 
 
@@ -127,4 +130,4 @@ def _list(value: object) -> list[Any]:
 
 def _ids(entries: Sequence[object]) -> list[int]:
     ids = (entry.get("id") if isinstance(entry, Mapping) else entry for entry in entries)
-    return [number for number in ids if isinstance(number, int)]
+    return [number for number in ids if is_id(number)]

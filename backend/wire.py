@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeGuard, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from camvo.errors import BadBodyError
+
+ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
+"""``<id>.<created_at in unix seconds>``; upstream's server sends the bare id."""
 
 
 class SetupRequest(BaseModel):
@@ -15,7 +18,7 @@ class SetupRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: str
+    project: ProjectKey
     extra_params: Any = None
 
 
@@ -24,7 +27,7 @@ class PredictRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: str
+    project: ProjectKey
     label_config: str
     tasks: list[Any]
 
@@ -48,11 +51,16 @@ def parse(model: type[_Request], body: object) -> _Request:
         ) from None
 
 
+def is_id(value: object) -> TypeGuard[int]:
+    """Whether a value can be an id of Label Studio's: a whole number that a database holds in 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
 def task_of(raw: object) -> tuple[int, Mapping[str, Any]] | None:
     """A task's id and data; ``None`` for something that is no task."""
     if not isinstance(raw, Mapping):
         return None
     number, data = raw.get("id"), raw.get("data")
-    if not isinstance(number, int) or isinstance(number, bool) or not isinstance(data, Mapping):
+    if not is_id(number) or not isinstance(data, Mapping):
         return None
     return number, data

@@ -57,7 +57,7 @@ class Environment(BaseSettings):
     """0 takes a free one."""
     workers: int = Field(default=1, ge=1)
     """Processes."""
-    threads: int = Field(default=8, ge=3)
+    threads: int = Field(default=32, ge=3)
     """Threads a worker; two of them are kept free for ``/health`` and webhooks."""
     max_body_mb: int = Field(default=10, ge=1)
     """Megabytes that a request may have; Label Studio sends every task of a project in one."""

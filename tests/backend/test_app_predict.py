@@ -262,6 +262,12 @@ def test_a_missing_key_is_refused_by_name(backend: Backend, key: str) -> None:
     assert (response.status_code, response.get_json()["where"]) == (400, f"body.{key}")
 
 
+@pytest.mark.parametrize("project", ["", "a b", "\ud800", "\x00", "7" * 101, 7, None])
+def test_a_project_key_that_is_none_is_refused(backend: Backend, project: object) -> None:
+    response = backend.post("/predict", {**predict([new_task()]), "project": project})
+    assert (response.status_code, response.get_json()["where"]) == (400, "body.project")
+
+
 @pytest.mark.parametrize("config", ["", "<View>", "no markup", "<View></View>", "<Choices/><View/>"])
 def test_a_broken_label_config_is_refused(backend: Backend, config: str) -> None:
     response = backend.post("/predict", predict([new_task()], Project(label_config=config)))

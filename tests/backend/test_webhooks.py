@@ -70,8 +70,13 @@ def test_an_annotation_is_read_as_a_whole() -> None:
         ({"from_prediction": 9, "lead_time": None}, False),
         ({"lead_time": None}, True),
         ({"bulk": True, "from_prediction": 9}, False),
+        ({"from_prediction": 9, "lead_time": None, "ground_truth": True}, True),
+        ({"skipped": True, "ground_truth": True}, False),
     ],
-    ids=["human", "skipped", "accepted", "made-from-prediction", "through-the-api", "bulk"],
+    ids=[
+        *("human", "skipped", "accepted", "made-from-prediction", "through-the-api", "bulk"),
+        *("made-from-prediction-but-ground-truth", "skipped-ground-truth"),
+    ],
 )
 def test_only_what_a_human_looked_at_teaches(changes: dict[str, Any], teaches: bool) -> None:
     assert stored(Annotation(number=1, task=1, mood="Sad", **changes)).teaches is teaches
@@ -119,7 +124,9 @@ def test_the_projects_config_and_version_are_read() -> None:
     assert (event.label_config, event.model_version) == (SENTIMENT, "title")
 
 
-@pytest.mark.parametrize("annotation", [None, "text", {"id": "one"}, {"result": []}, [None, 3]])
+@pytest.mark.parametrize(
+    "annotation", [None, "text", {"id": "one"}, {"id": 10**30}, {"result": []}, [None, 3]]
+)
 def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
     body = {**annotated(Annotation(number=1, task=1, mood="Sad")), "annotation": annotation}
     assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
@@ -140,6 +147,7 @@ def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
         ({"action": "A" * 65}, "body.action"),
         ({"project": None}, "body.project.id"),
         ({"project": {"id": "7"}}, "body.project.id"),
+        ({"project": {"id": 10**30, "created_at": "2026-03-01T00:00:00Z"}}, "body.project.id"),
         ({"project": {"id": 7}}, "body.project.created_at"),
         ({"project": {"id": 7, "created_at": "yesterday"}}, "body.project.created_at"),
     ],

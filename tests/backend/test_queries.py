@@ -13,6 +13,7 @@ import pytest
 from openai_server import OpenAIServer, Reply
 from sqlalchemy import func, select
 
+from backend import queries as module
 from backend.ledger import Ledger, Writer, answers, money, tables
 from backend.llms import Pool
 from backend.queries import Queries, Query
@@ -215,6 +216,50 @@ def test_a_claim_that_expires_while_somebody_waits_is_taken_over(office: Office)
         return await asked
 
     assert asyncio.run(ask()).content == '{"mood": "Glad"}'
+
+
+def test_the_claim_of_a_slow_call_is_renewed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three leases long the other process keeps waiting, because the first one is still there."""
+    monkeypatch.setattr(module, "LEASE", 0.3)
+    gate = threading.Event()
+    office.replies(GLAD.once(gate))
+    one, other = office.queries(), office.queries()
+
+    async def ask() -> Sequence[Any]:
+        keeper = asyncio.create_task(one.keep_claims())
+        first = asyncio.create_task(one.ask(query(), 10.0))
+        assert await asyncio.to_thread(office.server.wait_for, 1)
+        second = asyncio.create_task(other.ask(query(), 10.0))
+        await asyncio.wait({second}, timeout=0.9)
+        asked = office.server.count()
+        gate.set()
+        replies = await asyncio.gather(first, second)
+        keeper.cancel()
+        return [asked, *replies]
+
+    asked, first, second = asyncio.run(ask())
+    assert (asked, first.content, second.cost) == (1, second.content, 0.0)
+
+
+def test_the_claim_of_a_process_that_died_ends_with_its_lease(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody renews here, as after a crash: the other asks itself, while the first call still hangs."""
+    monkeypatch.setattr(module, "LEASE", 0.3)
+    gate = threading.Event()
+    office.replies(GLAD.once(gate), GLAD)
+    dead, other = office.queries(), office.queries()
+
+    async def ask() -> Any:
+        lost = asyncio.create_task(dead.ask(query(), 10.0))
+        assert await asyncio.to_thread(office.server.wait_for, 1)
+        reply = await other.ask(query(), 10.0)
+        gate.set()
+        await lost
+        return reply
+
+    assert asyncio.run(ask()).cost == pytest.approx(CALL)
+    assert office.server.count() == 2
 
 
 @pytest.mark.parametrize("reply", [GLAD, Reply.fails(400), Reply.says("")])

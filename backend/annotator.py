@@ -16,7 +16,7 @@ from backend import feedback, metrics, prompts
 from backend.embedding import Embedder
 from backend.epoch import epoch_of, question_hash
 from backend.labels import LabelConfig, Question
-from backend.ledger import Ledger, Writer, rounds
+from backend.ledger import Ledger, Writer, deleted_tasks, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.llms import Pool
 from backend.policies import policy_of
@@ -24,7 +24,7 @@ from backend.prediction import prediction_of
 from backend.queries import Queries, Query
 from backend.settings import Settings
 from backend.states import StateKey, States
-from camvo.errors import BadAnswerError, ModelError, NoVoteError
+from camvo.errors import BadAnswerError, ModelError, NoVoteError, TaskDeletedError
 from camvo.estimates import Observation
 from camvo.policy import Decision, Plan, Policy
 from camvo.typing import Array
@@ -191,11 +191,13 @@ class Annotator:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return {}, error.usage.cost if error.usage else 0.0
         try:
-            return prompts.parse(reply.content, questions), reply.cost
+            labels = prompts.parse(reply.content, questions)
         except BadAnswerError as error:
+            labels = {}
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             _log.info("no_vote", model=arm, task=job.task, code=error.code)
-            return {}, reply.cost
+        self._pool.judge(arm, usable=bool(labels))
+        return labels, reply.cost
 
     def _record(
         self, connection: Connection, job: Job, asked: Sequence[_Asked], verdict: _Verdict
@@ -204,7 +206,12 @@ class Annotator:
 
         Returns:
             The rounds that were there already, and the new ones.
+
+        Raises:
+            TaskDeletedError: the task was deleted meanwhile; nothing of it is stored.
         """
+        if deleted_tasks.contain(connection, job.project, job.task):
+            raise TaskDeletedError("the task was deleted meanwhile", where=f"task {job.task}")
         there = rounds.find(connection, [one.key for one in asked])
         new: list[Round] = []
         for one in asked:

@@ -126,15 +126,17 @@ def _register_guards(app: Flask, environment: Environment) -> None:
 
     @app.errorhandler(CamvoError)
     def refuse(error: CamvoError) -> tuple[Response, int]:
-        status = (
-            error.status
-            if isinstance(error, RequestError)
-            else 400
-            if isinstance(error, ConfigError)
-            else 500
-        )
-        _log.warning("refused", endpoint=request.path, code=error.code, status=status, reason=str(error))
-        return jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix), status
+        _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
+        if isinstance(error, RequestError | ConfigError):
+            status = error.status if isinstance(error, RequestError) else 400
+            body = {"message": error.message, "where": error.where, "fix": error.fix}
+        else:
+            # Our own trouble, not the caller's: where the ledger is, say, is none of their business.
+            status, body = (
+                500,
+                {"message": "CaMVo cannot do its work", "where": request.path, "fix": "see its log"},
+            )
+        return jsonify(code=error.code, **body), status
 
     @app.errorhandler(RequestEntityTooLarge)
     def too_large(_: RequestEntityTooLarge) -> tuple[Response, int]:

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend import labels, metrics
-from backend.ledger import answers, events, human_annotations, projects, rounds
+from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds
 from backend.ledger.rounds import Round, Teacher
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
@@ -113,8 +113,11 @@ def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, 
         _log.warning("annotation_ignored", project=event.project_key, code=error.code, reason=str(error))
         return
     for annotation in annotations_in(event, config):
-        if human_annotations.put(connection, annotation, now) and annotation.task is not None:
-            correct(connection, event.project_key, annotation.task, settings, now)
+        task = annotation.task
+        if task is not None and deleted_tasks.contain(connection, event.project_key, task):
+            continue
+        if human_annotations.put(connection, annotation, now) and task is not None:
+            correct(connection, event.project_key, task, settings, now)
 
 
 def _annotations_deleted(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
@@ -128,13 +131,18 @@ def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settin
     for task in event.task_ids:
         human_annotations.forget_task(connection, event.project_key, task)
         correct(connection, event.project_key, task, settings, now)
-        rounds.forget_task(connection, event.project_key, task)
-        answers.forget_task(connection, event.project_key, task)
+        deleted_tasks.delete(connection, event.project_key, task, now)
 
 
 def _project_updated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
     """PROJECT_UPDATED: a changed label set starts a new epoch by itself, since the epoch is its hash."""
-    projects.remember(connection, event.project_key, label_config=event.label_config, now=now)
+    projects.remember(
+        connection,
+        event.project_key,
+        label_config=event.label_config,
+        model_version=event.model_version,
+        now=now,
+    )
     if event.model_version not in (None, settings.model_version):
         _log.warning(
             "model_version_differs",

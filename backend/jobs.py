@@ -15,6 +15,9 @@ from camvo.errors import CamvoError, TaskError
 BACKGROUND = 1000
 """Tasks that may go on, or wait their turn, after their request was answered; more are dropped."""
 
+_GLANCE = 0.3
+"""Seconds in which stored predictions are looked up."""
+
 Prediction: TypeAlias = dict[str, Any] | list[Any]
 """What Label Studio gets for one task: a prediction, or ``[]`` for none."""
 
@@ -37,16 +40,17 @@ class Jobs:
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
 
-    async def run(self, jobs: Sequence[Job | None], deadline: float) -> list[Prediction]:
+    async def run(self, jobs: Sequence[Job | None], deadline: float | None) -> list[Prediction]:
         """One answer for each job, after ``deadline`` seconds at the latest; ``None`` stands for no job.
 
-        With a deadline of 0 nobody waits, since the process is busy, and the work goes on in the background.
+        Without a deadline the process is too busy for anybody to wait: what is in the ledger is answered, the
+        rest goes on in the background.
         """
         tasks = [None if job is None else self._start(job) for job in jobs]
         waiting = [task for task in tasks if task is not None]
         if waiting:
-            await asyncio.wait(waiting, timeout=deadline)
-        late = "deadline" if deadline > 0.0 else "busy"
+            await asyncio.wait(waiting, timeout=_GLANCE if deadline is None else deadline)
+        late = "busy" if deadline is None else "deadline"
         answers = [self._answer(job, task, late) for job, task in zip(jobs, tasks, strict=True)]
         self._let_go(waiting)
         return answers

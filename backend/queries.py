@@ -20,7 +20,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend import metrics
-from backend.ledger import Ledger, Writer, answers, money
+from backend.ledger import Writer, answers, deleted_tasks, money
 from backend.llms import Pool
 from backend.settings import BudgetSettings
 from camvo.errors import BudgetExhaustedError, LedgerError, ModelError, ModelTimeoutError, Usage
@@ -83,8 +83,7 @@ class Queries:
 
     Args:
         pool: the models.
-        ledger: where answers, claims and money are.
-        writer: the process's ledger writer.
+        writer: the process's way to the ledger, where answers, claims and money are.
         retries: further attempts after a failure that another attempt may mend.
         clock: unix seconds.
     """
@@ -92,13 +91,12 @@ class Queries:
     def __init__(
         self,
         pool: Pool,
-        ledger: Ledger,
         writer: Writer,
         *,
         retries: int,
         clock: Callable[[], float],
     ) -> None:
-        self._pool, self._ledger, self._writer = pool, ledger, writer
+        self._pool, self._writer = pool, writer
         self._retries, self._clock = retries, clock
         self._owner = uuid.uuid4().hex
         self._under_way: dict[str, asyncio.Task[Reply]] = {}
@@ -158,6 +156,8 @@ class Queries:
                     raise
                 _log.info("model_retry", model=query.model, code=error.code, attempt=attempt + 1)
                 await asyncio.sleep(pause)
+            finally:
+                self._claimed.discard(key)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _ticket(self, key: str, query: Query, until: float) -> _Ticket:
@@ -224,10 +224,10 @@ class Queries:
     async def _finish(self, key: str, query: Query, ticket: _Ticket, outcome: _Outcome) -> None:
         """The second transaction: keep the answer, settle the account, let go of the claim."""
         usage = outcome.usage
-        self._claimed.discard(key)
 
         def second(connection: Connection) -> None:
-            if outcome.content is not None:
+            deleted = deleted_tasks.contain(connection, query.project, query.task)
+            if outcome.content is not None and not deleted:
                 stored = answers.StoredAnswer(
                     key=key,
                     model=query.model,

@@ -68,9 +68,7 @@ class Runtime:
         self._loop = asyncio.new_event_loop()
         self._overrides: dict[str, Settings] = {}
         self._reviews: set[Future[None]] = set()
-        self._queries = Queries(
-            self.pool, self.ledger, self._writer, retries=settings.retries, clock=self.clock
-        )
+        self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
         self._jobs = Jobs(self._make_annotator(), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()
@@ -115,7 +113,7 @@ class Runtime:
         jobs = [
             None if (read := task_of(raw)) is None else Job(project, *read, config, settings) for raw in tasks
         ]
-        deadline = settings.deadline if wait else 0.0
+        deadline = settings.deadline if wait else None
         future = asyncio.run_coroutine_threadsafe(self._jobs.run(jobs, deadline), self._loop)
         return future.result()
 

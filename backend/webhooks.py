@@ -112,8 +112,8 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
 
 def _made_in_bulk(annotation: Mapping[str, Any]) -> bool:
     """Whether Label Studio turned a prediction into this annotation itself: nobody spent any time on it."""
-    from_prediction = annotation.get("parent_prediction") is not None and annotation.get("lead_time") is None
-    return bool(annotation.get("bulk_created")) or from_prediction
+    from_prediction = annotation.get("parent_prediction") is not None or bool(annotation.get("bulk_created"))
+    return from_prediction and annotation.get("lead_time") is None
 
 
 def _origin(result: Sequence[Mapping[str, Any]]) -> str | None:

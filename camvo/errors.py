@@ -20,9 +20,10 @@ A person reads ``str(error)``: what went wrong, where, and what to do about it. 
     │   ├── MissingFieldError     the task's data lacks a key that the label config reads
     │   ├── EmptyTextError        the key is there, the text is blank
     │   ├── NoVoteError           every model that was asked failed
+    │   ├── TaskDeletedError      the task was deleted while models were thinking
     │   └── BudgetExhaustedError  the money is spent
     ├── ModelError                one call to one model brought no vote
-    │   ├── ModelTimeoutError     no answer in time                          (worth a retry)
+    │   ├── ModelTimeoutError     no answer in time
     │   ├── RateLimitedError      the provider asks for patience             (worth a retry)
     │   ├── UnavailableError      the provider is down or unreachable        (worth a retry)
     │   ├── KeyRejectedError      the key is missing, wrong or not allowed
@@ -142,6 +143,12 @@ class NoVoteError(TaskError):
     code = "no_vote"
 
 
+class TaskDeletedError(TaskError):
+    """The task was deleted while models were thinking: nothing of it may be stored."""
+
+    code = "task_deleted"
+
+
 class BudgetExhaustedError(TaskError):
     """The budget of the project or of the day does not cover the next call."""
 
@@ -174,10 +181,9 @@ class ModelError(CamvoError):
 
 
 class ModelTimeoutError(ModelError):
-    """No answer in time."""
+    """No answer in time. Another try would take as long, and the provider may bill both."""
 
     code = "model_timeout"
-    retry = True
 
 
 class RateLimitedError(ModelError):

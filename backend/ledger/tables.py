@@ -164,6 +164,14 @@ human_annotations = Table(
     Index(None, "project", "task"),
 )
 
+deleted_tasks = Table(
+    "deleted_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("deleted_at", Double, nullable=False),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,

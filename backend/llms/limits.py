@@ -119,7 +119,8 @@ class Rest:
     """A model that keeps failing rests, so that tasks do not wait for it one after another.
 
     Five failures in a row that are not about the answer itself (timeouts, unavailable, key or request
-    rejected) bring a minute's rest; a further failure after it another minute; an answer ends it.
+    rejected) bring a minute's rest; a further failure after it another minute; an answer ends it. So do five
+    answers in a row that were no vote: such a model earns no reward, and would be asked and paid for ever.
 
     Args:
         clock: monotonic seconds.
@@ -132,14 +133,14 @@ class Rest:
 
     def __init__(self, clock: Clock, patience: float) -> None:
         self._clock, self._patience = clock, patience
-        self._failures = 0
-        self._until = self._not_before = -math.inf
+        self._failures = self._unusable = 0
+        self._until = self._not_before = self._unusable_until = -math.inf
 
     @property
     def resting(self) -> bool:
         """Whether the model is better left alone now."""
         now = self._clock()
-        return now < self._until or self._not_before - now > self._patience
+        return now < max(self._until, self._unusable_until) or self._not_before - now > self._patience
 
     @property
     def seconds_to_wait(self) -> float:
@@ -149,6 +150,12 @@ class Rest:
     def answered(self) -> None:
         """A call came back with an answer, good or bad."""
         self._failures, self._until = 0, -math.inf
+
+    def judged(self, *, usable: bool) -> None:
+        """Whether an answer was a vote."""
+        self._unusable = 0 if usable else self._unusable + 1
+        if self._unusable >= self.FAILURES:
+            self._unusable_until = self._clock() + self.SECONDS
 
     def failed(self, error: ModelError, retry_after: float | None = None) -> None:
         """A call failed; ``retry_after`` is what the provider asks for, in seconds (an hour at most)."""

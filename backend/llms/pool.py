@@ -79,6 +79,10 @@ class Pool:
         """Whether a model failed so often, or was told to wait so long, that it is better left out."""
         return self._model(name).rest.resting
 
+    def judge(self, name: str, *, usable: bool) -> None:
+        """Say whether a model's answer was a vote; one that gives none rests for a while."""
+        self._model(name).rest.judged(usable=usable)
+
     def missing_keys(self, *names: str) -> tuple[str, ...]:
         """Environment variables with a key that is needed and not there, of some models or of all."""
         missing = (self._model(name).missing_variables for name in names or self.names)

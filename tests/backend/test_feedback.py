@@ -485,3 +485,17 @@ def test_events_that_teach_nothing_are_accepted(backend: Backend, body: dict[str
     events = len(backend.events())
     backend.hook(body)
     assert len(backend.events()) == events
+
+
+def test_the_first_annotation_of_a_deleted_task_is_not_stored(backend: Backend) -> None:
+    backend.hook(tasks_deleted(1))
+    backend.hook(annotated(human("Sad")))
+    assert backend.annotations(1) == []
+
+
+def test_a_deleted_task_is_not_recorded_again(backend: Backend) -> None:
+    backend.hook(tasks_deleted(1))
+    assert backend.predict(task(1)) == [[]]
+    assert backend.rounds(1) == []
+    with backend.ledger.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(tables.answers)) == 0

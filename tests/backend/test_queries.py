@@ -43,7 +43,7 @@ class Office:
             parameters={"api_base": self.server.url},
         )
         self._writers.append(Writer(self.ledger))
-        return Queries(Pool([model]), self.ledger, self._writers[-1], retries=retries, clock=clock)
+        return Queries(Pool([model]), self._writers[-1], retries=retries, clock=clock)
 
     def replies(self, *replies: Reply) -> None:
         """What the model says, one after the other; the last again and again."""

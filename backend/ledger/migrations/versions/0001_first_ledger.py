@@ -19,6 +19,7 @@ def upgrade() -> None:
     _answers()
     _money()
     _annotations()
+    _deleted_tasks()
     _snapshots()
 
 
@@ -166,6 +167,16 @@ def _annotations() -> None:
         sa.PrimaryKeyConstraint("project", "annotation_id", name="pk_annotations"),
     )
     op.create_index("ix_annotations_project_task", "annotations", ["project", "task"])
+
+
+def _deleted_tasks() -> None:
+    op.create_table(
+        "deleted_tasks",
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("task", sa.BigInteger, nullable=False),
+        sa.Column("deleted_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("project", "task", name="pk_deleted_tasks"),
+    )
 
 
 def _snapshots() -> None:

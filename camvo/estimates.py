@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from camvo import linucb
-from camvo.beta_mixture import clip
+from camvo.beta_mixture import EstimatorName, clip
 from camvo.errors import InvalidParameterError
 from camvo.state import Arm, State
 from camvo.typing import Array
@@ -53,7 +53,14 @@ class Estimates:
     correctness: Array
 
 
-def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: float) -> Estimates:
+def estimate(
+    seen: Observation,
+    arms: Sequence[str],
+    *,
+    alpha: float,
+    lambda_r: float,
+    estimator: EstimatorName = "moments",
+) -> Estimates:
     """Score every arm on one question.
 
     Args:
@@ -61,6 +68,7 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
         arms: the names of the K models.
         alpha: α, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
+        estimator: how the parameters of the Beta distributions are estimated.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is no label.
@@ -76,14 +84,30 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
         raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
     smoothing = lambda_r * math.log(state.rounds + 2)
     chance = 0.5 + 0.5 / len(seen.labels)
-    rows = [_arm(state.get(arm), seen.context, alpha, smoothing, chance) for arm in arms]
+    rows = [
+        _arm(
+            state.get(arm),
+            seen.context,
+            alpha=alpha,
+            smoothing=smoothing,
+            chance=chance,
+            estimator=estimator,
+        )
+        for arm in arms
+    ]
     rewards, mu, q, lower, correctness = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     weights = mu * np.clip(q, 0.0, 1.0)
     return Estimates(seen.labels, seen.context, rewards, mu, q, lower, weights, correctness)
 
 
 def _arm(
-    arm: Arm | None, context: Array, alpha: float, smoothing: float, chance: float
+    arm: Arm | None,
+    context: Array,
+    *,
+    alpha: float,
+    smoothing: float,
+    chance: float,
+    estimator: EstimatorName,
 ) -> tuple[float, float, float, float, float]:
     """N, μ, q, L and correctness of one arm; t + 1 of the paper is the number of completed rounds + 2."""
     if arm is None or arm.mu is None:
@@ -91,8 +115,8 @@ def _arm(
     else:
         n, mu = arm.rewards, arm.mu
         q, width = linucb.score(arm.inverse, arm.b, context)
-        likely = arm.mixture.posterior(clip(q - alpha * width), mu)
-        believed = arm.mixture.posterior(clip(q), mu)
+        likely = arm.mixture.posterior(clip(q - alpha * width), mu, estimator)
+        believed = arm.mixture.posterior(clip(q), mu, estimator)
     mass = n + smoothing
     lower = (likely * n + smoothing / 2.0) / mass if mass > 0.0 else likely
     return n, mu, q, lower, (believed * n + 2.0 * chance) / (n + 2.0)

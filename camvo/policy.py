@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
 from camvo.oracle import ConfidenceName, Demand, cheapest
@@ -126,15 +127,20 @@ class Ensemble:
     Attributes:
         alpha: α ≥ 0, the width of the confidence bound.
         lambda_r: λ_R ≥ 0, the strength of the log-Laplace regularisation.
+        estimator: how the Beta parameters of Est are estimated, ``"moments"`` (as in the paper's
+            experiments) or ``"mle"`` (maximum likelihood; both in Appendix B).
     """
 
     alpha: float = 0.25
     lambda_r: float = 1.0
+    estimator: EstimatorName = "moments"
 
     def __post_init__(self) -> None:
         for name, value in (("α", self.alpha), ("λ_R", self.lambda_r)):
             if not (np.isfinite(value) and value >= 0.0):
                 raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
+        if self.estimator not in ESTIMATORS:
+            raise InvalidParameterError(f'estimator is "moments" or "mle", got {self.estimator!r}')
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Estimate every arm on every question and choose the subset to ask first.
@@ -147,7 +153,7 @@ class Ensemble:
         arms = tuple(sorted(costs))
         prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
         estimates = {
-            question: estimate(seen, arms, alpha=self.alpha, lambda_r=self.lambda_r)
+            question: estimate(seen, arms, alpha=self.alpha, lambda_r=self.lambda_r, estimator=self.estimator)
             for question, seen in observations.items()
         }
         chosen, confidence = self._choose(arms, prices, estimates)

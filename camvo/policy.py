@@ -10,20 +10,20 @@ A policy holds parameters and no state. For each task its four methods are calle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.aggregation import LABEL_VOTE, Ballot
 from camvo.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
 from camvo.oracle import ConfidenceName, Demand, cheapest
 from camvo.state import Change, Contribution
 from camvo.typing import Array, Votes
-from camvo.vote import posterior, weighted_vote
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The label of one question; ``score`` is the probability that it is right given the votes that came."""
+    """The label of one question; ``score`` is the probability that it is right given the votes that came.
+
+    For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
+    holds nothing else.
+    """
 
     label: str
     score: float
@@ -100,7 +104,13 @@ class Policy(Protocol):
 
 
 def lesson(
-    context: Array, q: Mapping[str, float], votes: Mapping[str, str], label: str, *, human: bool
+    context: Array,
+    q: Mapping[str, float],
+    votes: Mapping[str, str],
+    label: str,
+    *,
+    human: bool,
+    reward: Callable[[str, str], float] = LABEL_VOTE.reward,
 ) -> Contribution:
     """The contribution of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
 
@@ -113,10 +123,11 @@ def lesson(
         votes: arm → label, on this question.
         label: the voted label, or the human's.
         human: whether ``label`` is a human's.
+        reward: r_i from a vote and ``label``: the :meth:`reward` of the question's aggregation.
     """
     if len(votes) < 2 and not human:
         return Contribution(context, ())
-    changes = (Change(arm, float(q[arm]), None, float(vote == label)) for arm, vote in sorted(votes.items()))
+    changes = (Change(arm, float(q[arm]), None, reward(vote, label)) for arm, vote in sorted(votes.items()))
     return Contribution(context, tuple(changes))
 
 
@@ -172,21 +183,15 @@ class Ensemble:
         return tuple(arm for arm in plan.subset if arm not in votes)
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
-        """Weighted vote and posterior on each question that has a vote (line 13)."""
+        """The answer of the question's aggregation, on each question that has a vote (line 13)."""
         decisions = {}
         for question, estimates in plan.estimates.items():
             cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
             if not cast:
                 continue
-            label = weighted_vote(
-                cast,
-                dict(zip(plan.arms, plan.weights[question], strict=True)),
-                estimates.labels,
-                dict(zip(plan.arms, estimates.lower, strict=True)),
-            )
-            chances = posterior(
-                cast, dict(zip(plan.arms, estimates.correctness, strict=True)), estimates.labels
-            )
+            columns = (plan.weights[question], estimates.lower, estimates.correctness)
+            ballot = Ballot(cast, *(dict(zip(plan.arms, column, strict=True)) for column in columns))
+            label, chances = estimates.aggregation.aggregate(ballot, estimates.labels)
             decisions[question] = Decision(label, chances[label], chances)
         return decisions
 
@@ -197,7 +202,12 @@ class Ensemble:
         estimates = plan.estimates[question]
         cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
         return lesson(
-            estimates.context, dict(zip(plan.arms, estimates.q, strict=True)), cast, label, human=human
+            estimates.context,
+            dict(zip(plan.arms, estimates.q, strict=True)),
+            cast,
+            label,
+            human=human,
+            reward=estimates.aggregation.reward,
         )
 
     def _choose(

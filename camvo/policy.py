@@ -251,17 +251,35 @@ class CaMVo(Ensemble):
         """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
         first = super().ask(plan, votes)
         complete = all(question in answers for answers in votes.values() for question in plan.estimates)
-        if first or complete:
-            return first
-        held = [k for k, arm in enumerate(plan.arms) if votes.get(arm)]
+        return first if first or complete else self.complement(plan, votes)
+
+    def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The cheapest arms that make the votes at hand confident enough, whatever the plan's subset was.
+
+        Nobody where the votes are enough (and at least k_min); all that are left where no set of them is.
+        """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
+        chosen, _ = self._cheapest(
+            plan.costs, self._demands_after(plan, votes), held=_voted(plan, votes), excluded=failed
+        )
+        return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
+
+    def confidence_in(self, plan: Plan, votes: Votes) -> float:
+        """δ_A of the votes at hand on their weakest question; 0 without a vote."""
+        voted = _voted(plan, votes)
+        others = [position for position in range(len(plan.arms)) if position not in voted]
+        demands = self._demands_after(plan, votes)
+        alone = cheapest(plan.costs, demands, 0.0, confidence=self.confidence, held=voted, excluded=others)
+        return 0.0 if alone is None else alone.confidence
+
+    def _demands_after(self, plan: Plan, votes: Votes) -> list[Demand]:
+        """Each question's (L, ω), where an arm that was asked and left the question out has no weight."""
         demands = []
         for question, estimates in plan.estimates.items():
             lower, weights = self._demand(estimates)
             silent = [arm in votes and question not in votes[arm] for arm in plan.arms]
             demands.append((lower, np.where(silent, 0.0, weights)))
-        chosen, _ = self._cheapest(plan.costs, demands, held=held, excluded=failed)
-        return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
+        return demands
 
     def _choose(
         self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
@@ -290,3 +308,8 @@ class CaMVo(Ensemble):
         if np.all(estimates.rewards < self.n0):
             return np.ones_like(estimates.weights)
         return estimates.weights
+
+
+def _voted(plan: Plan, votes: Votes) -> list[int]:
+    """Positions of the arms that gave a vote on any question."""
+    return [position for position, arm in enumerate(plan.arms) if votes.get(arm)]

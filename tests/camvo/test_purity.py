@@ -35,6 +35,7 @@ assert "numpy" in loaded
 @pytest.mark.parametrize(
     "name",
     [
+        "camvo.bernoulli_copula",
         "camvo.beta_likelihood",
         "camvo.confidence",
         "camvo.laplace",

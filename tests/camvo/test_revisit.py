@@ -89,6 +89,10 @@ def test_a_round_whose_voters_have_all_left_has_no_confidence_and_no_decision():
     assert (found.confidence, found.decision) == (0.0, None)
 
 
+def test_where_no_confidence_is_asked_for_nothing_is_listed():
+    assert revisit(CaMVo(delta=0.0, k_min=1), KNOWN, [past("old", {"large": None})]) == []
+
+
 def test_the_least_confident_round_comes_first():
     rounds = [past("one", {"small": "yes"}), past("none", {"large": None}), past("fine", {"large": "yes"})]
     assert [found.key for found in revisit(POLICY, KNOWN, rounds)] == ["none", "one"]

@@ -2,15 +2,24 @@
 
 The estimates q of an arm's past rounds are modelled as Beta-distributed, with one distribution for the rounds
 in which the arm was right (h = 1) and one for those in which it was wrong (h = 0); Bayes' rule turns a new
-estimate into a posterior. The parameters come from sums alone, so a round can be withdrawn again.
+estimate into a posterior. The parameters come from sums alone, by the method of moments or by maximum
+likelihood, so a round can be withdrawn again.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, TypeAlias
 
+from camvo.beta_likelihood import likeliest
 from camvo.errors import InvalidParameterError
+
+EstimatorName: TypeAlias = Literal["moments", "mle"]
+"""How the Beta parameters are estimated: by the method of moments, or by maximum likelihood."""
+
+ESTIMATORS: tuple[EstimatorName, ...] = ("moments", "mle")
 
 EPSILON = 1e-6
 """The paper's ε: the smallest variance, and the distance that a Beta density keeps from 0 and 1."""
@@ -66,6 +75,29 @@ class ClassSums:
         nu = ceiling / min(max(variance, EPSILON), ceiling * (1.0 - EPSILON)) - 1.0
         return mean * nu, (1.0 - mean) * nu
 
+    def likeliest(self) -> tuple[float, float] | None:
+        """(α, β) of maximum likelihood (Appendix B), or ``None`` where :meth:`moments` has none either.
+
+        It is :meth:`moments` where the variance is below ε, which both clip, and where Newton's method does
+        not converge. The sums are all it depends on: nothing is refitted over history, and a withdrawn round
+        leaves no trace.
+        """
+        moments = self.moments()
+        if moments is None:
+            return None
+        mean = self.q / self.n
+        if self.q_squared / self.n - mean * mean < EPSILON:
+            return moments
+        return _likeliest(self.log_q / self.n, self.log_complement / self.n) or moments
+
+    def fit(self, estimator: EstimatorName) -> tuple[float, float] | None:
+        """(α, β) by the estimator of that name, or ``None`` where there is nothing to fit."""
+        return self.moments() if estimator == "moments" else self.likeliest()
+
+
+_likeliest = lru_cache(maxsize=4096)(likeliest)
+"""A class is fitted again only after its sums have changed; the memory is bounded and in no snapshot."""
+
 
 def log_density(x: float, alpha: float, beta: float) -> float:
     """The logarithm of the Beta(α, β) density, x clipped to [ε, 1−ε]."""
@@ -94,13 +126,13 @@ class BetaSums:
         if reward < 1.0:
             self.wrong.add(q, sign * (1.0 - reward))
 
-    def posterior(self, theta: float, mu: float) -> float:
+    def posterior(self, theta: float, mu: float, estimator: EstimatorName = "moments") -> float:
         """Est(θ) = P(h = 1 | θ) with prior μ, in [0, 1] (§3, "Bayesian Estimation of Label Correctness").
 
         While either class has fewer than two observations or no spread, both densities are taken as 1 and
         the posterior is μ. It need not rise with θ: the two Beta densities may cross more than once.
         """
-        correct, wrong = self.correct.moments(), self.wrong.moments()
+        correct, wrong = self.correct.fit(estimator), self.wrong.fit(estimator)
         if correct is None or wrong is None or mu <= 0.0 or mu >= 1.0:
             return clip(mu)
         log_odds = math.log(mu) - math.log1p(-mu) + log_density(theta, *correct) - log_density(theta, *wrong)

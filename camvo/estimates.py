@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from camvo import linucb
-from camvo.beta_mixture import clip
+from camvo.aggregation import LABEL_VOTE, Aggregation
+from camvo.beta_mixture import EstimatorName, clip
 from camvo.errors import InvalidParameterError
 from camvo.state import Arm, State
 from camvo.typing import Array
@@ -20,12 +21,14 @@ class Observation:
     """What a policy sees of one question of one task.
 
     ``state`` is what has been learnt about the question, ``context`` the embedding e_t of shape (d,),
-    ``labels`` the label set in the order of the label config.
+    ``labels`` the label set in the order of the label config (or the items to be ranked; none for a number),
+    ``aggregation`` how votes on it are counted.
     """
 
     state: State
     context: Array
     labels: tuple[str, ...]
+    aggregation: Aggregation = LABEL_VOTE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +44,7 @@ class Estimates:
         lower: L, the regularised lower bound on the probability of being right (line 9).
         weights: ω = μ·q, q clipped to [0, 1] (line 10).
         correctness: the probability of being right that a vote's posterior is computed with.
+        aggregation: how votes on the question are counted.
     """
 
     labels: tuple[str, ...]
@@ -51,9 +55,17 @@ class Estimates:
     lower: Array
     weights: Array
     correctness: Array
+    aggregation: Aggregation = LABEL_VOTE
 
 
-def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: float) -> Estimates:
+def estimate(
+    seen: Observation,
+    arms: Sequence[str],
+    *,
+    alpha: float,
+    lambda_r: float,
+    estimator: EstimatorName = "moments",
+) -> Estimates:
     """Score every arm on one question.
 
     Args:
@@ -61,29 +73,45 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
         arms: the names of the K models.
         alpha: α, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
+        estimator: how the parameters of the Beta distributions are estimated.
 
     Raises:
-        InvalidParameterError: the context does not fit the state or is not finite, or there is no label.
+        InvalidParameterError: the context does not fit the state or is not finite, or there is nothing
+            to decide (no label, fewer than two items to rank).
     """
     state = seen.state
     if seen.context.shape != (state.dimension,):
         raise InvalidParameterError(
             f"context of shape {seen.context.shape}, the state has d = {state.dimension}"
         )
-    if not seen.labels:
-        raise InvalidParameterError("a question needs a label")
     if not np.all(np.isfinite(seen.context)):
         raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
     smoothing = lambda_r * math.log(state.rounds + 2)
-    chance = 0.5 + 0.5 / len(seen.labels)
-    rows = [_arm(state.get(arm), seen.context, alpha, smoothing, chance) for arm in arms]
+    newcomer = 0.5 + 0.5 * seen.aggregation.guess(seen.labels)
+    rows = [
+        _arm(
+            state.get(arm),
+            seen.context,
+            alpha=alpha,
+            smoothing=smoothing,
+            newcomer=newcomer,
+            estimator=estimator,
+        )
+        for arm in arms
+    ]
     rewards, mu, q, lower, correctness = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     weights = mu * np.clip(q, 0.0, 1.0)
-    return Estimates(seen.labels, seen.context, rewards, mu, q, lower, weights, correctness)
+    return Estimates(seen.labels, seen.context, rewards, mu, q, lower, weights, correctness, seen.aggregation)
 
 
 def _arm(
-    arm: Arm | None, context: Array, alpha: float, smoothing: float, chance: float
+    arm: Arm | None,
+    context: Array,
+    *,
+    alpha: float,
+    smoothing: float,
+    newcomer: float,
+    estimator: EstimatorName,
 ) -> tuple[float, float, float, float, float]:
     """N, μ, q, L and correctness of one arm; t + 1 of the paper is the number of completed rounds + 2."""
     if arm is None or arm.mu is None:
@@ -91,8 +119,8 @@ def _arm(
     else:
         n, mu = arm.rewards, arm.mu
         q, width = linucb.score(arm.inverse, arm.b, context)
-        likely = arm.mixture.posterior(clip(q - alpha * width), mu)
-        believed = arm.mixture.posterior(clip(q), mu)
+        likely = arm.mixture.posterior(clip(q - alpha * width), mu, estimator)
+        believed = arm.mixture.posterior(clip(q), mu, estimator)
     mass = n + smoothing
     lower = (likely * n + smoothing / 2.0) / mass if mass > 0.0 else likely
-    return n, mu, q, lower, (believed * n + 2.0 * chance) / (n + 2.0)
+    return n, mu, q, lower, (believed * n + 2.0 * newcomer) / (n + 2.0)

@@ -10,19 +10,20 @@ A policy holds parameters and no state. For each task its four methods are calle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.aggregation import LABEL_VOTE, Ballot
+from camvo.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
 from camvo.oracle import ConfidenceName, Demand, cheapest
 from camvo.state import Change, Contribution
 from camvo.typing import Array, Votes
-from camvo.vote import posterior, weighted_vote
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +75,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The label of one question; ``score`` is the probability that it is right given the votes that came."""
+    """The label of one question; ``score`` is the probability that it is right given the votes that came.
+
+    For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
+    holds nothing else.
+    """
 
     label: str
     score: float
@@ -104,7 +109,13 @@ class Policy(Protocol):
 
 
 def lesson(
-    context: Array, q: Mapping[str, float], votes: Mapping[str, str], label: str, *, human: bool
+    context: Array,
+    q: Mapping[str, float],
+    votes: Mapping[str, str],
+    label: str,
+    *,
+    human: bool,
+    reward: Callable[[str, str], float] = LABEL_VOTE.reward,
 ) -> Contribution:
     """The contribution of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
 
@@ -117,10 +128,11 @@ def lesson(
         votes: arm → label, on this question.
         label: the voted label, or the human's.
         human: whether ``label`` is a human's.
+        reward: r_i from a vote and ``label``: the :meth:`reward` of the question's aggregation.
     """
     if len(votes) < 2 and not human:
         return Contribution(context, ())
-    changes = (Change(arm, float(q[arm]), None, float(vote == label)) for arm, vote in sorted(votes.items()))
+    changes = (Change(arm, float(q[arm]), None, reward(vote, label)) for arm, vote in sorted(votes.items()))
     return Contribution(context, tuple(changes))
 
 
@@ -131,15 +143,20 @@ class Ensemble:
     Attributes:
         alpha: α ≥ 0, the width of the confidence bound.
         lambda_r: λ_R ≥ 0, the strength of the log-Laplace regularisation.
+        estimator: how the Beta parameters of Est are estimated, ``"moments"`` (as in the paper's
+            experiments) or ``"mle"`` (maximum likelihood; both in Appendix B).
     """
 
     alpha: float = 0.25
     lambda_r: float = 1.0
+    estimator: EstimatorName = "moments"
 
     def __post_init__(self) -> None:
         for name, value in (("α", self.alpha), ("λ_R", self.lambda_r)):
             if not (np.isfinite(value) and value >= 0.0):
                 raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
+        if self.estimator not in ESTIMATORS:
+            raise InvalidParameterError(f'estimator is "moments" or "mle", got {self.estimator!r}')
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Estimate every arm on every question and choose the subset to ask first.
@@ -152,7 +169,7 @@ class Ensemble:
         arms = tuple(sorted(costs))
         prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
         estimates = {
-            question: estimate(seen, arms, alpha=self.alpha, lambda_r=self.lambda_r)
+            question: estimate(seen, arms, alpha=self.alpha, lambda_r=self.lambda_r, estimator=self.estimator)
             for question, seen in observations.items()
         }
         chosen, confidence = self._choose(arms, prices, estimates)
@@ -171,21 +188,15 @@ class Ensemble:
         return tuple(arm for arm in plan.subset if arm not in votes)
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
-        """Weighted vote and posterior on each question that has a vote (line 13)."""
+        """The answer of the question's aggregation, on each question that has a vote (line 13)."""
         decisions = {}
         for question, estimates in plan.estimates.items():
             cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
             if not cast:
                 continue
-            label = weighted_vote(
-                cast,
-                dict(zip(plan.arms, plan.weights[question], strict=True)),
-                estimates.labels,
-                dict(zip(plan.arms, estimates.lower, strict=True)),
-            )
-            chances = posterior(
-                cast, dict(zip(plan.arms, estimates.correctness, strict=True)), estimates.labels
-            )
+            columns = (plan.weights[question], estimates.lower, estimates.correctness)
+            ballot = Ballot(cast, *(dict(zip(plan.arms, column, strict=True)) for column in columns))
+            label, chances = estimates.aggregation.aggregate(ballot, estimates.labels)
             decisions[question] = Decision(label, chances[label], chances)
         return decisions
 
@@ -196,7 +207,12 @@ class Ensemble:
         estimates = plan.estimates[question]
         cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
         return lesson(
-            estimates.context, dict(zip(plan.arms, estimates.q, strict=True)), cast, label, human=human
+            estimates.context,
+            dict(zip(plan.arms, estimates.q, strict=True)),
+            cast,
+            label,
+            human=human,
+            reward=estimates.aggregation.reward,
         )
 
     def _choose(
@@ -240,17 +256,35 @@ class CaMVo(Ensemble):
         """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
         first = super().ask(plan, votes)
         complete = all(question in answers for answers in votes.values() for question in plan.estimates)
-        if first or complete:
-            return first
-        held = [k for k, arm in enumerate(plan.arms) if votes.get(arm)]
+        return first if first or complete else self.complement(plan, votes)
+
+    def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The cheapest arms that make the votes at hand confident enough, whatever the plan's subset was.
+
+        Nobody where the votes are enough (and at least k_min); all that are left where no set of them is.
+        """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
+        chosen, _ = self._cheapest(
+            plan.costs, self._demands_after(plan, votes), held=_voted(plan, votes), excluded=failed
+        )
+        return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
+
+    def confidence_in(self, plan: Plan, votes: Votes) -> float:
+        """δ_A of the votes at hand on their weakest question; 0 without a vote."""
+        voted = _voted(plan, votes)
+        others = [position for position in range(len(plan.arms)) if position not in voted]
+        demands = self._demands_after(plan, votes)
+        alone = cheapest(plan.costs, demands, 0.0, confidence=self.confidence, held=voted, excluded=others)
+        return 0.0 if alone is None else alone.confidence
+
+    def _demands_after(self, plan: Plan, votes: Votes) -> list[Demand]:
+        """Each question's (L, ω), where an arm that was asked and left the question out has no weight."""
         demands = []
         for question, estimates in plan.estimates.items():
             lower, weights = self._demand(estimates)
             silent = [arm in votes and question not in votes[arm] for arm in plan.arms]
             demands.append((lower, np.where(silent, 0.0, weights)))
-        chosen, _ = self._cheapest(plan.costs, demands, held=held, excluded=failed)
-        return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
+        return demands
 
     def _choose(
         self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
@@ -279,3 +313,8 @@ class CaMVo(Ensemble):
         if np.all(estimates.rewards < self.n0):
             return np.ones_like(estimates.weights)
         return estimates.weights
+
+
+def _voted(plan: Plan, votes: Votes) -> list[int]:
+    """Positions of the arms that gave a vote on any question."""
+    return [position for position, arm in enumerate(plan.arms) if votes.get(arm)]

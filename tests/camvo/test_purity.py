@@ -32,7 +32,19 @@ assert "numpy" in loaded
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["camvo.confidence", "camvo.state", "camvo.vote"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "camvo.bernoulli_copula",
+        "camvo.beta_likelihood",
+        "camvo.confidence",
+        "camvo.laplace",
+        "camvo.numeric",
+        "camvo.ranking",
+        "camvo.state",
+        "camvo.vote",
+    ],
+)
 def test_the_examples_in_the_docstrings_are_true(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camvo.confidence import beta, exact
+from camvo.estimates import Observation, estimate
+from camvo.numeric import NumericVote
+from camvo.policy import CaMVo
+from camvo.revisit import PastRound, revisit
+from camvo.state import Change, Contribution, State
+
+LABELS = ("yes", "no")
+EAST = np.array([1.0, 0.0])
+PRICES = {"large": 5.0, "medium": 2.0, "small": 1.0, "tiny": 0.5}
+POLICY = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=5)
+
+
+def taught(rewards, rounds=20):
+    """A state in which each arm was right in its share of ``rounds`` rounds, all with the context east."""
+    state = State(2)
+    for position in range(rounds):
+        changes = (Change(arm, 0.5, None, float(position < share * rounds)) for arm, share in rewards.items())
+        state.add(Contribution(EAST, tuple(changes)))
+    return state
+
+
+KNOWN = taught({"large": 1.0, "medium": 0.9, "small": 0.6, "tiny": 0.6})
+
+
+def past(key, votes, **named):
+    return PastRound(key, EAST, votes, named.pop("labels", LABELS), named.pop("costs", PRICES), **named)
+
+
+def test_a_round_decided_by_models_that_turned_out_poor_is_listed_with_whom_to_ask():
+    (found,) = revisit(POLICY, KNOWN, [past("old", {"small": "yes", "tiny": "no"})])
+    assert found.key == "old"
+    assert found.confidence < POLICY.delta
+    assert found.ask == ("medium",)
+    assert found.decision.label == "yes"
+
+
+def test_a_round_that_today_is_confident_enough_is_left_alone():
+    assert revisit(POLICY, KNOWN, [past("fine", {"large": "yes", "medium": "yes"})]) == []
+
+
+def test_the_state_decides_and_not_the_day_on_which_the_round_was_decided():
+    early, late = taught({"small": 0.9, "tiny": 0.9}, 10), taught({"small": 0.6, "tiny": 0.6}, 40)
+    round_ = [past("old", {"small": "yes", "tiny": "yes"})]
+    policy = CaMVo(delta=0.6, k_min=1, confidence="exact", n0=5)
+    assert revisit(policy, early, round_) == []
+    assert len(revisit(policy, late, round_)) == 1
+
+
+def test_an_arm_that_failed_is_not_asked_again_under_the_same_prompt():
+    (found,) = revisit(POLICY, KNOWN, [past("old", {"small": "yes", "large": None})])
+    assert "large" not in found.ask
+    assert "small" not in found.ask
+
+
+def test_under_a_new_prompt_everyone_may_be_asked_again():
+    round_ = [past("old", {"large": None, "small": "yes"})]
+    (found,) = revisit(POLICY, KNOWN, round_, new_prompt=True)
+    plan = POLICY.plan({"q": Observation(KNOWN, EAST, LABELS)}, PRICES)
+    assert found.ask == plan.subset == ("medium",)
+
+
+def test_where_everyone_was_asked_nobody_is_left_to_ask():
+    poor = taught(dict.fromkeys(PRICES, 0.6))
+    (found,) = revisit(POLICY, poor, [past("old", dict.fromkeys(PRICES, "no"))])
+    assert found.ask == ()
+    assert found.decision.label == "no"
+
+
+def test_a_model_that_left_the_pool_counts_no_more():
+    votes = {"large": "yes", "small": "no"}
+    assert revisit(POLICY, KNOWN, [past("old", votes)]) == []
+    (found,) = revisit(POLICY, KNOWN, [past("old", votes, costs={"medium": 2.0, "small": 1.0})])
+    assert found.decision.label == "no"
+    assert found.ask == ("medium",)
+
+
+def test_a_round_whose_voters_have_all_left_has_no_confidence_and_no_decision():
+    (found,) = revisit(POLICY, KNOWN, [past("old", {"gone": "yes"})])
+    assert (found.confidence, found.decision) == (0.0, None)
+
+
+def test_where_no_confidence_is_asked_for_nothing_is_listed():
+    assert revisit(CaMVo(delta=0.0, k_min=1), KNOWN, [past("old", {"large": None})]) == []
+
+
+def test_the_least_confident_round_comes_first():
+    rounds = [past("one", {"small": "yes"}), past("none", {"large": None}), past("fine", {"large": "yes"})]
+    assert [found.key for found in revisit(POLICY, KNOWN, rounds)] == ["none", "one"]
+
+
+def test_looking_back_changes_nothing_in_the_state():
+    state = taught({"large": 1.0, "small": 0.6})
+    before = state.snapshot()
+    revisit(POLICY, state, [past("old", {"small": "yes"})])
+    assert state.snapshot() == before
+
+
+def test_a_number_is_revisited_like_a_label():
+    round_ = past("old", {"small": "3", "tiny": "9"}, labels=(), aggregation=NumericVote(0.0, 10.0))
+    (found,) = revisit(POLICY, KNOWN, [round_])
+    assert found.ask == ("medium",)
+    assert 3.0 <= float(found.decision.label) <= 9.0
+
+
+@pytest.mark.parametrize("name", ["exact", "beta"])
+@given(seed=st.integers(0, 2**32 - 1), delta=st.sampled_from([0.5, 0.7, 0.9]), k_min=st.integers(1, 4))
+@settings(deadline=None, max_examples=60)
+def test_the_confidence_is_lemma_1s_and_the_arms_to_ask_are_the_cheapest_that_suffice(
+    name, seed, delta, k_min
+):
+    rng = np.random.default_rng(seed)
+    arms = sorted(PRICES)
+    state = State(2)
+    for _ in range(rng.integers(5, 40)):
+        changes = [Change(arm, rng.random(), None, float(rng.random() < 0.8)) for arm in arms]
+        state.add(Contribution(EAST + 0.3 * rng.normal(size=2), tuple(changes)))
+    votes = {arm: rng.choice([*LABELS, None]) for arm in arms if rng.random() < 0.6}
+    policy = CaMVo(delta=delta, k_min=k_min, confidence=name, n0=5)
+    known = estimate(Observation(state, EAST, LABELS), arms, alpha=0.25, lambda_r=1.0)
+    voted = [arms.index(arm) for arm, vote in votes.items() if vote is not None]
+    free = [position for position, arm in enumerate(arms) if arm not in votes]
+    costs = {arm: float(price) for arm, price in zip(arms, rng.random(4) + 0.1, strict=True)}
+
+    def reached(members):
+        return {"exact": exact, "beta": beta}[name](known.lower[members], known.weights[members])
+
+    found = revisit(policy, state, [past("old", votes, costs=costs)])
+    if reached(voted) >= delta:
+        assert found == []
+        return
+    assert found[0].confidence == pytest.approx(reached(voted), abs=1e-12)
+    sets = chain.from_iterable(combinations(free, size) for size in range(len(free) + 1))
+    prices = {
+        asked: sum(costs[arms[position]] for position in asked)
+        for asked in sets
+        if len(voted) + len(asked) >= k_min and reached([*voted, *asked]) >= delta
+    }
+    best = min(prices, key=prices.get) if prices else tuple(free)
+    assert found[0].ask == tuple(arms[position] for position in best)

@@ -10,6 +10,7 @@ import numpy as np
 
 from camvo import linucb
 from camvo.beta_mixture import clip
+from camvo.copula import Copula, stream
 from camvo.errors import InvalidParameterError
 from camvo.state import Arm, State
 from camvo.typing import Array
@@ -41,6 +42,7 @@ class Estimates:
         lower: L, the regularised lower bound on the probability of being right (line 9).
         weights: ω = μ·q, q clipped to [0, 1] (line 10).
         correctness: the probability of being right that a vote's posterior is computed with.
+        copula: how the arms' correctness goes together, where the policy asked for it.
     """
 
     labels: tuple[str, ...]
@@ -51,9 +53,12 @@ class Estimates:
     lower: Array
     weights: Array
     correctness: Array
+    copula: Copula | None = None
 
 
-def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: float) -> Estimates:
+def estimate(
+    seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: float, correlated: bool = False
+) -> Estimates:
     """Score every arm on one question.
 
     Args:
@@ -61,6 +66,7 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
         arms: the names of the K models.
         alpha: α, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
+        correlated: whether the arms' copula is wanted (Appendix G); it freezes their correlation as of now.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is no label.
@@ -79,7 +85,10 @@ def estimate(seen: Observation, arms: Sequence[str], *, alpha: float, lambda_r: 
     rows = [_arm(state.get(arm), seen.context, alpha, smoothing, chance) for arm in arms]
     rewards, mu, q, lower, correctness = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     weights = mu * np.clip(q, 0.0, 1.0)
-    return Estimates(seen.labels, seen.context, rewards, mu, q, lower, weights, correctness)
+    copula = None
+    if correlated:
+        copula = Copula(state.pairs.correlation(arms), stream(state.rounds, seen.context))
+    return Estimates(seen.labels, seen.context, rewards, mu, q, lower, weights, correctness, copula)
 
 
 def _arm(

@@ -18,10 +18,11 @@ import numpy as np
 
 from camvo import linucb
 from camvo.beta_mixture import BetaSums
+from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 1
+_SNAPSHOT_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,9 @@ class State:
 
     Arms appear with their first reward: a model that joins the pool later starts from nothing, one that
     leaves keeps its sums and costs nothing. ``lambda_l`` is the paper's λ_L > 0, ``dimension`` is d. Undoing
-    is exact to 1e-9 for λ_L ≥ 0.01; with a smaller one the first contexts are lost in rounding.
+    is exact to 1e-9 for λ_L ≥ 0.01; with a smaller one the first contexts are lost in rounding. ``pairs``
+    says which arms are right together; a contribution that takes rewards out names every arm of its round,
+    as :func:`revision` does, or the pairs keep what is left of it.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -142,6 +145,7 @@ class State:
         self.dimension = dimension
         self.lambda_l = float(lambda_l)
         self.rounds = 0
+        self.pairs = PairSums()
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -170,6 +174,9 @@ class State:
             if change.arm not in self._arms:
                 self._arms[change.arm] = Arm.fresh(self.dimension, self.lambda_l)
             self._arms[change.arm].learn(context, change)
+        changes = contribution.changes
+        self.pairs.add({c.arm: c.removed for c in changes if c.removed is not None}, -1)
+        self.pairs.add({c.arm: c.added for c in changes if c.added is not None}, +1)
 
     def snapshot(self) -> bytes:
         """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
@@ -178,6 +185,7 @@ class State:
             "dimension": self.dimension,
             "lambda_l": self.lambda_l,
             "rounds": self.rounds,
+            "pairs": self.pairs.names,
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -189,7 +197,8 @@ class State:
             for key, array in ((f"inverse{position}", arm.inverse), (f"b{position}", arm.b))
         }
         buffer = io.BytesIO()
-        np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+        encoded = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        np.savez(buffer, header=encoded, pairs=self.pairs.sums, **arrays)
         return buffer.getvalue()
 
     @classmethod
@@ -208,6 +217,7 @@ class State:
                     )
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
+                state.pairs = PairSums(header["pairs"], archive["pairs"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
                         inverse=archive[f"inverse{position}"],

@@ -84,19 +84,27 @@ def _windows(
     columns = columns[:, order]
     bound = rows[_COST] + _cheapest_column(rows, columns, lines)
     ranked = bound.argsort(kind="stable")
-    ranked = ranked[: np.isfinite(bound).sum()]
-    if not len(ranked):
-        return
-    count, floor, ceiling = _WINDOW, bound[ranked[0]] * (1.0 - _SLACK) - np.finfo(float).tiny, -np.inf
-    while ceiling < np.inf:
-        window = ranked[:count]
-        ceiling = bound[window[-1]] if count < len(ranked) else np.inf
+    bounds = bound[ranked]
+    for floor, ceiling in _steps(bounds[np.isfinite(bounds)]):
+        window = ranked[: bounds.searchsorted(ceiling, side="right")]
         row, column = _pairs(rows[_COST, window], columns[_COST], floor, ceiling)
         row = window[row]
         passing = _passing(rows[:, row] + columns[:, column], lines)
         row, column = row[passing], column[passing]
         yield row, order[column], rows[_COST, row] + columns[_COST, column]
+
+
+def _steps(bounds: Array) -> Iterator[tuple[float, float]]:
+    """The costs between which windows lie, from the ascending bounds of the rows: above, and up to."""
+    if not len(bounds):
+        return
+    count, floor = _WINDOW, float(np.nextafter(bounds[0], -np.inf))
+    while count < len(bounds):
+        ceiling = float(bounds[count - 1])
+        if ceiling > floor:
+            yield floor, ceiling
         count, floor = count * _GROWTH, ceiling
+    yield floor, np.inf
 
 
 def _cheapest_column(rows: Array, columns: Array, lines: Sequence[slice]) -> Array:
@@ -156,4 +164,4 @@ def _split(n: int) -> int:
 @lru_cache(maxsize=32)
 def _sets(n: int) -> Array:
     """Every set of n arms, bit i of its number standing for arm i: indicator columns, shape (n, 2ⁿ)."""
-    return (np.arange(2**n) >> np.arange(n)[:, None] & 1).astype(np.float64)
+    return np.where(np.arange(2**n) >> np.arange(n)[:, None] & 1, 1.0, 0.0)

@@ -73,16 +73,17 @@ class CopulaConfidence:
         self._counted = np.flatnonzero(weights > 0.0)
         self._n, self._weights = len(weights), weights[self._counted]
         right = copula.right(lower)[:, np.asarray(arms, dtype=np.intp)[self._counted]]
-        self._signs, self._chances = _outcomes(right)
+        self._signs, self._counts = _outcomes(right)
+        self._samples = len(right)
 
     def reached(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
         values = np.empty(len(sets))
-        step = max(_VOLUME // len(self._chances), 1)
+        step = max(_VOLUME // len(self._counts), 1)
         for start in range(0, len(sets), step):
             weighted = sets[start : start + step, self._counted] * self._weights
-            values[start : start + step] = self._chances @ (self._signs @ weighted.T > TIE)
-        return np.minimum(values, 1.0)
+            values[start : start + step] = self._counts @ (self._signs @ weighted.T > TIE)
+        return values / self._samples
 
     def alone(self, arms: list[int]) -> float:
         """δ_A of one set."""
@@ -99,12 +100,12 @@ class CopulaConfidence:
         if len(self._weights) > _DENSE:
             return 1.0
         table = np.zeros(2 ** len(self._weights))
-        table[((self._signs > 0.0) @ 2 ** np.arange(len(self._weights))).astype(np.intp)] = self._chances
-        return float(np.maximum(table, table[::-1]).sum() / 2.0)
+        table[((self._signs > 0.0) @ 2 ** np.arange(len(self._weights))).astype(np.intp)] = self._counts
+        return float(np.maximum(table, table[::-1]).sum() / (2 * self._samples))
 
 
 def _outcomes(right: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """The different outcomes among samples, −1 wrong and +1 right, (r, n), and their shares, (r,)."""
+    """The different outcomes among samples, −1 wrong and +1 right, (r, n), and how often each is seen, (r,)."""
     n = right.shape[1]
     number = (right @ 2.0 ** np.arange(n)).astype(np.intp)
     if n <= _DENSE:
@@ -114,4 +115,4 @@ def _outcomes(right: NDArray[np.bool_]) -> tuple[Array, Array]:
     else:
         seen, counts = np.unique(number, return_counts=True)
     signs = np.where(seen[:, None] >> np.arange(n) & 1, 1.0, -1.0)
-    return signs, counts.astype(np.float64) / len(right)
+    return signs, counts.astype(np.float64)

@@ -86,7 +86,7 @@ class ExactConfidence:
         """δ_A of all 2ⁿ sets: every arm is out, in and wrong, or in and right."""
         chance = np.ones(1)
         for factor in np.stack((np.ones_like(self._lower), 1.0 - self._lower, self._lower), axis=1):
-            chance = np.multiply.outer(chance, factor).ravel()
+            chance = np.multiply.outer(factor, chance).ravel()
         signs, numbers = _states(len(self._lower))
         won = self._weights @ signs > TIE
         return np.minimum(np.bincount(numbers, chance * won, 2 ** len(self._lower)), 1.0)
@@ -104,7 +104,7 @@ class ExactConfidence:
         chances[row, place, 0] = 1.0 - lower
         probability = chances[:, 0]
         for position in range(1, size):
-            probability = (probability[:, :, None] * chances[:, position, None, :]).reshape(len(sets), -1)
+            probability = (chances[:, position, :, None] * probability[:, None, :]).reshape(len(sets), -1)
         won = weights @ _signs(size) > TIE
         sums: Array = (probability * won).sum(axis=1)
         return np.minimum(sums, 1.0)
@@ -112,9 +112,9 @@ class ExactConfidence:
 
 @lru_cache(maxsize=_WIDE + 4)
 def _signs(n: int) -> Array:
-    """Every outcome of n arms, −1 wrong and +1 right, the first arm changing slowest: shape (n, 2ⁿ)."""
+    """Every outcome of n arms, −1 wrong and +1 right, the last arm changing slowest: shape (n, 2ⁿ)."""
     outcomes = np.arange(2**n)
-    return np.where(outcomes >> np.arange(n)[::-1, None] & 1, 1.0, -1.0)
+    return np.where(outcomes >> np.arange(n)[:, None] & 1, 1.0, -1.0)
 
 
 @lru_cache(maxsize=FEW + 1)
@@ -125,9 +125,8 @@ def _numbers(n: int) -> Array:
 
 @lru_cache(maxsize=FEW + 1)
 def _states(n: int) -> tuple[Array, NDArray[np.intp]]:
-    """The 3ⁿ states of n arms, the first arm changing slowest: signs (n, 3ⁿ), 0 where out, and sets (3ⁿ,)."""
-    slower = 3 ** np.arange(n)[::-1, None]
-    digits = np.arange(3**n) // slower % 3
+    """The 3ⁿ states of n arms, the last arm changing slowest: signs (n, 3ⁿ), 0 where out, and sets (3ⁿ,)."""
+    digits = np.arange(3**n) // 3 ** np.arange(n)[:, None] % 3
     return np.array([0.0, -1.0, 1.0])[digits], (_numbers(n) @ (digits > 0)).astype(np.intp)
 
 

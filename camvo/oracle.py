@@ -28,7 +28,7 @@ Demand: TypeAlias = tuple[Array, Array]
 MOST_ARMS = 20
 """More free arms than this are refused: the number of sets doubles with every arm."""
 
-BUDGET = 20_000
+BUDGET = 10_000
 """Sets whose confidence is computed before a search gives up."""
 
 

@@ -24,6 +24,7 @@ Screen: TypeAlias = tuple[Array, Array]
 
 _WINDOW, _GROWTH = 16, 4
 """Rows in the first window, and how many times more there are in each further one."""
+_PORTION = 2**14
 _BLOCK, _LARGEST_BLOCK = 32, 1024
 _SLACK = 1e-9
 _COST, _SIZE, _VALUES = 0, 1, 2
@@ -83,15 +84,16 @@ def _windows(
     order = columns[_COST].argsort(kind="stable")
     columns = columns[:, order]
     bound = rows[_COST] + _cheapest_column(rows, columns, lines)
-    ranked = bound.argsort(kind="stable")
+    ranked = bound.argsort(kind="stable")[: np.isfinite(bound).sum()]
     bounds = bound[ranked]
-    for floor, ceiling in _steps(bounds[np.isfinite(bounds)]):
+    for floor, ceiling in _steps(bounds):
         window = ranked[: bounds.searchsorted(ceiling, side="right")]
         row, column = _pairs(rows[_COST, window], columns[_COST], floor, ceiling)
         row = window[row]
-        passing = _passing(rows[:, row] + columns[:, column], lines)
-        row, column = row[passing], column[passing]
-        yield row, order[column], rows[_COST, row] + columns[_COST, column]
+        for part in _portions(rows[_COST, row] + columns[_COST, column]):
+            sums = rows[:, row[part]] + columns[:, column[part]]
+            passing = _passing(sums, lines)
+            yield row[part][passing], order[column[part][passing]], sums[_COST, passing]
 
 
 def _steps(bounds: Array) -> Iterator[tuple[float, float]]:
@@ -105,6 +107,16 @@ def _steps(bounds: Array) -> Iterator[tuple[float, float]]:
             yield floor, ceiling
         count, floor = count * _GROWTH, ceiling
     yield floor, np.inf
+
+
+def _portions(costs: Array) -> Iterator[slice | NDArray[np.intp]]:
+    """Pairs to hold in memory together, the cheapest first."""
+    if len(costs) <= _PORTION:
+        yield slice(None)
+        return
+    order = costs.argsort(kind="stable")
+    for start in range(0, len(order), _PORTION):
+        yield order[start : start + _PORTION]
 
 
 def _cheapest_column(rows: Array, columns: Array, lines: Sequence[slice]) -> Array:

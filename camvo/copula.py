@@ -105,7 +105,7 @@ class CopulaConfidence:
 
 
 def _outcomes(right: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """The different outcomes among samples, −1 wrong and +1 right, (r, n), and how often each is seen, (r,)."""
+    """The different outcomes among samples, −1 wrong and +1 right, (r, n), and how often they come, (r,)."""
     n = right.shape[1]
     number = (right @ 2.0 ** np.arange(n)).astype(np.intp)
     if n <= _DENSE:

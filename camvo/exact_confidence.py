@@ -22,7 +22,7 @@ class ExactConfidence:
     """The probability that the right arms outweigh the wrong ones, the arms being independent."""
 
     def __init__(self, lower: Array, weights: Array) -> None:
-        self._counted = np.flatnonzero(weights > 0.0)
+        (self._counted,) = (weights > 0.0).nonzero()
         self._n = len(weights)
         self._lower, self._weights = lower[self._counted], weights[self._counted]
 
@@ -85,8 +85,8 @@ class ExactConfidence:
     def _all(self) -> Array:
         """δ_A of all 2ⁿ sets: every arm is out, in and wrong, or in and right."""
         chance = np.ones(1)
-        for factor in np.stack((np.ones_like(self._lower), 1.0 - self._lower, self._lower), axis=1):
-            chance = np.multiply.outer(factor, chance).ravel()
+        for factor in np.array([np.ones(len(self._lower)), 1.0 - self._lower, self._lower]).T[:, :, None]:
+            chance = (factor * chance).ravel()
         signs, numbers = _states(len(self._lower))
         won = self._weights @ signs > TIE
         return np.minimum(np.bincount(numbers, chance * won, 2 ** len(self._lower)), 1.0)

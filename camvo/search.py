@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from camvo.candidates import Screen, by_cost
+from camvo.candidates import by_cost
 from camvo.confidence import TIE, Confidence
+from camvo.halves import Screen
 from camvo.typing import Array
 
 _COST_TIE = 1e-12

@@ -101,6 +101,12 @@ def test_the_winner_is_that_of_the_brute_force(form, most, cases):
         agrees(random_problem(rng, n), form)
 
 
+def test_many_windows_lead_to_the_winner_of_the_brute_force():
+    rng = np.random.default_rng(16)
+    for _ in range(12):
+        agrees(random_problem(rng, 16), "beta")
+
+
 @pytest.mark.parametrize("form", ["beta", "exact"])
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 10))
 @settings(deadline=None, max_examples=40)

@@ -234,18 +234,22 @@ def test_a_search_without_budget_left_says_so_and_names_what_it_has(form, delta,
 
 
 def test_a_search_that_finds_nothing_within_its_budget_names_everyone():
-    n = 12
-    demand = (np.full(n, 0.9), np.ones(n))
+    """One good arm for each of two questions, none of them first in any order, and the others do harm."""
+    n, delta = 12, 0.92
+    demands = []
+    for good in (4, 7):
+        lower, weights = np.full(n, 0.5), np.full(n, 0.3)
+        lower[good], weights[good] = 0.96, 1.0
+        demands.append((lower, weights))
     costs = np.arange(1.0, n + 1.0)
-    # A second question on which only arm 11 counts, and one on which only arm 10 does, defeat the guesses.
-    second, third = np.zeros(n), np.zeros(n)
-    second[11], third[10] = 1.0, 1.0
-    demands = [demand, (np.full(n, 0.9), second), (np.full(n, 0.9), third)]
-    full = cheapest(costs, demands, 0.899, confidence="exact", excluded=[0])
-    cut = cheapest(costs, demands, 0.9999, confidence="exact", excluded=[0], budget=1)
-    assert full.complete
-    assert {10, 11} <= set(full.arms)
-    assert cut is None or (cut.arms == tuple(range(1, n)) and not cut.complete)
+    copulas = [Copula(np.eye(n))] * 2
+    found = cheapest(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0])
+    assert found.complete
+    assert {4, 7} <= set(found.arms)
+    cut = cheapest(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0], budget=1)
+    assert not cut.complete
+    assert cut.arms == tuple(range(1, n))
+    assert cut.confidence < delta
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, owens_t
 
+from camvo.correlation import nearest_psd
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
@@ -94,18 +95,6 @@ def attained_correlation(mu: Array, latent: Array) -> Array:
     for i, j in zip(*np.triu_indices(len(mu), 1), strict=True):
         attained[i, j] = attained[j, i] = binary_correlation(float(mu[i]), float(mu[j]), float(latent[i, j]))
     return attained
-
-
-def nearest_psd(matrix: Array) -> Array:
-    """A symmetric matrix with its negative eigenvalues set to 0, brought back to a diagonal of ones."""
-    values, vectors = np.linalg.eigh(matrix)
-    if values[0] >= 0.0:
-        return matrix
-    projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    scale = np.sqrt(np.diag(projected))
-    correlation: Array = projected / np.outer(scale, scale)
-    np.fill_diagonal(correlation, 1.0)
-    return correlation
 
 
 def _latent(mu: float, other: float, target: float) -> tuple[float, bool]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from camvo.bernoulli_copula import Calibration, attained_correlation, calibrate
+from camvo.correlation import root
 from camvo.errors import InvalidParameterError
 from camvo.paper_models import PAPER_MODELS
 from camvo.replay import VotesTable
@@ -120,7 +121,7 @@ def correlated_rounds(
     shared, own = rng.normal(size=dimension), rng.normal(size=(len(mu), dimension))
     theta = alpha * shared + (1.0 - alpha) * own
     contexts, noise = rng.normal(size=(rounds, dimension)), rng.normal(size=(rounds, len(mu)))
-    z = contexts @ theta.T + sigma * noise @ _root(calibration.latent)
+    z = contexts @ theta.T + sigma * noise @ root(calibration.latent)
     if standardised:
         z /= np.sqrt((theta**2).sum(axis=1) + sigma**2)
     return CorrelatedRounds(
@@ -130,10 +131,3 @@ def correlated_rounds(
 
 def _accuracies(models: Mapping[str, SyntheticModel]) -> Array:
     return np.array([model.accuracy for model in models.values()])
-
-
-def _root(matrix: Array) -> Array:
-    """The symmetric square root, which a singular matrix has too."""
-    values, vectors = np.linalg.eigh(matrix)
-    root: Array = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return root

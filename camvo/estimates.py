@@ -11,6 +11,7 @@ import numpy as np
 from camvo import linucb
 from camvo.aggregation import LABEL_VOTE, Aggregation
 from camvo.beta_mixture import EstimatorName, clip
+from camvo.copula import Copula, stream
 from camvo.errors import InvalidParameterError
 from camvo.state import Arm, State
 from camvo.typing import Array
@@ -45,6 +46,7 @@ class Estimates:
         weights: ω = μ·q, q clipped to [0, 1] (line 10).
         correctness: the probability of being right that a vote's posterior is computed with.
         aggregation: how votes on the question are counted.
+        copula: how the arms' correctness goes together, where the policy asked for it.
     """
 
     labels: tuple[str, ...]
@@ -56,6 +58,7 @@ class Estimates:
     weights: Array
     correctness: Array
     aggregation: Aggregation = LABEL_VOTE
+    copula: Copula | None = None
 
 
 def estimate(
@@ -65,6 +68,7 @@ def estimate(
     alpha: float,
     lambda_r: float,
     estimator: EstimatorName = "moments",
+    correlated: bool = False,
 ) -> Estimates:
     """Score every arm on one question.
 
@@ -74,6 +78,7 @@ def estimate(
         alpha: α, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
         estimator: how the parameters of the Beta distributions are estimated.
+        correlated: whether the arms' copula is wanted (Appendix G); it freezes their correlation as of now.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is nothing
@@ -101,7 +106,21 @@ def estimate(
     ]
     rewards, mu, q, lower, correctness = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     weights = mu * np.clip(q, 0.0, 1.0)
-    return Estimates(seen.labels, seen.context, rewards, mu, q, lower, weights, correctness, seen.aggregation)
+    copula = None
+    if correlated:
+        copula = Copula(state.pairs.correlation(arms), stream(state.rounds, seen.context))
+    return Estimates(
+        labels=seen.labels,
+        context=seen.context,
+        rewards=rewards,
+        agreement=mu,
+        q=q,
+        lower=lower,
+        weights=weights,
+        correctness=correctness,
+        aggregation=seen.aggregation,
+        copula=copula,
+    )
 
 
 def _arm(

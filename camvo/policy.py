@@ -10,7 +10,7 @@ A policy holds parameters and no state. For each task its four methods are calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from camvo.aggregation import LABEL_VOTE, Ballot
 from camvo.beta_mixture import ESTIMATORS, EstimatorName
+from camvo.confidence import TIE
+from camvo.copula import Copula
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
-from camvo.oracle import ConfidenceName, Demand, cheapest
+from camvo.oracle import BUDGET, ConfidenceName, Demand, cheapest
 from camvo.state import Change, Contribution
 from camvo.typing import Array, Votes
 
@@ -169,7 +171,14 @@ class Ensemble:
         arms = tuple(sorted(costs))
         prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
         estimates = {
-            question: estimate(seen, arms, alpha=self.alpha, lambda_r=self.lambda_r, estimator=self.estimator)
+            question: estimate(
+                seen,
+                arms,
+                alpha=self.alpha,
+                lambda_r=self.lambda_r,
+                estimator=self.estimator,
+                correlated=self._correlated,
+            )
             for question, seen in observations.items()
         }
         chosen, confidence = self._choose(arms, prices, estimates)
@@ -215,6 +224,11 @@ class Ensemble:
             reward=estimates.aggregation.reward,
         )
 
+    @property
+    def _correlated(self) -> bool:
+        """Whether the policy needs to know how the arms depend on each other."""
+        return False
+
     def _choose(
         self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
     ) -> tuple[list[int], float | None]:
@@ -235,13 +249,17 @@ class CaMVo(Ensemble):
         k_min: the fewest models to ask.
         n0: an arm with fewer rewards than this is asked beside the subset and does not count towards δ_A;
             while no arm has as many, the vote is unweighted. 1 is the paper.
-        confidence: how δ_A is computed, ``"beta"`` or ``"exact"`` (see :mod:`camvo.confidence`).
+        confidence: how δ_A is computed, ``"beta"``, ``"exact"`` or ``"copula"`` (see
+            :mod:`camvo.confidence`).
+        budget: sets that one search may look at; a search that needs more takes the best that it found, or
+            asks all arms.
     """
 
     delta: float = 0.97
     k_min: int = 3
     n0: int = 10
     confidence: ConfidenceName = "beta"
+    budget: int = BUDGET
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -249,8 +267,10 @@ class CaMVo(Ensemble):
             raise InvalidParameterError(f"δ is a probability, got {self.delta}")
         if self.k_min < 1 or self.n0 < 1:
             raise InvalidParameterError(f"k_min and n₀ start at 1, got {self.k_min} and {self.n0}")
-        if self.confidence not in ("beta", "exact"):
-            raise InvalidParameterError(f'confidence is "beta" or "exact", got {self.confidence!r}')
+        if self.confidence not in ("beta", "exact", "copula"):
+            raise InvalidParameterError(f'confidence is "beta", "exact" or "copula", got {self.confidence!r}')
+        if self.budget < 1:
+            raise InvalidParameterError(f"a search needs a budget of at least one set, got {self.budget}")
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
@@ -265,7 +285,11 @@ class CaMVo(Ensemble):
         """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
         chosen, _ = self._cheapest(
-            plan.costs, self._demands_after(plan, votes), held=_voted(plan, votes), excluded=failed
+            plan.costs,
+            self._demands_after(plan, votes),
+            plan.estimates,
+            held=_voted(plan, votes),
+            excluded=failed,
         )
         return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
 
@@ -274,7 +298,15 @@ class CaMVo(Ensemble):
         voted = _voted(plan, votes)
         others = [position for position in range(len(plan.arms)) if position not in voted]
         demands = self._demands_after(plan, votes)
-        alone = cheapest(plan.costs, demands, 0.0, confidence=self.confidence, held=voted, excluded=others)
+        alone = cheapest(
+            plan.costs,
+            demands,
+            0.0,
+            confidence=self.confidence,
+            copulas=_copulas(plan.estimates),
+            held=voted,
+            excluded=others,
+        )
         return 0.0 if alone is None else alone.confidence
 
     def _demands_after(self, plan: Plan, votes: Votes) -> list[Demand]:
@@ -291,19 +323,35 @@ class CaMVo(Ensemble):
     ) -> tuple[list[int], float | None]:
         young: NDArray[np.bool_] = np.any([e.rewards < self.n0 for e in estimates.values()], axis=0)
         demands = [self._demand(e) for e in estimates.values()]
-        return self._cheapest(costs, demands, held=list(np.flatnonzero(young)))
+        return self._cheapest(costs, demands, estimates, held=list(np.flatnonzero(young)))
 
     def _cheapest(
-        self, costs: Array, demands: list[Demand], held: list[int], excluded: list[int] | None = None
+        self,
+        costs: Array,
+        demands: list[Demand],
+        estimates: Mapping[str, Estimates],
+        held: list[int],
+        excluded: Sequence[int] = (),
     ) -> tuple[list[int], float | None]:
-        """The Oracle's set, or all arms that did not fail where no set is confident enough."""
-        excluded = excluded or []
+        """The Oracle's set, or all arms that did not fail where no set is known to be confident enough."""
         subset = cheapest(
-            costs, demands, self.delta, self.k_min, confidence=self.confidence, held=held, excluded=excluded
+            costs,
+            demands,
+            self.delta,
+            self.k_min,
+            confidence=self.confidence,
+            copulas=_copulas(estimates),
+            held=held,
+            excluded=excluded,
+            budget=self.budget,
         )
-        if subset is None:
+        if subset is None or (not subset.complete and subset.confidence < self.delta - TIE):
             return [position for position in range(len(costs)) if position not in excluded], None
         return list(subset.arms), subset.confidence
+
+    @property
+    def _correlated(self) -> bool:
+        return self.confidence == "copula"
 
     def _demand(self, estimates: Estimates) -> Demand:
         """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
@@ -315,6 +363,18 @@ class CaMVo(Ensemble):
         return estimates.weights
 
 
+@dataclass(frozen=True, kw_only=True)
+class CCaMVo(CaMVo):
+    """CaMVo with δ_A from correlated arms (Appendix G); nothing else is changed."""
+
+    confidence: ConfidenceName = "copula"
+
+
 def _voted(plan: Plan, votes: Votes) -> list[int]:
     """Positions of the arms that gave a vote on any question."""
     return [position for position, arm in enumerate(plan.arms) if votes.get(arm)]
+
+
+def _copulas(estimates: Mapping[str, Estimates]) -> list[Copula]:
+    """The questions' copulas, where the policy asked for them."""
+    return [seen.copula for seen in estimates.values() if seen.copula is not None]

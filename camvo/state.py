@@ -18,10 +18,11 @@ import numpy as np
 
 from camvo import linucb
 from camvo.beta_mixture import BetaSums
+from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 1
+_SNAPSHOT_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,14 @@ class Contribution:
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
-    """What turns ``before`` into ``after`` of the same round: rewards out, rewards in; equal ones stay."""
+    """What turns ``before`` into ``after`` of the same round: all rewards out, all rewards in.
+
+    Where no reward differs there are no changes. Otherwise every arm is named, also with the same reward:
+    the sums over pairs of arms have to see both sides.
+    """
     old = {change.arm: change for change in before.changes}
     new = {change.arm: change for change in after.changes}
-    changes = (
+    changes = tuple(
         Change(
             arm=arm,
             q=(new.get(arm) or old[arm]).q,
@@ -82,8 +87,8 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         )
         for arm in dict.fromkeys([*old, *new])
     )
-    changed = tuple(change for change in changes if change.removed != change.added)
-    return Contribution(before.context, changed, after.rounds - before.rounds)
+    changed = any(change.removed != change.added for change in changes)
+    return Contribution(before.context, changes if changed else (), after.rounds - before.rounds)
 
 
 @dataclass(slots=True)
@@ -127,7 +132,9 @@ class State:
 
     Arms appear with their first reward: a model that joins the pool later starts from nothing, one that
     leaves keeps its sums and costs nothing. ``lambda_l`` is the paper's λ_L > 0, ``dimension`` is d. Undoing
-    is exact to 1e-9 for λ_L ≥ 0.01; with a smaller one the first contexts are lost in rounding.
+    is exact to 1e-9 for λ_L ≥ 0.01; with a smaller one the first contexts are lost in rounding. ``pairs``
+    says which arms are right together; a contribution that takes rewards out names every arm of its round,
+    as :func:`revision` does, or the pairs keep what is left of it.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -143,6 +150,7 @@ class State:
         self.dimension = dimension
         self.lambda_l = float(lambda_l)
         self.rounds = 0
+        self.pairs = PairSums()
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -171,6 +179,9 @@ class State:
             if change.arm not in self._arms:
                 self._arms[change.arm] = Arm.fresh(self.dimension, self.lambda_l)
             self._arms[change.arm].learn(context, change)
+        changes = contribution.changes
+        self.pairs.add({c.arm: c.removed for c in changes if c.removed is not None}, -1)
+        self.pairs.add({c.arm: c.added for c in changes if c.added is not None}, +1)
 
     def snapshot(self) -> bytes:
         """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
@@ -179,6 +190,7 @@ class State:
             "dimension": self.dimension,
             "lambda_l": self.lambda_l,
             "rounds": self.rounds,
+            "pairs": self.pairs.names,
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -190,7 +202,8 @@ class State:
             for key, array in ((f"inverse{position}", arm.inverse), (f"b{position}", arm.b))
         }
         buffer = io.BytesIO()
-        np.savez(buffer, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+        encoded = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        np.savez(buffer, header=encoded, pairs=self.pairs.sums, **arrays)
         return buffer.getvalue()
 
     @classmethod
@@ -209,6 +222,7 @@ class State:
                     )
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
+                state.pairs = PairSums(header["pairs"], archive["pairs"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
                         inverse=archive[f"inverse{position}"],

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from camvo.beta_mixture import EstimatorName
 from camvo.errors import ConfigError, ModelUnknownError
 from camvo.oracle import MOST_ARMS
 
@@ -27,8 +28,8 @@ class PolicySettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: Literal["camvo", "baseline", "majority", "single"] = "camvo"
-    """Algorithm 1, Algorithm 2, every model with equal weights, or one model."""
+    name: Literal["camvo", "ccamvo", "baseline", "majority", "single"] = "camvo"
+    """Algorithm 1, the same for correlated models, Algorithm 2, all models weighed equally, or one model."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3
@@ -42,9 +43,9 @@ class PolicySettings(BaseModel):
     n0: AtLeastOne = 10
     """Rewards before a model's history counts."""
     confidence: Literal["beta", "exact"] = "beta"
-    """δ_A by the Beta approximation or by Lemma 1."""
-    estimator: Literal["moments"] = "moments"
-    """How the Beta mixture is fitted."""
+    """δ_A by the Beta approximation or by Lemma 1; ``ccamvo`` has its own way."""
+    estimator: EstimatorName = "moments"
+    """How the Beta mixture is fitted: by the method of moments or by maximum likelihood."""
     model: str | None = None
     """The model that the policy ``single`` asks."""
 
@@ -181,7 +182,7 @@ def _misfit(policy: PolicySettings, names: Sequence[str]) -> tuple[str, str, str
             return "model", "is missing", f"name the model that single asks, one of {', '.join(names)}"
         if policy.model not in names:
             return "model", f"{policy.model!r} is not in the pool", did_you_mean(policy.model, names)
-    elif policy.name == "camvo" and policy.k_min > len(names):
+    elif policy.name in ("camvo", "ccamvo") and policy.k_min > len(names):
         return (
             "k_min",
             f"{policy.k_min} is more than the {len(names)} model{'s' * (len(names) != 1)} of the pool",

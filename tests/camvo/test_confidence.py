@@ -122,3 +122,52 @@ def test_with_more_labels_the_vote_is_right_at_least_as_often_as_lemma_1_says(pa
             weighted_vote(cast, weight, classes[::-1], dict.fromkeys(names, 0.0)) == classes[0]
         )
     assert right >= exact(lower, weights) - 1e-9
+
+
+@given(
+    st.lists(st.tuples(probabilities, st.floats(0.05, 2.0)), min_size=1, max_size=6),
+    st.integers(2, 4),
+)
+@settings(deadline=None, max_examples=40)
+def test_where_the_wrong_arms_agree_and_ties_are_lost_lemma_1_is_the_vote_whatever_the_labels(pairs, labels):
+    """The bound is attained: all who err name the first label of the config, which also wins the ties."""
+    lower, weights = np.array(pairs).T
+    names = [f"{position}" for position in range(len(lower))]
+    classes = ["tempting", *(f"label {number}" for number in range(2, labels)), "right"]
+    weight = dict(zip(names, weights, strict=True))
+    chance_of_right = 0.0
+    for outcome in product((False, True), repeat=len(lower)):
+        chance = np.prod(np.where(outcome, lower, 1.0 - lower))
+        cast = {name: "right" if good else "tempting" for name, good in zip(names, outcome, strict=True)}
+        winner = weighted_vote(cast, weight, classes, dict.fromkeys(names, 0.0))
+        chance_of_right += chance * (winner == "right")
+    assert chance_of_right == pytest.approx(exact(lower, weights), abs=1e-9)
+
+
+def test_with_more_labels_a_vote_can_be_right_without_half_of_the_weight():
+    """Two of five arms are right and the others disagree: Lemma 1 counts it as lost, the vote wins it."""
+    names = "abcde"
+    cast = {"a": "right", "b": "right", "c": "x", "d": "y", "e": "z"}
+    weights = dict.fromkeys(names, 1.0)
+    assert weighted_vote(cast, weights, ["x", "y", "z", "right"], weights) == "right"
+    certain = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
+    assert exact(certain, np.ones(5)) == 0.0
+
+
+@pytest.mark.parametrize("labels", [2, 3, 5])
+def test_simulated_votes_are_right_at_least_as_often_as_lemma_1_says(labels):
+    rng = np.random.default_rng(labels)
+    lower, weights = rng.uniform(0.4, 0.9, 6), rng.random(6)
+    names, classes = [f"{arm}" for arm in range(6)], [f"label {number}" for number in range(labels)]
+    right = rng.random((8000, 6)) < lower
+    voted = np.where(right, labels - 1, rng.integers(0, labels - 1, size=right.shape))
+    weight = dict(zip(names, weights, strict=True))
+    wins = [
+        weighted_vote({n: classes[v] for n, v in zip(names, row, strict=True)}, weight, classes, weight)
+        for row in voted.tolist()
+    ]
+    share = np.mean([winner == classes[-1] for winner in wins])
+    expected = exact(lower, weights)
+    assert share >= expected - 0.015
+    if labels == 2:
+        assert share == pytest.approx(expected, abs=0.015)

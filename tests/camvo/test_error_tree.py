@@ -42,7 +42,7 @@ def test_an_error_reads_where_what_and_what_to_do(details, text):
 
 def test_exactly_the_passing_troubles_of_a_model_are_worth_a_retry():
     retried = {error.__name__ for error in CLASSES if issubclass(error, ModelError) and error.retry}
-    assert retried == {"ModelTimeoutError", "RateLimitedError", "UnavailableError"}
+    assert retried == {"RateLimitedError", "UnavailableError"}
 
 
 def test_a_failed_call_keeps_what_it_cost():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo import oracle
+from camvo import candidates, halves
 from camvo.confidence import exact
 from camvo.errors import InvalidParameterError
 from camvo.oracle import MOST_ARMS, Subset, cheapest
@@ -169,17 +169,18 @@ def test_the_most_arms_are_searched():
     assert len(arms) >= 3
 
 
-def test_the_block_size_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("form", ["beta", "exact"])
+@pytest.mark.parametrize("n", [7, 12])
+def test_the_block_size_changes_nothing(monkeypatch, form, n):
     rng = np.random.default_rng(1)
-    costs = rng.integers(0, 3, size=7).astype(float)
-    demand = (rng.uniform(0.6, 0.95, 7), rng.random(7))
+    costs = rng.integers(0, 3, size=n).astype(float)
+    demand = (rng.uniform(0.6, 0.95, n), rng.random(n))
     answers = set()
-    for size in (1, 3, 1000):
-        monkeypatch.setattr(oracle, "_BLOCK", {"beta": size, "exact": size})
-        answers.update(
-            (form, cheapest(costs, [demand], 0.9, 2, confidence=form)) for form in ("beta", "exact")
-        )
-    assert len(answers) == 2
+    for block, window in ((1, 1), (3, 2), (1000, 64)):
+        monkeypatch.setattr(candidates, "_BLOCK", block)
+        monkeypatch.setattr(halves, "_WINDOW", window)
+        answers.add(cheapest(costs, [demand], 0.9, 2, confidence=form))
+    assert len(answers) == 1
 
 
 @pytest.mark.parametrize(

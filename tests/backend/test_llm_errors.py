@@ -116,5 +116,5 @@ def test_retry_after_is_read_from_the_headers(headers: dict[str, str], seconds: 
 
 
 def test_only_passing_trouble_is_worth_another_try() -> None:
-    kinds = (ModelTimeoutError, RateLimitedError, UnavailableError)
+    kinds = (RateLimitedError, UnavailableError)
     assert {kind for kind in set(BY_CLASS.values()) if kind.retry} == set(kinds)

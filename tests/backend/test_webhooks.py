@@ -69,7 +69,7 @@ def test_an_annotation_is_read_as_a_whole() -> None:
         ({"from_prediction": 9}, True),
         ({"from_prediction": 9, "lead_time": None}, False),
         ({"lead_time": None}, True),
-        ({"bulk": True, "from_prediction": 9}, False),
+        ({"bulk": True, "lead_time": None}, False),
         ({"from_prediction": 9, "lead_time": None, "ground_truth": True}, True),
         ({"skipped": True, "ground_truth": True}, False),
     ],

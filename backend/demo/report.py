@@ -113,9 +113,9 @@ def summary(console: Console, labelled: Sequence[Labelled]) -> None:
     console.print()
     _paragraph(
         console,
-        f"{len(labelled)} tasks are too few to have learnt much: the confidence bounds are still wide, and often",
-        "every model is asked. The scores take the voters' errors as independent, which they are not: they are",
-        "too high.",
+        f"{len(labelled)} tasks are too few to have learnt much: the confidence bounds are still wide, and",
+        "often every model is asked. The scores take the voters' errors as independent, which they are not:",
+        "they are too high.",
     )
 
 

@@ -26,7 +26,8 @@ from backend.settings import Settings
 from backend.states import StateKey, States
 from camvo.errors import BadAnswerError, ModelError, NoVoteError, TaskDeletedError
 from camvo.estimates import Observation
-from camvo.policy import Decision, Plan, Policy
+from camvo.plan import Decision, Plan
+from camvo.policy import Policy
 from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)

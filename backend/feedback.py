@@ -13,8 +13,8 @@ from backend.ledger import deleted_tasks, events, human_annotations, projects, r
 from backend.ledger.rounds import Round, Teacher
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
+from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
-from camvo.policy import lesson
 from camvo.state import Contribution, revision
 
 _log = structlog.get_logger(__name__)

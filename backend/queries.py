@@ -208,7 +208,7 @@ class Queries:
             paid = error.usage is not None and error.usage.output_tokens > 0
             outcome = _Outcome(
                 content="" if paid else None,
-                usage=error.usage or Usage(0, 0, 0.0),
+                usage=error.usage or Usage(0, 0, self._unknown_cost(query, error)),
                 code=error.code,
                 seconds=self._clock() - started,
             )
@@ -220,6 +220,10 @@ class Queries:
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
         await self._finish(key, query, ticket, _Outcome(answer.content, usage, None, answer.seconds))
         return Reply(answer.content, answer.cost)
+
+    def _unknown_cost(self, query: Query, error: ModelError) -> float:
+        """What to book for a failure without usage, in $: one that timed out may be billed all the same."""
+        return self._pool.cost(query.model, query.messages) if isinstance(error, ModelTimeoutError) else 0.0
 
     async def _finish(self, key: str, query: Query, ticket: _Ticket, outcome: _Outcome) -> None:
         """The second transaction: keep the answer, settle the account, let go of the claim."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates
-from camvo.policy import Ensemble
 from camvo.typing import Array
 
 

@@ -10,82 +10,22 @@ A policy holds parameters and no state. For each task its four methods are calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.aggregation import LABEL_VOTE, Ballot
-from camvo.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.confidence import TIE
 from camvo.copula import Copula
+from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Estimates, Observation, estimate
+from camvo.estimates import Estimates, Observation
 from camvo.oracle import BUDGET, ConfidenceName, Demand, cheapest
-from camvo.state import Change, Contribution
+from camvo.plan import Decision, Plan
+from camvo.state import Contribution
 from camvo.typing import Array, Votes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """What was known and decided before the first model was asked.
-
-    Attributes:
-        arms: the K models that could be asked, in alphabetical order, so that their order in a
-            configuration changes nothing.
-        costs: the expected price of asking each of them, $, shape (K,).
-        estimates: question → the arms' estimates.
-        weights: question → the weights that the arms' votes will have, each of shape (K,).
-        subset: the models to ask first, in the order of ``arms``.
-        confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
-            asked) or the policy does not compute it.
-        propensity: the probability with which each arm is asked first, shape (K,).
-    """
-
-    arms: tuple[str, ...]
-    costs: Array
-    estimates: Mapping[str, Estimates]
-    weights: Mapping[str, Array]
-    subset: tuple[str, ...]
-    confidence: float | None
-    propensity: Array
-
-    def describe(self, question: str) -> dict[str, Any]:
-        """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
-        estimates = self.estimates[question]
-        columns = {
-            "cost": self.costs,
-            "propensity": self.propensity,
-            "rewards": estimates.rewards,
-            "agreement": estimates.agreement,
-            "q": estimates.q,
-            "lower": estimates.lower,
-            "weight": self.weights[question],
-            "correctness": estimates.correctness,
-        }
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
-        return {
-            "labels": list(estimates.labels),
-            "subset": list(self.subset),
-            "confidence": self.confidence,
-            "arms": arms,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The label of one question; ``score`` is the probability that it is right given the votes that came.
-
-    For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
-    holds nothing else.
-    """
-
-    label: str
-    score: float
-    posterior: Mapping[str, float]
 
 
 class Policy(Protocol):
@@ -108,136 +48,6 @@ class Policy(Protocol):
     ) -> Contribution:
         """What the state of ``question`` learns when its label is ``label``."""
         ...
-
-
-def lesson(
-    context: Array,
-    q: Mapping[str, float],
-    votes: Mapping[str, str],
-    label: str,
-    *,
-    human: bool,
-    reward: Callable[[str, str], float] = LABEL_VOTE.reward,
-) -> Contribution:
-    """The contribution of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
-
-    Fewer than two votes teach nothing unless ``label`` comes from a human: an arm alone always agrees with
-    itself. The round is counted in t all the same.
-
-    Args:
-        context: e_t, shape (d,).
-        q: arm → its estimate when the round was planned.
-        votes: arm → label, on this question.
-        label: the voted label, or the human's.
-        human: whether ``label`` is a human's.
-        reward: r_i from a vote and ``label``: the :meth:`reward` of the question's aggregation.
-    """
-    if len(votes) < 2 and not human:
-        return Contribution(context, ())
-    changes = (Change(arm, float(q[arm]), None, reward(vote, label)) for arm, vote in sorted(votes.items()))
-    return Contribution(context, tuple(changes))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ensemble:
-    """What all policies share: estimating, asking a fixed set, counting votes and learning from them.
-
-    Attributes:
-        alpha: α ≥ 0, the width of the confidence bound.
-        lambda_r: λ_R ≥ 0, the strength of the log-Laplace regularisation.
-        estimator: how the Beta parameters of Est are estimated, ``"moments"`` (as in the paper's
-            experiments) or ``"mle"`` (maximum likelihood; both in Appendix B).
-    """
-
-    alpha: float = 0.25
-    lambda_r: float = 1.0
-    estimator: EstimatorName = "moments"
-
-    def __post_init__(self) -> None:
-        for name, value in (("α", self.alpha), ("λ_R", self.lambda_r)):
-            if not (np.isfinite(value) and value >= 0.0):
-                raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
-        if self.estimator not in ESTIMATORS:
-            raise InvalidParameterError(f'estimator is "moments" or "mle", got {self.estimator!r}')
-
-    def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
-        """Estimate every arm on every question and choose the subset to ask first.
-
-        Raises:
-            InvalidParameterError: no arm, no question, or a context that does not fit its state.
-        """
-        if not costs or not observations:
-            raise InvalidParameterError("a plan needs at least one model and one question")
-        arms = tuple(sorted(costs))
-        prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
-        estimates = {
-            question: estimate(
-                seen,
-                arms,
-                alpha=self.alpha,
-                lambda_r=self.lambda_r,
-                estimator=self.estimator,
-                correlated=self._correlated,
-            )
-            for question, seen in observations.items()
-        }
-        chosen, confidence = self._choose(arms, prices, estimates)
-        return Plan(
-            arms=arms,
-            costs=prices,
-            estimates=estimates,
-            weights={question: self._weights(seen) for question, seen in estimates.items()},
-            subset=tuple(arms[position] for position in chosen),
-            confidence=confidence,
-            propensity=np.isin(np.arange(len(arms)), chosen).astype(np.float64),
-        )
-
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The arms of the plan's subset that were not asked yet."""
-        return tuple(arm for arm in plan.subset if arm not in votes)
-
-    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
-        """The answer of the question's aggregation, on each question that has a vote (line 13)."""
-        decisions = {}
-        for question, estimates in plan.estimates.items():
-            cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
-            if not cast:
-                continue
-            columns = (plan.weights[question], estimates.lower, estimates.correctness)
-            ballot = Ballot(cast, *(dict(zip(plan.arms, column, strict=True)) for column in columns))
-            label, chances = estimates.aggregation.aggregate(ballot, estimates.labels)
-            decisions[question] = Decision(label, chances[label], chances)
-        return decisions
-
-    def contribution(
-        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
-    ) -> Contribution:
-        """The :func:`lesson` of the round on ``question``."""
-        estimates = plan.estimates[question]
-        cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
-        return lesson(
-            estimates.context,
-            dict(zip(plan.arms, estimates.q, strict=True)),
-            cast,
-            label,
-            human=human,
-            reward=estimates.aggregation.reward,
-        )
-
-    @property
-    def _correlated(self) -> bool:
-        """Whether the policy needs to know how the arms depend on each other."""
-        return False
-
-    def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
-        """Positions of the arms to ask first, and δ_A of them where it is known."""
-        return list(range(len(arms))), None
-
-    def _weights(self, estimates: Estimates) -> Array:
-        """The arms' weights in the vote, shape (K,)."""
-        return estimates.weights
 
 
 @dataclass(frozen=True, kw_only=True)

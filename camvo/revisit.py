@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from camvo.aggregation import LABEL_VOTE, Aggregation
 from camvo.estimates import Observation
-from camvo.policy import CaMVo, Decision
+from camvo.plan import Decision
+from camvo.policy import CaMVo
 from camvo.state import State
 from camvo.typing import Array
 

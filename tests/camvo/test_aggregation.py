@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from camvo.aggregation import LABEL_VOTE, Ballot
 from camvo.baselines import Baseline, Majority
 from camvo.confidence import exact
+from camvo.ensemble import lesson
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.numeric import NumericVote, weighted_median
-from camvo.policy import CaMVo, lesson
+from camvo.policy import CaMVo
 from camvo.ranking import RankingVote
 from camvo.state import State
 from camvo.vote import posterior, weighted_vote

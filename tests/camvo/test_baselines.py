@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from camvo.baselines import Baseline, Majority, Single
+from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
-from camvo.policy import CaMVo, Ensemble
+from camvo.policy import CaMVo
 from camvo.state import Change, Contribution, State
 
 LABELS = ("yes", "no")

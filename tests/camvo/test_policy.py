@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
-from camvo.policy import CaMVo, Ensemble
+from camvo.policy import CaMVo
 from camvo.state import Change, Contribution, State
 
 LABELS = ("yes", "no", "maybe")

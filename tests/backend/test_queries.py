@@ -377,3 +377,20 @@ def test_projects_with_money_share_one_call_when_the_first_asker_had_none(office
     assert isinstance(poor, BudgetExhaustedError)
     assert [reply.content for reply in rich] == ['{"mood": "Glad"}'] * 2
     assert office.server.count() == 1
+
+
+def test_a_call_that_timed_out_is_booked_at_its_expected_price(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows whether the provider bills it, and a budget has to hold."""
+    monkeypatch.setattr(module, "_OVERTIME", 0.0)
+    released = threading.Event()
+    office.replies(GLAD.once(released))
+    queries = office.queries()
+    with pytest.raises(ModelTimeoutError):
+        asyncio.run(queries.ask(query(), 0.3))
+    released.set()
+    expected = queries._pool.cost("red", MESSAGES)
+    with office.ledger.read() as connection:
+        assert money.spent(connection, "7.1", now=time.time()).total_usd == pytest.approx(expected)
+    assert expected > 0.0

@@ -8,7 +8,7 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 from backend import prompts
 from backend.labels import parse
 
-NAMES = ["sentiment", "topic", "multi_question", "multiple_choice"]
+NAMES = ["sentiment", "topic", "multi_question", "multiple_choice", "mmlu", "imdb", "ag_news"]
 
 
 def xml(name: str) -> str:

@@ -10,6 +10,7 @@ import structlog
 
 from backend import metrics
 from backend.annotator import Annotator, Job
+from backend.slots import Slots
 from camvo.errors import CamvoError, TaskError
 
 BACKGROUND = 1000
@@ -31,12 +32,12 @@ class Jobs:
 
     Args:
         annotator: does one job.
-        concurrency: jobs worked on at once.
+        concurrency: jobs worked on at once; those of the smallest request first.
     """
 
     def __init__(self, annotator: Annotator, concurrency: int) -> None:
         self._annotator = annotator
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = Slots(concurrency)
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
 
@@ -46,7 +47,7 @@ class Jobs:
         Without a deadline the process is too busy for anybody to wait: what is in the ledger is answered, the
         rest goes on in the background.
         """
-        tasks = [None if job is None else self._start(job) for job in jobs]
+        tasks = [None if job is None else self._start(job, len(jobs)) for job in jobs]
         waiting = [task for task in tasks if task is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=_GLANCE if deadline is None else deadline)
@@ -64,18 +65,18 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, job: Job) -> _Task:
+    def _start(self, job: Job, size: int) -> _Task:
         """Begin a job, or join the identical one under way: Label Studio asks the same in parallel."""
         # Equal settings are one object. Equal configs need not be: threads that parse the same text for the
         # first time together each get their own.
         key = (job.project, job.task, repr(job.data), job.config, id(job.settings))
         if (task := self._under_way.get(key)) is None:
-            task = self._under_way[key] = asyncio.create_task(self._annotate(job))
+            task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return task
 
-    async def _annotate(self, job: Job) -> dict[str, Any] | None:
-        async with self._slots:
+    async def _annotate(self, job: Job, size: int) -> dict[str, Any] | None:
+        async with self._slots.taken(size):
             metrics.under_way.inc()
             try:
                 return await self._annotator.annotate(job)

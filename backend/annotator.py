@@ -24,7 +24,7 @@ from backend.prediction import prediction_of
 from backend.queries import Queries, Query
 from backend.settings import Settings
 from backend.states import StateKey, States
-from camvo.errors import BadAnswerError, ModelError, NoVoteError, TaskDeletedError
+from camvo.errors import BadAnswerError, ModelError, NoVoteError, TaskDeletedError, TaskError
 from camvo.estimates import Observation
 from camvo.plan import Decision, Plan
 from camvo.policy import Policy
@@ -104,7 +104,7 @@ class Annotator:
         """
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
-        asked = [self._question(job, question) for question in job.config.questions]
+        asked = self._questions(job)
         found = await self._stored([one.key for one in asked])
         open_questions = [one for one in asked if one.key not in found]
         if open_questions:
@@ -113,6 +113,21 @@ class Annotator:
             return None
         decided = [(one.question, found[one.key]) for one in asked if one.key in found]
         return prediction_of(decided, job.settings.model_version)
+
+    def _questions(self, job: Job) -> list[_Asked]:
+        """The questions whose texts are there; one that lacks its own does not cost the others."""
+        asked: list[_Asked] = []
+        lacking: list[TaskError] = []
+        for question in job.config.questions:
+            try:
+                asked.append(self._question(job, question))
+            except TaskError as error:
+                lacking.append(error)
+        if lacking and not asked:
+            raise lacking[0]
+        for lack in lacking:
+            _log.warning("question_skipped", task=job.task, code=lack.code, reason=str(lack))
+        return asked
 
     def _question(self, job: Job, question: Question) -> _Asked:
         texts = question.texts(job.data)

@@ -107,6 +107,17 @@ def test_a_question_that_nobody_answered_is_left_out_of_the_prediction(tmp_path:
     assert [region["from_name"] for region in prediction["result"]] == ["mood"]
 
 
+def test_a_question_whose_text_is_missing_does_not_cost_the_others_theirs(tmp_path: Path) -> None:
+    config = SENTIMENT.replace(
+        "</View>",
+        '<Text name="title" value="$title"/><Choices name="topic" toName="title">'
+        '<Choice value="Food"/><Choice value="Travel"/></Choices></View>',
+    )
+    with Backend(tmp_path, ALL_GLAD) as backend:
+        [prediction] = backend.predict(task(1), project=Project(label_config=config))
+    assert [region["from_name"] for region in prediction["result"]] == ["mood"]
+
+
 def test_a_question_added_later_keeps_what_was_learnt_about_the_old_one(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Travel")) as backend:
         backend.predict(task(1))

@@ -54,6 +54,15 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class _Prompt:
+    """What every model is sent about a task, and the questions that its answer is read for."""
+
+    questions: Sequence[Question]
+    messages: Sequence[Mapping[str, str]]
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class _Verdict:
     """How a task was decided; ``costs`` says what each arm that was asked cost, in $."""
 
@@ -150,14 +159,15 @@ class Annotator:
     async def _annotate(self, job: Job, asked: Sequence[_Asked]) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
         policy = policy_of(job.settings.policy)
-        messages = prompts.messages([one.question for one in asked], job.data, job.settings.instructions)
+        questions = [one.question for one in asked]
+        messages = prompts.messages(questions, job.data, job.settings.instructions)
+        prompt = _Prompt(questions, messages, prompts.schema(questions))
         plan = policy.plan(await self._observe(job, asked), self._costs(job, messages))
         votes: dict[str, dict[str, str]] = {}
         costs: dict[str, float] = {}
         while arms := policy.ask(plan, votes):
             replies = await asyncio.gather(
-                *(self._vote(job, arm, messages, [one.question for one in asked]) for arm in arms),
-                return_exceptions=True,
+                *(self._vote(job, arm, prompt) for arm in arms), return_exceptions=True
             )
             for arm, reply in zip(arms, replies, strict=True):
                 if isinstance(reply, BaseException):
@@ -196,18 +206,16 @@ class Annotator:
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, messages) for name in awake or names}
 
-    async def _vote(
-        self, job: Job, arm: str, messages: Sequence[Mapping[str, str]], questions: Sequence[Question]
-    ) -> tuple[dict[str, str], float]:
+    async def _vote(self, job: Job, arm: str, prompt: _Prompt) -> tuple[dict[str, str], float]:
         """One model's labels by question, empty where it failed, and what asking it cost in $."""
-        query = Query(job.project, job.task, arm, messages, prompts.schema(questions), job.settings.budget)
+        query = Query(job.project, job.task, arm, prompt.messages, prompt.schema, job.settings.budget)
         try:
             reply = await self._queries.ask(query, patience=job.settings.deadline)
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return {}, error.usage.cost if error.usage else 0.0
         try:
-            labels = prompts.parse(reply.content, questions)
+            labels = prompts.parse(reply.content, prompt.questions)
         except BadAnswerError as error:
             labels = {}
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()

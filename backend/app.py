@@ -41,6 +41,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.extensions["camvo"] = runtime
     _register_views(app, runtime, environment)
     _register_guards(app, environment)
+    _register_refusals(app, environment)
     _warn_if_open(environment)
     return app
 
@@ -124,19 +125,17 @@ def _register_guards(app: Flask, environment: Environment) -> None:
         metrics.requests.labels(endpoint=endpoint, status=str(response.status_code)).inc()
         return response
 
+
+def _register_refusals(app: Flask, environment: Environment) -> None:
     @app.errorhandler(CamvoError)
     def refuse(error: CamvoError) -> tuple[Response, int]:
         _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
         if isinstance(error, RequestError | ConfigError):
             status = error.status if isinstance(error, RequestError) else 400
-            body = {"message": error.message, "where": error.where, "fix": error.fix}
-        else:
-            # Our own trouble, not the caller's: where the ledger is, say, is none of their business.
-            status, body = (
-                500,
-                {"message": "CaMVo cannot do its work", "where": request.path, "fix": "see its log"},
-            )
-        return jsonify(code=error.code, **body), status
+            return jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix), status
+        # Our own trouble, not the caller's: where the ledger is, say, is none of their business.
+        message = "CaMVo cannot do its work"
+        return jsonify(code=error.code, message=message, where=request.path, fix="see its log"), 500
 
     @app.errorhandler(RequestEntityTooLarge)
     def too_large(_: RequestEntityTooLarge) -> tuple[Response, int]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from backend import labels, prompts, settings
 from backend.embedding import Embedder
-from backend.ledger import Ledger
+from backend.ledger import migrate
 from backend.llms import Pool
 from backend.policies import policy_of
 from backend.settings import Environment, Settings
@@ -69,12 +69,7 @@ def _is_free(found: Settings) -> bool:
 
 
 def _ledger(environment: Environment) -> str:
-    ledger = Ledger(environment.database_url)
-    try:
-        ledger.migrate()
-    finally:
-        ledger.close()
-    return f"{ledger.place}, opened and migrated"
+    return f"{migrate(environment.database_url)}, opened and migrated"
 
 
 def _embedder(found: Settings) -> str:

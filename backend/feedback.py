@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from backend import labels, metrics
 from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds
-from backend.ledger.rounds import Round, Teacher
+from backend.ledger.events import Kind
+from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
 from camvo.ensemble import lesson
@@ -62,18 +63,8 @@ def teacher(voted: str, human: str | None) -> tuple[str, Teacher]:
 
 def teach(connection: Connection, round_: Round, contribution: Contribution, *, now: float) -> None:
     """Store a finished round and what it teaches."""
-    key = round_.key
     round_id = rounds.insert(connection, round_)
-    events.append(
-        connection,
-        key.project,
-        control=key.control,
-        epoch=key.epoch,
-        kind="round",
-        contribution=contribution.pack(),
-        round_id=round_id,
-        now=now,
-    )
+    _append(connection, round_.key, "round", contribution, round_id, now)
 
 
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
@@ -85,18 +76,24 @@ def correct(connection: Connection, project: str, task: int, settings: Settings,
             continue
         change = revision(_lesson(round_, round_.taught, round_.taught_by), _lesson(round_, label, by))
         if change.changes:
-            events.append(
-                connection,
-                project,
-                control=round_.key.control,
-                epoch=round_.key.epoch,
-                kind="revision",
-                contribution=change.pack(),
-                round_id=round_.id,
-                now=now,
-            )
+            _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.feedback.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
+
+
+def _append(  # noqa: PLR0917 - the columns of one event
+    connection: Connection, key: RoundKey, kind: Kind, contribution: Contribution, round_id: int, now: float
+) -> None:
+    events.append(
+        connection,
+        key.project,
+        control=key.control,
+        epoch=key.epoch,
+        kind=kind,
+        contribution=contribution.pack(),
+        round_id=round_id,
+        now=now,
+    )
 
 
 def _lesson(round_: Round, label: str | None, by: str | None) -> Contribution:

@@ -15,7 +15,7 @@ from label_studio_ml.model import LabelStudioMLBase
 from label_studio_ml.response import ModelResponse
 
 from backend import labels, settings, webhooks
-from backend.ledger import Ledger
+from backend.ledger import migrate
 from backend.runtime import Runtime
 from backend.settings import Environment
 
@@ -23,9 +23,7 @@ from backend.settings import Environment
 @cache
 def _runtime() -> Runtime:
     environment = Environment()
-    ledger = Ledger(environment.database_url)
-    ledger.migrate()
-    ledger.close()
+    migrate(environment.database_url)
     return Runtime(settings.load(environment.config), environment)
 
 

@@ -141,7 +141,6 @@ class Runtime:
         if stored is not None and stored.extra_params == extra_params:
             return
         with self.ledger.write() as connection:
-            projects.ensure(connection, project, self.clock())
             projects.remember(connection, project, extra_params=extra_params, now=self.clock())
 
     def learn(self, event: WebhookEvent) -> None:

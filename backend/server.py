@@ -16,7 +16,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
-from backend.ledger import Ledger
+from backend.ledger import migrate
 from backend.settings import Environment, export, load
 from camvo.errors import CamvoError, ConfigError
 
@@ -78,9 +78,7 @@ def serve(environment: Environment) -> None:
     with _metrics_folder() as folder:
         server = Server(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
         _try_port(environment.host, environment.port)
-        ledger = Ledger(environment.database_url)
-        ledger.migrate()
-        ledger.close()
+        migrate(environment.database_url)
         export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
         server.run()
 

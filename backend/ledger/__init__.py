@@ -12,4 +12,21 @@ from __future__ import annotations
 from backend.ledger.database import Ledger
 from backend.ledger.writer import Writer
 
-__all__ = ["Ledger", "Writer"]
+__all__ = ["Ledger", "Writer", "migrate"]
+
+
+def migrate(url: str) -> str:
+    """Bring the ledger up to date, once and before any worker opens it.
+
+    Returns:
+        Where it is, as a text for people, without a password.
+
+    Raises:
+        LedgerError: it cannot be opened, or was written by a newer version of CaMVo.
+    """
+    ledger = Ledger(url)
+    try:
+        ledger.migrate()
+    finally:
+        ledger.close()
+    return ledger.place

@@ -24,6 +24,22 @@ def work(slots: Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
     return run()
 
 
+async def one_holds_and_two_wait(
+    slots: Slots, done: list[int]
+) -> tuple[asyncio.Event, asyncio.Task[None], list[asyncio.Task[None]]]:
+    """Until the event is set."""
+    gate = asyncio.Event()
+
+    async def hold() -> None:
+        async with slots.taken(1):
+            await gate.wait()
+
+    holder = asyncio.create_task(hold())
+    waiters = [asyncio.create_task(work(slots, size, done)) for size in (2, 3)]
+    await let_others_run()
+    return gate, holder, waiters
+
+
 def test_the_smallest_request_goes_first_whenever_it_came() -> None:
     async def scene() -> list[int]:
         slots, done = Slots(1), list[int]()
@@ -59,15 +75,7 @@ def test_no_more_than_the_free_slots_are_taken_and_everybody_gets_one(free: int,
 def test_a_cancelled_waiter_leaves_its_place_to_the_next() -> None:
     async def scene() -> list[int]:
         slots, done = Slots(1), list[int]()
-        gate = asyncio.Event()
-
-        async def first() -> None:
-            async with slots.taken(1):
-                await gate.wait()
-
-        holder = asyncio.create_task(first())
-        waiters = [asyncio.create_task(work(slots, size, done)) for size in (2, 3)]
-        await let_others_run()
+        gate, holder, waiters = await one_holds_and_two_wait(slots, done)
         waiters[0].cancel()
         gate.set()
         await asyncio.gather(holder, *waiters, return_exceptions=True)
@@ -79,15 +87,7 @@ def test_a_cancelled_waiter_leaves_its_place_to_the_next() -> None:
 def test_a_slot_given_to_somebody_who_is_cancelled_at_that_moment_is_passed_on() -> None:
     async def scene() -> list[int]:
         slots, done = Slots(1), list[int]()
-        gate = asyncio.Event()
-
-        async def first() -> None:
-            async with slots.taken(1):
-                await gate.wait()
-
-        holder = asyncio.create_task(first())
-        waiters = [asyncio.create_task(work(slots, size, done)) for size in (2, 3)]
-        await let_others_run()
+        gate, holder, waiters = await one_holds_and_two_wait(slots, done)
         holder.add_done_callback(lambda _: waiters[0].cancel())
         gate.set()
         await asyncio.gather(holder, *waiters, return_exceptions=True)

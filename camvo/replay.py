@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
+from camvo.plan import Plan
 from camvo.policy import Policy
-from camvo.state import State
-from camvo.typing import Array
+from camvo.state import State, revision
+from camvo.typing import Array, Votes
 
 _QUESTION = "label"
 
@@ -63,32 +64,71 @@ class Trace:
     asked: NDArray[np.bool_]
 
 
-def replay(policy: Policy, table: VotesTable, *, lambda_l: float = 1.0) -> Trace:
-    """Run a policy over the items in order, label-free, learning from each before the next.
+def replay(
+    policy: Policy,
+    table: VotesTable,
+    *,
+    lambda_l: float = 1.0,
+    window: int = 1,
+    human: NDArray[np.bool_] | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Trace:
+    """Run a policy over the items in order, learning from them as the backend does.
 
     Args:
         policy: any policy.
         table: the votes, which the policy sees only where it asks.
         lambda_l: λ_L of the state.
+        window: how many items are planned on the same state before it learns from them, in order. The server
+            plans like that what arrives together; 1 is the paper.
+        human: whether a human labels each item after it was decided, shape (n,): the truth then replaces the
+            voted label in the rewards, by the same revision as in the fit hook. Nobody, when left out.
+        progress: called with the number of items that were done since the last call.
+
+    Raises:
+        InvalidParameterError: the window is smaller than 1, or ``human`` has another shape.
     """
-    arms = tuple(table.prices)
+    n = len(table.truth)
+    if window < 1:
+        raise InvalidParameterError(f"a window holds at least one item, got {window}")
+    if human is not None and human.shape != (n,):
+        raise InvalidParameterError(f"{n} items, but {human.shape} says who has a human label")
     state = State(table.contexts.shape[1], lambda_l)
-    labels = np.full(len(table.truth), -1)
-    scores, costs = np.full(len(labels), np.nan), np.zeros(len(labels))
-    asked = np.zeros(table.votes.shape, dtype=np.bool_)
-    for item, (context, row) in enumerate(zip(table.contexts, table.votes.tolist(), strict=True)):
-        plan = policy.plan({_QUESTION: Observation(state, context, table.labels)}, table.prices)
-        votes: dict[str, dict[str, str]] = {}
-        while wanted := policy.ask(plan, votes):
-            for arm in wanted:
-                position = arms.index(arm)
-                vote = row[position]
-                votes[arm] = {_QUESTION: table.labels[vote]} if vote >= 0 else {}
-                asked[item, position] = True
-                costs[item] += table.prices[arm]
-        decision = policy.decide(plan, votes).get(_QUESTION)
-        if decision is None:
-            continue
-        labels[item], scores[item] = table.labels.index(decision.label), decision.score
-        state.add(policy.contribution(plan, _QUESTION, votes, decision.label))
-    return Trace(labels, scores, costs, asked)
+    trace = Trace(
+        np.full(n, -1), np.full(n, np.nan), np.zeros(n), np.zeros(table.votes.shape, dtype=np.bool_)
+    )
+    for start in range(0, n, window):
+        items = range(start, min(start + window, n))
+        plans = [
+            policy.plan({_QUESTION: Observation(state, table.contexts[item], table.labels)}, table.prices)
+            for item in items
+        ]
+        for item, plan in zip(items, plans, strict=True):
+            votes = _ask(policy, plan, table, item, trace)
+            decision = policy.decide(plan, votes).get(_QUESTION)
+            if decision is None:
+                continue
+            trace.labels[item], trace.scores[item] = table.labels.index(decision.label), decision.score
+            learnt = policy.contribution(plan, _QUESTION, votes, decision.label)
+            state.add(learnt)
+            if human is not None and human[item]:
+                truth = table.labels[table.truth[item]]
+                taught = policy.contribution(plan, _QUESTION, votes, truth, human=True)
+                state.add(revision(learnt, taught))
+        if progress is not None:
+            progress(len(items))
+    return trace
+
+
+def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int, trace: Trace) -> Votes:
+    """The votes that the policy wants on one item, noted in the trace with what they cost."""
+    arms = tuple(table.prices)
+    votes: dict[str, dict[str, str]] = {}
+    while wanted := policy.ask(plan, votes):
+        for arm in wanted:
+            position = arms.index(arm)
+            vote = int(table.votes[item, position])
+            votes[arm] = {_QUESTION: table.labels[vote]} if vote >= 0 else {}
+            trace.asked[item, position] = True
+            trace.costs[item] += table.prices[arm]
+    return votes

@@ -140,3 +140,39 @@ def test_the_drawn_models_are_wrong_together_when_they_are_correlated():
 
 def test_the_contexts_are_unit_vectors():
     assert np.linalg.norm(drawn().contexts, axis=1) == pytest.approx(np.ones(300))
+
+
+def test_a_window_is_planned_on_the_state_before_it():
+    table = drawn(items=60)
+    trace = replay(CaMVo(delta=0.9), table, window=60)
+    assert trace.asked.all()
+
+
+def test_the_truth_of_an_item_that_a_human_labels_replaces_the_voted_label():
+    table = drawn(items=400)
+    everyone = np.ones(400, dtype=np.bool_)
+    told = replay(Baseline(), VotesTable(**_swapped(table)), human=everyone)
+    untold = replay(Baseline(), VotesTable(**_swapped(table)))
+    truth = _swapped(table)["truth"]
+    assert np.mean(told.labels == truth) > np.mean(untold.labels == truth) + 0.1
+
+
+def _swapped(table):
+    """The table with three bad copies of one voter, which outvote the good ones until told better."""
+    rng = np.random.default_rng(3)
+    bad = np.where(rng.random(len(table.truth)) < 0.4, table.truth, (table.truth + 1) % len(table.labels))
+    votes = np.column_stack([table.votes[:, :2], bad, bad, bad])
+    prices = dict.fromkeys(("large", "medium", "one", "three", "two"), 1.0)
+    return {
+        "labels": table.labels,
+        "prices": prices,
+        "contexts": table.contexts,
+        "votes": votes,
+        "truth": table.truth,
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"window": 0}, {"human": np.ones(3, dtype=np.bool_)}])
+def test_a_window_of_nothing_and_a_human_of_other_items_are_refused(wrong):
+    with pytest.raises(InvalidParameterError):
+        replay(Majority(), drawn(items=10), **wrong)

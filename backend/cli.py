@@ -1,4 +1,4 @@
-"""The command line: ``camvo demo | serve | check``."""
+"""The command line: ``camvo demo | serve | check | replay | synthetic``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backend.replay import command, synthetic_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -82,6 +83,10 @@ def check(config: Config = None) -> None:
         environment = environment.model_copy(update={"config": config})
     if not run(Console(), environment):
         raise typer.Exit(1)
+
+
+app.command()(command.replay)
+app.command()(synthetic_command.synthetic)
 
 
 def main() -> None:

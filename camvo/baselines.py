@@ -45,6 +45,33 @@ class Single(Ensemble):
     def _choose(
         self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
     ) -> tuple[list[int], float | None]:
-        if self.model not in arms:
-            raise InvalidParameterError(f"the model {self.model!r} is not among {', '.join(arms)}")
-        return [arms.index(self.model)], None
+        return _positions((self.model,), arms), None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Baseline):
+    """Ask the same models every time, weighed as by Algorithm 2.
+
+    Attributes:
+        models: the names of the models, at least one.
+    """
+
+    models: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.models:
+            raise InvalidParameterError("a fixed subset needs at least one model")
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
+    ) -> tuple[list[int], float | None]:
+        return _positions(self.models, arms), None
+
+
+def _positions(models: tuple[str, ...], arms: tuple[str, ...]) -> list[int]:
+    """Where the models are among the arms, in ascending order."""
+    for model in models:
+        if model not in arms:
+            raise InvalidParameterError(f"the model {model!r} is not among {', '.join(arms)}")
+    return [position for position, arm in enumerate(arms) if arm in models]

@@ -31,6 +31,7 @@ A person reads ``str(error)``: what went wrong, where, and what to do about it. 
     │   ├── ContextTooLongError   the prompt is longer than the model's window
     │   ├── RefusedError          a content filter or the model itself refused
     │   └── BadAnswerError        an empty answer, or one outside the label set
+    ├── ReplayError               a votes table, or what goes with it, that cannot be replayed
     ├── EmbedderError             the embedding model is not to be had
     └── LedgerError               the ledger cannot be opened, read or written
 """
@@ -228,6 +229,12 @@ class BadAnswerError(ModelError):
     """An empty answer, one that cannot be read, or a label outside the label set."""
 
     code = "model_bad_answer"
+
+
+class ReplayError(CamvoError):
+    """A votes table, prices, embeddings or options that cannot be replayed; ``where`` names the place."""
+
+    code = "replay_invalid"
 
 
 class EmbedderError(CamvoError):

@@ -32,7 +32,7 @@ def read(path: Path, table: VotesFile) -> Array:
         raise ReplayError("is no array in NumPy's .npy format", where=str(path)) from error
     n = len(table.truth)
     if not isinstance(contexts, np.ndarray) or contexts.ndim != 2 or len(contexts) != n or not contexts.size:
-        shape = getattr(contexts, "shape", "several arrays")
+        shape = getattr(contexts, "shape", "a file of several arrays")
         raise ReplayError(
             f"{shape} does not fit the {n} items of {table.path}: needs ({n}, d)", where=str(path)
         )

@@ -22,6 +22,9 @@ _COLUMNS = (
 )
 """Field, heading, decimals and factor; the others are in the JSON and the report."""
 
+_LEFT_OUT = ("agreement", "rounds_per_second")
+"""What gives way to further columns, so that a line fits 80."""
+
 
 def show(
     console: Console, summaries: Sequence[Summary], given: Sequence[dict[str, float | None]] = ()
@@ -33,16 +36,17 @@ def show(
         summaries: its lines.
         given: further columns to put before them, one mapping a summary (name → value).
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("policy\n", overflow="fold")
+    columns = [column for column in _COLUMNS if not (given and column[0] in _LEFT_OUT)]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("policy\n", overflow="fold", min_width=len("baseline"))
     for name in (*(given[0] if given else ()), "δ", "k_min"):
         table.add_column(f"{name}\n", justify="right", no_wrap=True)
-    for _, heading, _, _ in _COLUMNS:
+    for _, heading, _, _ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for number, summary in enumerate(summaries):
         before = given[number].values() if given else ()
         parameters = [_plain(value) for value in (*before, summary.delta, summary.k_min)]
-        measured = [_mean(summary, name, digits, scale) for name, _, digits, scale in _COLUMNS]
+        measured = [_mean(summary, name, digits, scale) for name, _, digits, scale in columns]
         table.add_row(summary.policy, *parameters, *measured)
     console.print(table)
 

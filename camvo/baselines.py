@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from camvo.ensemble import Ensemble
+from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates
 from camvo.typing import Array
@@ -43,8 +43,8 @@ class Single(Ensemble):
     model: str
 
     def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
         if self.model not in arms:
             raise InvalidParameterError(f"the model {self.model!r} is not among {', '.join(arms)}")
-        return [arms.index(self.model)], None
+        return [Choice([arms.index(self.model)])] * len(estimates)

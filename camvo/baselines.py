@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from camvo.ensemble import Ensemble
+from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates
 from camvo.typing import Array
@@ -43,9 +43,9 @@ class Single(Ensemble):
     model: str
 
     def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
-        return _positions((self.model,), arms), None
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        return [_always((self.model,), arms)] * len(estimates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +64,13 @@ class Fixed(Baseline):
             raise InvalidParameterError("a fixed subset needs at least one model")
 
     def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
-        return _positions(self.models, arms), None
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        return [_always(self.models, arms)] * len(estimates)
 
 
-def _positions(models: tuple[str, ...], arms: tuple[str, ...]) -> list[int]:
-    """Where the models are among the arms, in ascending order."""
+def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:
     for model in models:
         if model not in arms:
             raise InvalidParameterError(f"the model {model!r} is not among {', '.join(arms)}")
-    return [position for position, arm in enumerate(arms) if arm in models]
+    return Choice([position for position, arm in enumerate(arms) if arm in models])

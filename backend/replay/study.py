@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,8 +20,6 @@ from backend.replay.writing import check_file, check_folder, written
 from camvo.errors import InvalidParameterError, ReplayError
 from camvo.replay import VotesTable
 from camvo.state import State
-
-Draw: TypeAlias = Callable[[Path, VotesTable, Sequence[Run], Sequence[Summary]], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,31 +55,23 @@ class Study:
             raise ReplayError(error.message, where="--lambda-l") from error
         return settings(self.policies, self.deltas, self.k_mins, self.parameters, models)
 
-    def check_output(self) -> None:
-        """Find out before hours of work that the result could not be written.
+    def check_output(self, *reports: Path) -> None:
+        """Find out before hours of work that the JSON, or the reports in these folders, could not be written.
 
         Raises:
-            ReplayError: a folder that is missing or cannot be written to, or matplotlib is not installed.
+            CamvoError: a folder is missing or cannot be written to, or matplotlib is not installed.
         """
         if self.json is not None:
             check_file(self.json, "--json")
-        if self.report is not None:
-            check_folder(self.report, "--report")
-            self.drawing()
+        for folder in reports:
+            check_folder(folder, "--report")
+            _report().check(folder)
 
-    def drawing(self) -> Draw:
-        """What draws the report; it imports matplotlib.
-
-        Raises:
-            ReplayError: matplotlib is not installed.
-        """
-        try:
-            draw: Draw = importlib.import_module("backend.replay.report").draw
-        except ImportError as error:
-            raise ReplayError(
-                f"needs {error.name}, which is not installed", where="--report", fix="install camvo[report]"
-            ) from error
-        return draw
+    def draw(
+        self, folder: Path, table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary], title: str
+    ) -> None:
+        """Draw a report into the folder."""
+        _report().draw(folder, table, runs, summaries, title=title)
 
     def run(
         self, experiment: grid.Experiment, chosen: Sequence[Setting], progress: grid.Progress
@@ -115,6 +105,10 @@ class Study:
         with written(self.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))
             stream.write(b"\n")
+
+
+def _report() -> Any:
+    return importlib.import_module("backend.replay.report")
 
 
 @contextmanager

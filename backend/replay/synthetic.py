@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,10 @@ class Sensitivity:
         Raises:
             ReplayError: an option that cannot be.
         """
-        self.study.check_output()
+        points = [(gamma, alpha) for gamma in self.gammas for alpha in self.alphas]
+        self.study.check_output(*filter(None, (self._report(*point) for point in points)))
         settings = self.study.settings(tuple(PAPER_MODELS))
-        data = [(gamma, alpha, self._draw(gamma, alpha)) for gamma in self.gammas for alpha in self.alphas]
+        data = [(gamma, alpha, self._draw(gamma, alpha)) for gamma, alpha in points]
         rows, means, given, summaries = [], [], [], []
         total = len(data) * len(settings) * self.study.shuffles * self.items
         with progress_bar(progress, "replaying", total) as advance:
@@ -63,9 +65,8 @@ class Sensitivity:
                 means += [{**point, **asdict(summary)} for summary in of_these]
                 given += [{"γ": gamma, "α": alpha}] * len(of_these)
                 summaries += of_these
-                if self.study.report is not None:
-                    folder = self.study.report / f"{_name(gamma)}-alpha-{alpha:g}"
-                    self.study.drawing()(folder, table, runs, of_these)
+                if (folder := self._report(gamma, alpha)) is not None:
+                    self.study.draw(folder, table, runs, of_these, f"Synthetic votes: {folder.name}")
         facts = [{"gamma": gamma, "alpha": alpha, **_attained(drawn)} for gamma, alpha, drawn in data]
         self.study.write(rows, means, self._facts(facts))
         terminal.show(console, summaries, given)
@@ -107,6 +108,10 @@ class Sensitivity:
             seed: Shuffle(np.arange(number * self.items, (number + 1) * self.items))
             for number, seed in enumerate(self.study.seeds)
         }
+
+    def _report(self, gamma: float | None, alpha: float) -> Path | None:
+        """The folder of one table's report, if reports are wanted."""
+        return self.study.report and self.study.report / f"{_name(gamma)}-alpha-{alpha:g}"
 
     def _facts(self, data: list[dict[str, Any]]) -> dict[str, Any]:
         return {

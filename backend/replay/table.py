@@ -43,7 +43,8 @@ class Replay:
             ReplayError: bad input; nothing has been written then but, at most, the embeddings' cache.
             EmbedderError: the embedding model is not to be had.
         """
-        self.study.check_output()
+        report = self.study.report
+        self.study.check_output(*([report] if report else []))
         file = votes_file.read(self.votes)
         costs = prices.read(self.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
@@ -64,8 +65,8 @@ class Replay:
         self.study.write(
             [asdict(row) for row in rows], [asdict(summary) for summary in summaries], self._facts(table)
         )
-        if self.study.report is not None:
-            self.study.drawing()(self.study.report, table, runs, summaries)
+        if report is not None:
+            self.study.draw(report, table, runs, summaries, f"Replay of {self.votes.name}")
         terminal.show(console, summaries)
         console.print(f"\n{terminal.verdict(summaries)}", highlight=False)
 

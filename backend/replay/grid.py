@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -85,6 +88,7 @@ def runs(experiment: Experiment, settings: Sequence[Setting], jobs: int, progres
             for setting, seed in cases:
                 yield _run(experiment, setting, seed, progress)
         return
+    others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     done: Synchronized[int] = context.Value("q", 0)
     pool = ProcessPoolExecutor(
@@ -95,6 +99,10 @@ def runs(experiment: Experiment, settings: Sequence[Setting], jobs: int, progres
         yield from _in_order(futures, done, progress)
     except BrokenProcessPool as error:
         raise ReplayError("one of the processes was killed", where="--jobs", fix="out of memory?") from error
+    except BaseException:  # whoever interrupts does not want to wait for the cases under way
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -107,6 +115,8 @@ class _Process:
 
     @classmethod
     def start(cls, experiment: Experiment, done: Synchronized[int]) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the pool would go on with the next case
+        threading.Thread(target=_end_with_parent, daemon=True).start()
         threadpool_limits(1)
         cls.experiment, cls.done = experiment, done
 
@@ -118,6 +128,14 @@ class _Process:
     def count(cls, items: int) -> None:
         with cls.done.get_lock():
             cls.done.value += items
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would work on its case and then wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _in_order(futures: Sequence[Future[Run]], done: Synchronized[int], progress: Progress) -> Iterator[Run]:

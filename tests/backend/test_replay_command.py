@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]
 import pytest
-from server_process import run_cli
+from server_process import child, run_cli, wait_until
 
 from backend.replay.results import AVERAGED, Row, Summary
 from camvo.synthetic import SyntheticModel, votes_table
@@ -140,6 +144,19 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"camvo: {said}")
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_the_command(how: signal.Signals, tmp_path: Path) -> None:
+    command = psutil.Popen(
+        [sys.executable, "-m", "backend.cli", "synthetic", "--jobs", "2"], cwd=tmp_path, env=child(),
+        start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_until(lambda: len(command.children()) == 3, "pool of two and its tracker")
+    processes = command.children()
+    command.send_signal(how)
+    _, alive = psutil.wait_procs([command, *processes], timeout=20)
+    assert alive == []
 
 
 # synthetic

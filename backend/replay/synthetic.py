@@ -159,7 +159,7 @@ def _clamps(data: Sequence[tuple[float | None, float, list[CorrelatedRounds]]]) 
                 f" {calibration.attained[pairs].min():.2f}."
             )
     attained = [
-        float(rounds.expected_correlation[np.triu_indices(len(rounds.models), 1)].mean())
+        round(float(rounds.expected_correlation[np.triu_indices(len(rounds.models), 1)].mean()), 2) + 0.0
         for _, _, drawn in data
         for rounds in drawn
     ]

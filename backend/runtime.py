@@ -17,6 +17,7 @@ from concurrent.futures import wait as wait_for
 from typing import Any
 
 import structlog
+from sqlalchemy import Connection
 
 from backend import embedded_voters, feedback, upkeep
 from backend.annotator import Annotator, Job
@@ -140,19 +141,25 @@ class Runtime:
             stored = projects.get(connection, project)
         if stored is not None and stored.extra_params == extra_params:
             return
-        with self.ledger.write() as connection:
-            projects.remember(connection, project, extra_params=extra_params, now=self.clock())
+        self._write(
+            lambda connection: projects.remember(
+                connection, project, extra_params=extra_params, now=self.clock()
+            )
+        )
 
     def learn(self, event: WebhookEvent) -> None:
-        """Store a webhook durably, in the caller's thread; every process's state catches up with it."""
+        """Store a webhook durably; every process's state catches up with it."""
         if event.action == START_TRAINING:
             review = upkeep.review(self.ledger, self._writer, event.project_key, self.settings, self.clock)
             future = asyncio.run_coroutine_threadsafe(review, self._loop)
             self._reviews.add(future)
             future.add_done_callback(self._reviews.discard)
             return
-        with self.ledger.write() as connection:
-            feedback.apply(connection, event, self.settings, self.clock())
+        self._write(lambda connection: feedback.apply(connection, event, self.settings, self.clock()))
+
+    def _write(self, function: Callable[[Connection], None]) -> None:
+        """Write through the one writer: a thread of its own would wait behind every batch of it."""
+        self._writer.submit(function).result()
 
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""

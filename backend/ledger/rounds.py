@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, delete, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger import tables
-from backend.ledger.upsert import insert as insert_into
+from backend.ledger.upsert import insert_new
 from camvo.errors import LedgerError
 from camvo.typing import Array
 
 _table = tables.rounds
 
 _TASKS_A_QUERY = 500
+_FIND = select(_table).where(
+    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
+)
 
 Teacher = Literal["vote", "human"]
 
@@ -79,10 +84,8 @@ def find(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Rou
     for project, of_project_keys in groupby(sorted(wanted), key=lambda key: key.project):
         tasks = sorted({key.task for key in of_project_keys})
         for start in range(0, len(tasks), _TASKS_A_QUERY):
-            query = select(_table).where(
-                _table.c.project == project, _table.c.task.in_(tasks[start : start + _TASKS_A_QUERY])
-            )
-            rounds = (_round(row) for row in connection.execute(query))
+            of = {"of": project, "tasks": tasks[start : start + _TASKS_A_QUERY]}
+            rounds = (_round(row) for row in connection.execute(_FIND, of))
             found |= {round_.key: round_ for round_ in rounds if round_.key in wanted}
     return found
 
@@ -97,8 +100,7 @@ def insert(connection: Connection, round_: Round) -> int:
     del row["id"], row["key"]
     row |= {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
     row["context"] = _pack(round_.context)
-    statement = insert_into(connection, _table).values(row).on_conflict_do_nothing().returning(_table.c.id)
-    round_id = connection.execute(statement).scalar_one_or_none()
+    round_id = connection.execute(_insert(connection.dialect), row).scalar_one_or_none()
     if round_id is None:
         raise LedgerError(
             "the round is in the ledger already",
@@ -106,6 +108,11 @@ def insert(connection: Connection, round_: Round) -> int:
             fix="find it first, in the same transaction",
         )
     return int(round_id)
+
+
+@cache
+def _insert(dialect: Dialect) -> ReturningInsert[Any]:
+    return insert_new(dialect, _table).returning(_table.c.id)
 
 
 def of_task(connection: Connection, project: str, task: int) -> list[Round]:

@@ -77,7 +77,7 @@ def teach(connection: Connection, round_: Round, contribution: Contribution, *, 
 
 
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
-    """Make the rewards of a task's rounds, and what they are checked against, agree with the humans by now."""
+    """Make the rewards of a task's rounds, and what came of them, agree with what the humans say by now."""
     for round_ in rounds.of_task(connection, project, task):
         human = human_label(connection, project, task, round_.key.control, round_.plan["labels"])
         if human != round_.human:

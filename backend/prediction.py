@@ -26,7 +26,7 @@ def prediction_of(decided: Sequence[tuple[Question, Round]], model_version: str)
 
 
 def votes_of(decided: Sequence[tuple[Question, Round]], model_version: str) -> list[dict[str, Any]]:
-    """One prediction for each model that voted, in alphabetical order, so that an annotator sees who said what.
+    """One prediction for each model that voted, in alphabetical order: an annotator sees who said what.
 
     Label Studio stores all predictions of a list and fills the form with the first one, so these come after
     the ensemble's. Each has a version of its own, ``<model_version>/<model>``: the score column and

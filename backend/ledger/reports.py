@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Select, and_, case, func, select
+from sqlalchemy import Connection, and_, case, func, select
 
 from backend.ledger import tables
 from backend.ledger.picodollars import from_picodollars
@@ -214,12 +214,10 @@ def seconds(connection: Connection, project: str, model: str, answered: int, qua
     """
     columns = _calls.c
     mine = and_(columns.project == project, columns.model == model)
-    settled = and_(columns.state == "settled", columns.error_code.is_(None))
+    answers = and_(columns.state == "settled", columns.error_code.is_(None))
     rank = math.ceil(quantile * answered)
-    query: Select[tuple[float]] = (
-        select(columns.seconds).where(mine, settled).order_by(columns.seconds).offset(rank - 1).limit(1)
-    )
-    return float(connection.execute(query).scalar_one())
+    query = select(columns.seconds).where(mine, answers).order_by(columns.seconds)
+    return float(connection.execute(query.offset(rank - 1).limit(1)).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,26 +19,7 @@ _HEADER = (
 
 def of_server(server: Server | None, today: Budget, now: float) -> tuple[Alert, ...]:
     """What is wrong for all projects together."""
-    found: list[Alert] = []
-    if server is not None and server.webhooks == "closed":
-        found.append(
-            Alert(
-                "webhooks_closed",
-                "Every webhook of Label Studio is refused, so no human answer arrives: they carry no basic auth",
-                f"set CAMVO_WEBHOOK_SECRET, and {_HEADER}",
-            )
-        )
-    elif server is not None and server.webhook_refused_at is not None:
-        if now - server.webhook_refused_at < RECENT:
-            count = server.webhooks_refused
-            found.append(
-                Alert(
-                    "webhooks_refused",
-                    f"{count} webhook{'s' * (count != 1)} came without the secret and "
-                    f"{'were' if count != 1 else 'was'} refused: what people said there is lost",
-                    f"{_HEADER}; then save the annotations again",
-                )
-            )
+    found = [] if server is None else _webhooks(server, now)
     fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
     return (*found, *_nearly_spent("day's", today, fix))
 
@@ -50,8 +31,8 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
         found.append(
             Alert(
                 "model_version_differs",
-                f"The project shows the model version {project.model_version.shown!r}, predictions are signed "
-                f"{model_version!r}: the score column stays blank and uncertainty sampling is random",
+                f"The project shows the model version {project.model_version.shown!r}, but predictions are "
+                f"signed {model_version!r}: the score column stays blank and uncertainty sampling is random",
                 f"give the model in Label Studio the title {model_version!r}",
             )
         )
@@ -66,6 +47,20 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
             )
         )
     return tuple(found)
+
+
+def _webhooks(server: Server, now: float) -> list[Alert]:
+    """Webhooks that are refused, or will be: Label Studio does not even log a 401."""
+    refused_at, count = server.webhook_refused_at, server.webhooks_refused
+    if server.webhooks == "closed" and server.webhook_at is None:
+        message = "No human answer arrives: Label Studio's webhooks carry no basic auth, and no secret is set"
+        return [Alert("webhooks_closed", message, f"set CAMVO_WEBHOOK_SECRET, and {_HEADER}")]
+    if refused_at is None or now - refused_at > RECENT:
+        return []
+    message = (
+        f"Webhooks refused since the start: {count}. They lacked the secret, and what people said is lost"
+    )
+    return [Alert("webhooks_refused", message, f"{_HEADER}; then save those annotations again")]
 
 
 def _nearly_spent(whose: str, budget: Budget, fix: str) -> list[Alert]:

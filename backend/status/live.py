@@ -25,15 +25,13 @@ class Live:
 def read(environment: Environment) -> Live:
     """What the server of ``environment`` knows now."""
     found = metrics.current(several_processes=environment.prometheus_multiproc_dir is not None)
-    refused = sum(
-        sample.value
-        for sample in found["camvo_requests"].samples
-        if sample.name.endswith("_total")
-        and (sample.labels["endpoint"], sample.labels["status"]) == ("/webhook", "401")
-    )
+    refused = _totals(found["camvo_requests"], "status", endpoint="/webhook").get("401", 0.0)
+    webhook_at = _by_project(found["camvo_webhook_last_timestamp_seconds"])
     server = Server(
         started_at=_value(found["camvo_started_timestamp_seconds"]) or 0.0,
         webhooks=_door(environment),
+        tasks={outcome: int(count) for outcome, count in _totals(found["camvo_tasks"], "outcome").items()},
+        webhook_at=max(webhook_at.values(), default=None),
         webhooks_refused=int(refused),
         webhook_refused_at=_value(found["camvo_webhook_refused_last_timestamp_seconds"]),
     )
@@ -41,7 +39,7 @@ def read(environment: Environment) -> Live:
     return Live(
         server=server,
         tasks_under_way={project: int(count) for project, count in under_way.items()},
-        webhook_at=_by_project(found["camvo_webhook_last_timestamp_seconds"]),
+        webhook_at=webhook_at,
     )
 
 
@@ -55,6 +53,15 @@ def _door(environment: Environment) -> Literal["open", "guarded", "closed"]:
 def _value(metric: Metric) -> float | None:
     """The value of a gauge without labels; ``None`` before it was set."""
     return next((sample.value for sample in metric.samples if sample.value), None)
+
+
+def _totals(metric: Metric, by: str, **wanted: str) -> dict[str, float]:
+    """A counter by one of its labels, where the others are as ``wanted``."""
+    return {
+        sample.labels[by]: sample.value
+        for sample in metric.samples
+        if sample.name.endswith("_total") and wanted.items() <= sample.labels.items()
+    }
 
 
 def _by_project(metric: Metric) -> dict[str, float]:

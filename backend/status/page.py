@@ -60,7 +60,7 @@ def dollars(value: float | None) -> str:
         return _NOTHING
     if value >= 100.0:
         return f"${value:,.2f}"
-    return f"${value:.4f}" if value >= 0.01 or value == 0.0 else f"${value:.3g}"
+    return f"${value:.4f}" if value >= 0.01 else f"${value:.3g}"
 
 
 def percent(value: float | None) -> str:

@@ -214,12 +214,16 @@ class Server:
     Attributes:
         started_at: when.
         webhooks: ``open`` to anybody, ``guarded`` by the secret header, or ``closed`` for want of a secret.
+        tasks: how the tasks of prediction requests ended, by outcome.
+        webhook_at: when the last webhook was accepted.
         webhooks_refused: webhooks turned away with 401.
         webhook_refused_at: when the last one was.
     """
 
     started_at: float
     webhooks: Literal["open", "guarded", "closed"]
+    tasks: Mapping[str, int]
+    webhook_at: float | None
     webhooks_refused: int
     webhook_refused_at: float | None
 

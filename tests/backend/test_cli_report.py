@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ TRAVEL = Project(number=8)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of two projects, and what /status said of it before the server stopped."""
     folder = tmp_path_factory.mktemp("report")
     with Backend(folder, votes(red="Glad", green="Glad", blue="Sad")) as backend:
@@ -25,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             backend.predict(task(1), task(2), project=project)
         backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
         (folder / "status.json").write_text(backend.client.get("/status").text)
-    yield folder
+    return folder
 
 
 def report(folder: Path, *arguments: str) -> Any:

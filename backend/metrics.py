@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.samples import Sample
 
 model_calls = Counter("camvo_model_calls", "Calls to a model, by how they ended.", ["model", "outcome"])
 model_dollars = Counter("camvo_model_dollars", "Dollars paid to a model.", ["model"])
@@ -47,9 +47,13 @@ def exposition(*, several_processes: bool) -> bytes:
     return generate_latest(_registry(several_processes))
 
 
-def current(*, several_processes: bool) -> dict[str, Metric]:
-    """Name → what :func:`exposition` says of it now, as values; counters are named without ``_total``."""
-    return {metric.name: metric for metric in _registry(several_processes).collect()}
+def samples(*, several_processes: bool) -> dict[str, list[Sample]]:
+    """What :func:`exposition` says, as values by name; a name is absent before anything was counted."""
+    found: dict[str, list[Sample]] = {}
+    for metric in _registry(several_processes).collect():
+        for sample in metric.samples:
+            found.setdefault(sample.name, []).append(sample)
+    return found
 
 
 def _registry(several_processes: bool) -> CollectorRegistry:

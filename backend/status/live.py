@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 from backend import metrics
 from backend.settings import Environment
@@ -24,18 +24,19 @@ class Live:
 
 def read(environment: Environment) -> Live:
     """What the server of ``environment`` knows now."""
-    found = metrics.current(several_processes=environment.prometheus_multiproc_dir is not None)
-    refused = _totals(found["camvo_requests"], "status", endpoint="/webhook").get("401", 0.0)
-    webhook_at = _by_project(found["camvo_webhook_last_timestamp_seconds"])
+    found = metrics.samples(several_processes=environment.prometheus_multiproc_dir is not None)
+    webhook_at = _by("project", found.get("camvo_webhook_last_timestamp_seconds", []))
+    under_way = _by("project", found.get("camvo_tasks_under_way", []))
+    tasks = _by("outcome", found.get("camvo_tasks_total", []))
+    answers = [one for one in found.get("camvo_requests_total", []) if one.labels["endpoint"] == "/webhook"]
     server = Server(
-        started_at=_value(found["camvo_started_timestamp_seconds"]) or 0.0,
+        started_at=_only(found.get("camvo_started_timestamp_seconds", [])) or 0.0,
         webhooks=_door(environment),
-        tasks={outcome: int(count) for outcome, count in _totals(found["camvo_tasks"], "outcome").items()},
+        tasks={outcome: int(count) for outcome, count in tasks.items()},
         webhook_at=max(webhook_at.values(), default=None),
-        webhooks_refused=int(refused),
-        webhook_refused_at=_value(found["camvo_webhook_refused_last_timestamp_seconds"]),
+        webhooks_refused=int(_by("status", answers).get("401", 0)),
+        webhook_refused_at=_only(found.get("camvo_webhook_refused_last_timestamp_seconds", [])),
     )
-    under_way = _by_project(found["camvo_tasks_under_way"])
     return Live(
         server=server,
         tasks_under_way={project: int(count) for project, count in under_way.items()},
@@ -50,19 +51,10 @@ def _door(environment: Environment) -> Literal["open", "guarded", "closed"]:
     return "open" if environment.basic_auth_user is None else "closed"
 
 
-def _value(metric: Metric) -> float | None:
+def _only(samples: Sequence[Sample]) -> float | None:
     """The value of a gauge without labels; ``None`` before it was set."""
-    return next((sample.value for sample in metric.samples if sample.value), None)
+    return next((sample.value for sample in samples if sample.value), None)
 
 
-def _totals(metric: Metric, by: str, **wanted: str) -> dict[str, float]:
-    """A counter by one of its labels, where the others are as ``wanted``."""
-    return {
-        sample.labels[by]: sample.value
-        for sample in metric.samples
-        if sample.name.endswith("_total") and wanted.items() <= sample.labels.items()
-    }
-
-
-def _by_project(metric: Metric) -> dict[str, float]:
-    return {sample.labels["project"]: sample.value for sample in metric.samples}
+def _by(label: str, samples: Sequence[Sample]) -> dict[str, float]:
+    return {sample.labels[label]: sample.value for sample in samples}

@@ -10,12 +10,17 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from backend.ledger import tables
 from backend.ledger.upsert import insert
 
 _table = tables.human_annotations
+_OF_TASK = (
+    select(_table)
+    .where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"), ~_table.c.deleted)
+    .order_by(_table.c.annotation_id)
+)
 
 _EMPTIED: Final[dict[str, Any]] = {
     "labels": {},
@@ -112,11 +117,7 @@ def delete(connection: Connection, project: str, ids: Collection[int], now: floa
 
 def of_task(connection: Connection, project: str, task: int) -> list[Annotation]:
     """A task's annotations that were not deleted, ordered by id."""
-    rows = connection.execute(
-        select(_table)
-        .where(_table.c.project == project, _table.c.task == task, ~_table.c.deleted)
-        .order_by(_table.c.annotation_id)
-    )
+    rows = connection.execute(_OF_TASK, {"of": project, "number": task})
     return [_annotation(row) for row in rows]
 
 
@@ -136,7 +137,7 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
 
 
 def _upsert(connection: Connection, values: Mapping[str, Any]) -> None:
-    statement = insert(connection, _table).values(dict(values))
+    statement = insert(connection.dialect, _table).values(dict(values))
     identity = [_table.c.project, _table.c.annotation_id]
     connection.execute(statement.on_conflict_do_update(index_elements=identity, set_=dict(values)))
 

@@ -1,0 +1,155 @@
+"""How the pictures look: one palette, one type, no more ink than the data needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.optimize import isotonic_regression
+
+from backend.replay.report.study import Setting, Study
+from camvo.typing import Array
+
+PAPER, INK, MUTED, GRID, DOT = "#ffffff", "#1f2328", "#59636e", "#dfe3e8", "#b6bec7"
+THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"}
+"""Colours that the page replaces by its own, light or dark, and the names they have there."""
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's, which people with any colour vision tell apart, without the yellow: it fades on white."""
+_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
+_MARKERS = ("o", "s", "^", "p")
+_PLAIN_MARKERS = ("v", "P", "X", "<", ">")
+
+WIDTH = 9.0
+"""Of every picture, in inches."""
+
+RC = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.facecolor": PAPER,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "figure.facecolor": PAPER,
+    "figure.constrained_layout.use": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.6,
+    "savefig.dpi": 150,
+    "svg.fonttype": "path",
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its file name, its heading, what it shows in a word (alt) and how to read it."""
+
+    name: str
+    heading: str
+    figure: Figure
+    alt: str
+    caption: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one setting is drawn, wherever it is drawn."""
+
+    colour: str
+    line: str | tuple[int, tuple[float, ...]]
+    marker: str
+
+
+def styles(settings: Sequence[Setting]) -> list[Style]:
+    """A colour for each policy and δ; settings that share a colour differ in their lines and markers.
+
+    A policy without δ has a marker of its own, because several of them may lie on one point.
+    """
+    colours: dict[tuple[str, float | None], str] = {}
+    used: dict[str, int] = {}
+    chosen, plain = [], 0
+    for setting in settings:
+        key = setting.summary.policy, setting.summary.delta
+        colour = colours.setdefault(key, _COLOURS[len(colours) % len(_COLOURS)])
+        number = used[colour] = used.get(colour, -1) + 1
+        marker = _MARKERS[number % len(_MARKERS)]
+        if setting.summary.delta is None:
+            marker, plain = _PLAIN_MARKERS[plain % len(_PLAIN_MARKERS)], plain + 1
+        chosen.append(Style(colour, _LINES[number % len(_LINES)], marker))
+    return chosen
+
+
+def percent_tick(value: float, _: object) -> str:
+    """A tick of an axis of shares, with no more decimals than it needs."""
+    return f"{round(100 * value, 6):g}%"
+
+
+def short(name: str, most: int) -> str:
+    """The name with its middle left out where it is longer than ``most`` characters."""
+    head = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:head]}…{name[-(most - 1 - head) :]}"
+
+
+def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str]) -> None:
+    """A legend below the axes, which makes the figure as much higher as it needs."""
+    shown = [short(name, 60) for name in names]
+    columns = max(1, min(4, int(WIDTH * 11.5) // (max(map(len, shown)) + 7)))
+    rows = -(-len(shown) // columns)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.2 * rows + 0.1)
+    figure.legend(handles, shown, loc="outside lower center", ncols=columns)
+
+
+def target_lines(axes: Axes, study: Study) -> None:
+    """A dashed line at δ × full for each δ, named at the right of the axes. To be called at the very end."""
+    if not study.targets:
+        return
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # noqa: S101 - axes that were made by a figure
+    for level in study.targets.values():
+        axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
+    names = [
+        axes.annotate(
+            f"{delta:g} × full",
+            (1.0, level),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+            annotation_clip=False,
+        )
+        for delta, level in study.targets.items()
+    ]
+    figure.draw_without_rendering()
+    boxes = [name.get_window_extent() for name in names]
+    heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
+    moved = spread(heights, max(box.height for box in boxes) * 1.05)
+    for name, shift in zip(names, (moved - heights) * 72 / figure.dpi, strict=True):
+        name.set_position((4, float(shift)))
+
+
+def spread(positions: Array, gap: float) -> Array:
+    """The ascending positions nearest to the given ascending ones that keep ``gap`` between neighbours."""
+    steps = gap * np.arange(len(positions))
+    apart: Array = isotonic_regression(positions - steps).x + steps
+    return apart

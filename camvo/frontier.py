@@ -37,7 +37,8 @@ def fixed_sets(models: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         ends = np.vstack([np.eye(models, dtype=np.bool_), np.ones((1, models), dtype=np.bool_)])
         sets = np.unique(np.vstack([ends, drawn]), axis=0)
     sizes = sets.sum(axis=1)
-    return sets[np.lexsort((sets.argmax(axis=1), sizes))]
+    ordered: NDArray[np.bool_] = sets[np.lexsort((sets.argmax(axis=1), sizes))]
+    return ordered
 
 
 def set_accuracy(
@@ -77,7 +78,8 @@ def set_accuracy(
         label = ((sums >= top - TIE) & (sums > 0.0)).argmax(axis=2)
         hits = items[part][np.arange(label.shape[1]), label]
         right += np.where(top[:, :, 0] > 0.0, hits, 0.0).sum(axis=1)
-    return right / known.sum()
+    share: Array = right / known.sum()
+    return share
 
 
 def frontier(costs: Array, values: Array) -> NDArray[np.intp]:
@@ -90,4 +92,5 @@ def frontier(costs: Array, values: Array) -> NDArray[np.intp]:
     """
     order = np.lexsort((-values, costs))
     before = np.concatenate([[-np.inf], np.maximum.accumulate(values[order])[:-1]])
-    return order[values[order] > before]
+    best: NDArray[np.intp] = order[values[order] > before]
+    return best

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from backend.replay.report.grid import grid
 from backend.replay.report.study import Setting, Study
-from backend.replay.report.style import DOT, MUTED, PAPER, WIDTH, Picture, legend, percent_tick, styles
+from backend.replay.report.style import (
+    DOT,
+    MUTED,
+    PAPER,
+    WIDTH,
+    Picture,
+    legend,
+    new_figure,
+    percent_tick,
+    styles,
+)
 from camvo.reliability import BINS, reliability, risk_curve
 from camvo.typing import Array
 
@@ -58,9 +67,10 @@ def reliability_diagrams(study: Study) -> Picture | None:
             lower.set_ylabel("answers")
     alt = f"Reliability diagrams in {BINS} bins: share of right labels against score, for each setting."
     caption = (
-        f"Answers are sorted into {BINS} bins by their score; a point says how many of a bin’s answers were right"
-        " and what they scored on average.",
-        "On the dashed line the score keeps its word; below it the score promises too much, above it too little.",
+        f"Answers are sorted into {BINS} bins by their score; a point says how many of a bin’s answers were"
+        " right and what they scored on average.",
+        "On the dashed line the score keeps its word; below it the score promises too much, above it too"
+        " little.",
         "The bars count the answers in each bin of one shuffle, on a logarithmic scale, and points with more"
         " answers are larger: small points are noise.",
         "ECE is the mean distance from the line, each bin counting by its answers.",
@@ -72,7 +82,7 @@ def risk_coverage(study: Study) -> Picture | None:
     """The error rate among the most certain answers; nothing without truth."""
     if not study.truth:
         return None
-    figure = Figure(figsize=(WIDTH, 4.2))
+    figure = new_figure(WIDTH, 4.2)
     axes = figure.add_subplot()
     handles, names, highest = [], [], 0.0
     for setting, style in zip(study.settings, styles(study.settings), strict=True):
@@ -81,7 +91,9 @@ def risk_coverage(study: Study) -> Picture | None:
         area = setting.mean("aurc")
         names.append(setting.name if area is None else f"{setting.name}: AURC {area:.3f}")
         highest = max(highest, float(risk.max()))
-    axes.set(xlabel="coverage: the most certain answers, share of all items", ylabel="risk: share of them wrong")
+    axes.set(
+        xlabel="coverage: the most certain answers, share of all items", ylabel="risk: share of them wrong"
+    )
     axes.set(xlim=(0, 1), ylim=(0, highest * 1.08 or 1.0))
     axes.xaxis.set_major_formatter(percent_tick)
     axes.yaxis.set_major_formatter(percent_tick)
@@ -90,8 +102,8 @@ def risk_coverage(study: Study) -> Picture | None:
     caption = (
         "Keep only the answers with the highest scores and give the rest to people: the line says how many of"
         " the kept ones are wrong.",
-        "Lower is better; a score that knows nothing gives a flat line, and the right end is the error rate of"
-        " all answers.",
+        "Lower is better; a score that knows nothing gives a flat line, and the right end is the error rate"
+        " of all answers.",
         "AURC is the mean height of the line.",
     )
     return Picture("risk-coverage", "Risk and coverage", figure, alt, caption)
@@ -112,9 +124,9 @@ def _answers(study: Study, setting: Setting) -> tuple[NDArray[np.int64], Array, 
 
 def _mean_curve(study: Study, setting: Setting) -> tuple[Array, Array]:
     """The mean over the shuffles of the risk at the same coverages."""
-    at = np.linspace(_SETTLED, 1, _POINTS)
+    at = np.linspace(_SETTLED, 1, _POINTS).astype(np.float64)
     curves = []
     for run in setting.runs:
         risk = risk_curve(run.trace.labels, run.trace.scores, study.table.truth[run.order])
         curves.append(np.interp(at, np.arange(1, len(risk) + 1) / len(risk), risk))
-    return at, np.mean(curves, axis=0)
+    return at, np.asarray(np.mean(curves, axis=0))

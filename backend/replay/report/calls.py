@@ -25,12 +25,12 @@ def calls_per_model(study: Study) -> Picture:
         axes.tick_params(axis="y", length=0)
         axes.set_yticklabels(names if cell.first else [])
         axes.xaxis.set_major_formatter(percent_tick)
-    alt = "Bars of the share of items on which each model was asked, for each setting; the numbers are in a table."
+    alt = "Bars of the share of items on which each model was asked, for each setting; a table has the calls."
     caption = (
         "The share of the items on which each model was asked, mean over the shuffles."
         if study.shuffles > 1
         else "The share of the items on which each model was asked.",
-        "Models are in the order of their price, in $ per million input tokens, the dearest first: cheap settings"
-        " have their long bars at the bottom.",
+        "Models are in the order of their price, in $ per million input tokens, the dearest first: cheap"
+        " settings have their long bars at the bottom.",
     )
     return Picture("calls", "Calls per model", figure, alt, caption)

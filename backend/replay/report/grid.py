@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from backend.replay.report.study import Setting
-from backend.replay.report.style import WIDTH, short
+from backend.replay.report.style import WIDTH, new_figure, short
 
 _COLUMNS = 4
 
@@ -26,7 +25,8 @@ class Cell:
     def title(self, setting: Setting, *more: str) -> None:
         """Two lines: the policy, and its parameters with whatever else there is to say."""
         second = ", ".join([*setting.parameters, *filter(None, more)])
-        self.axes[0].set_title(f"{short(setting.policy, 26)}\n{second}", fontsize=8.5)
+        lines = filter(None, [short(setting.policy, 26), second])
+        self.axes[0].set_title("\n".join(lines), fontsize=8.5)
 
 
 def grid(count: int, *, height: float, parts: Sequence[float] = (1,)) -> tuple[Figure, list[Cell]]:
@@ -38,12 +38,13 @@ def grid(count: int, *, height: float, parts: Sequence[float] = (1,)) -> tuple[F
         parts: relative heights of the axes in a cell.
     """
     rows, columns = -(-count // _COLUMNS), min(count, _COLUMNS)
-    figure = Figure(figsize=(WIDTH * (columns + 0.4) / (_COLUMNS + 0.4), height * rows))
-    outer = figure.add_gridspec(rows, columns)
+    figure = new_figure(WIDTH * (columns + 0.4) / (_COLUMNS + 0.4), height * rows)
+    places = figure.add_gridspec(rows * len(parts), columns, height_ratios=list(parts) * rows)
     cells = []
     for cell in range(count):
         row, column = divmod(cell, columns)
-        inner = outer[row, column].subgridspec(len(parts), 1, height_ratios=parts, hspace=0.02)
-        axes = tuple(figure.add_subplot(inner[part]) for part in range(len(parts)))
+        axes = tuple(
+            figure.add_subplot(places[row * len(parts) + part, column]) for part in range(len(parts))
+        )
         cells.append(Cell(axes, first=column == 0, last=cell + columns >= count))
     return figure, cells

@@ -25,12 +25,10 @@ class Column:
         return MISSING if mean is None else self.text(mean)
 
     def interval(self, setting: Setting) -> str | None:
-        """Its 95% interval, ``None`` where there is none or it holds a single number."""
+        """Its 95% interval, ``None`` where there is none or it is a single number as written."""
         interval = setting.interval(self.field)
-        if interval is None or interval[0] == interval[1]:
-            return None
-        low, high = map(self.text, interval)
-        return f"{low.rstrip('%')} to {high}"
+        low, high = map(self.text, interval or (0.0, 0.0))
+        return None if low == high else f"{low.rstrip('%')}–{high.lstrip('$')}"
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,12 @@ _COLUMNS = (
 def columns(study: Study) -> list[Column]:
     """The columns that have a number in any row."""
     return [
-        column
-        for column in _COLUMNS
-        if any(column.mean(setting) != MISSING for setting in study.settings)
+        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in study.settings)
     ]
 
 
 def findings(study: Study) -> list[str]:
-    """What the replay came to, in plain sentences."""
+    """What was replayed, in plain sentences."""
     table = study.table
     known = int((table.truth >= 0).sum())
     sizes = (
@@ -93,10 +89,18 @@ def findings(study: Study) -> list[str]:
         return [
             sizes,
             "No right label is known, so nothing here says how right a label is: only what it cost, and how"
-            " often it is the one that all models together would have chosen.",
+            " often it is the full vote’s, in which every model has one vote.",
         ]
     partly = [f"The right label is known for {known:,} items."] if known < len(table.truth) else []
-    return [sizes, *partly, *_best(study)]
+    return [sizes, *partly]
+
+
+def targets(study: Study) -> list[str]:
+    """For each δ, the setting that met its target in every shuffle at the least cost."""
+    return [
+        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(study, delta)}."
+        for delta, level in study.targets.items()
+    ]
 
 
 def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
@@ -118,25 +122,18 @@ def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _best(study: Study) -> list[str]:
-    if not study.targets:
-        return []
+def _cheapest(study: Study, delta: float) -> str:
     met = [
         setting
         for setting in study.settings
-        if all(run.row.target_met for run in setting.runs) and setting.mean("cost") is not None
+        if setting.summary.delta == delta and all(run.row.target_met for run in setting.runs)
     ]
-    every = " in every shuffle" if study.shuffles > 1 else ""
     if not met:
-        return [f"No setting met its target{every}."]
-    best = min(met, key=lambda setting: setting.mean("cost") or 0.0)
-    accuracy, share = best.mean("accuracy"), best.mean("cost_share")
-    if accuracy is None or share is None:
-        return []
-    return [
-        f"The cheapest setting that met its target{every} is {best.name}: {percent(accuracy)} accuracy, where the"
-        f" full vote has {percent(study.full)}, at {percent(share)} of the full vote’s cost."
-    ]
+        return "none"
+    best = min(met, key=lambda setting: setting.mean("cost_share") or 0.0)
+    accuracy, share = (percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
+    parameters = ", ".join([best.policy, *best.parameters[1:]])
+    return f"{parameters}, with {accuracy} at {share} of the full vote’s cost"
 
 
 def _many(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from backend.replay.report.calibration import reliability_diagrams, risk_coverag
 from backend.replay.report.calls import calls_per_model
 from backend.replay.report.cost_accuracy import cost_accuracy
 from backend.replay.report.folder import MARK, PAGE
-from backend.replay.report.numbers import columns, findings, label_rows
+from backend.replay.report.numbers import columns, findings, label_rows, targets
 from backend.replay.report.rounds import over_rounds
 from backend.replay.report.study import Study
 from backend.replay.report.style import RC, WIDTH, Picture
@@ -58,6 +58,7 @@ def write(folder: Path, study: Study, title: str) -> None:
         mark=Markup(MARK),  # noqa: S704 - a constant
         study=study,
         findings=findings(study),
+        targets=targets(study),
         columns=columns(study),
         figures=figures,
         label_rows=label_rows,
@@ -67,6 +68,8 @@ def write(folder: Path, study: Study, title: str) -> None:
 
 def _save(folder: Path, picture: Picture) -> Markup:
     """Write the picture as PNG and SVG, and return what the page shows."""
+    picture.figure.draw_without_rendering()
+    picture.figure.set_layout_engine("none")
     with matplotlib.rc_context({"svg.hashsalt": picture.name}):
         document = svg(picture.figure)
     (folder / f"{picture.name}.svg").write_text(document, encoding="utf-8")

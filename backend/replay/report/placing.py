@@ -16,7 +16,7 @@ from camvo.typing import Array
 _SIZE = 8.5
 _MARKER = 5.0
 """Half the width that a marker is taken to have, in points."""
-_RINGS = (4.0, 12.0, 22.0, 34.0, 48.0)
+_RINGS = (4.0, 12.0, 22.0, 34.0, 48.0, 66.0)
 """Free space between point and name, in points, the nearest first."""
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 
@@ -38,15 +38,15 @@ def name_points(
     figure.draw_without_rendering()
     dots = figure.dpi / 72
     pixels = axes.transData.transform(points)
-    taken = _boxes(pixels, _MARKER * dots) + _boxes(axes.transData.transform(markers), _MARKER * dots)
-    for line in lines:
-        taken += _boxes(_along(axes.transData.transform(line), 2 * dots), dots)
+    shown = np.concatenate([pixels, axes.transData.transform(markers)])
+    inked = [_along(axes.transData.transform(line), 2 * dots) for line in lines]
+    taken = np.concatenate([_boxes(shown, _MARKER * dots), *(_boxes(points, dots) for points in inked)])
     for point, pixel, name in zip(points, pixels, names, strict=True):
         trial = axes.text(0, 0, name, fontsize=_SIZE)
         size = trial.get_window_extent()
         trial.remove()
-        offset, ring, box = _free(pixel, size.width, size.height, taken, axes.bbox, dots)
-        taken.append(box)
+        offset, ring, box = _free(pixel, size, taken, inside=axes.bbox, dots=dots)
+        taken = np.concatenate([taken, box[None]])
         axes.annotate(
             name,
             (float(point[0]), float(point[1])),
@@ -64,8 +64,9 @@ def name_points(
         ).set_in_layout(False)
 
 
-def _boxes(middles: Array, half: float) -> list[Bbox]:
-    return [Bbox([middle - half, middle + half]) for middle in middles]
+def _boxes(middles: Array, half: float) -> Array:
+    """Boxes as (left, bottom, right, top), shape (n, 4)."""
+    return np.concatenate([middles - half, middles + half], axis=1)
 
 
 def _along(corners: Array, step: float) -> Array:
@@ -78,23 +79,26 @@ def _along(corners: Array, step: float) -> Array:
 
 
 def _free(
-    pixel: Array, width: float, height: float, taken: Sequence[Bbox], inside: Bbox, dots: float
-) -> tuple[tuple[float, float], float, Bbox]:
+    pixel: Array, size: Bbox, taken: Array, *, inside: Bbox, dots: float
+) -> tuple[tuple[float, float], float, Array]:
     """The nearest place with the least in the way: offset of its middle in points, its ring, its box."""
+    width, height = size.width, size.height
     places = []
     for ring in _RINGS:
         for right, up in _DIRECTIONS:
             gap = (_MARKER + ring) * dots * (0.75 if right and up else 1.0)
             middle = pixel + np.array([right * (gap + width / 2), up * (gap + height / 2)])
-            low, high = middle - (width / 2, height / 2), middle + (width / 2, height / 2)
-            box = Bbox([low, high])
-            covered = sum(_area(box, other) for other in taken) + width * height - _area(box, inside)
+            half = np.array([width, height]) / 2
+            box = np.concatenate([middle - half, middle + half])
+            outside = width * height - _common(box, np.array(inside.extents)[None])
+            covered = _common(box, taken) + outside
             x, y = (middle - pixel) / dots
             places.append((round(covered), ring, (float(x), float(y)), box))
     _, ring, offset, box = min(places, key=lambda place: place[:2])
     return offset, ring, box
 
 
-def _area(one: Bbox, other: Bbox) -> float:
-    both = Bbox.intersection(one, other)
-    return 0.0 if both is None else float(both.width * both.height)
+def _common(box: Array, others: Array) -> float:
+    """How much area a box has in common with others."""
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    return float(np.maximum(sides, 0.0).prod(axis=1).sum())

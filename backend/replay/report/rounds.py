@@ -7,10 +7,18 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from backend.replay.report.study import Setting, Study
-from backend.replay.report.style import WIDTH, Picture, Style, legend, percent_tick, styles, target_lines
+from backend.replay.report.style import (
+    WIDTH,
+    Picture,
+    Style,
+    legend,
+    new_figure,
+    percent_tick,
+    styles,
+)
+from backend.replay.report.targets import target_lines
 from backend.replay.results import Run
 from camvo.typing import Array
 
@@ -24,13 +32,15 @@ _UNSETTLED = 0.1
 
 def over_rounds(study: Study) -> Picture:
     """Cumulative accuracy, where the truth is known, above cumulative cost."""
-    figure = Figure(figsize=(WIDTH, 6.4 if study.truth else 3.6))
+    figure = new_figure(WIDTH, 6.4 if study.truth else 3.6)
     panels = figure.subplots(2 if study.truth else 1, 1, sharex=True, squeeze=False)[:, 0]
     chosen = styles(study.settings)
     handles = _lines(panels[-1], study, chosen, lambda run: cumulative_cost(study, run), [])
     panels[-1].set(ylabel="cost so far, share of asking all", xlabel="rounds")
     if study.truth:
-        _lines(panels[0], study, chosen, lambda run: cumulative_accuracy(study, run), [*study.targets.values()])
+        _lines(
+            panels[0], study, chosen, lambda run: cumulative_accuracy(study, run), [*study.targets.values()]
+        )
         panels[0].set_ylabel("accuracy so far")
     for axes in panels:
         axes.yaxis.set_major_formatter(percent_tick)
@@ -50,7 +60,8 @@ def cumulative_accuracy(study: Study, run: Run) -> Array:
     known = np.cumsum(truth >= 0)
     right = np.cumsum((run.trace.labels == truth) & (truth >= 0))
     drawn = known > _NOISE * known[-1]
-    return np.divide(right, known, out=np.full(len(truth), np.nan), where=drawn)
+    share: Array = np.divide(right, known, out=np.full(len(truth), np.nan), where=drawn)
+    return share
 
 
 def cumulative_cost(study: Study, run: Run) -> Array:
@@ -94,7 +105,7 @@ def _caption(study: Study) -> tuple[str, ...]:
         sentences.append("Bands are one standard deviation over the shuffles.")
     sentences.append(
         "A policy that learns starts dear, because it asks every model until it knows them, and settles where"
-        " the cost line is flat; where it still falls at the right end, a longer run is cheaper."
+        " the cost line is flat; where it still falls at the right end, a longer run would cost less an item."
     )
     if study.targets:
         sentences.append("Dashed lines are the targets, δ times the accuracy of the full vote.")

@@ -16,6 +16,7 @@ from camvo.replay import VotesTable
 from camvo.typing import Array
 
 _NAMES = {"camvo": "CaMVo", "ccamvo": "CCaMVo", "baseline": "Baseline", "majority": "Majority"}
+_SHARES = ("accuracy", "agreement", "cost_share", "ece", "aurc")
 _SAMPLE_SEED = 0
 
 
@@ -35,8 +36,12 @@ class Setting:
     @property
     def parameters(self) -> list[str]:
         """Those of δ and k_min that the policy has."""
-        delta, k_min = self.summary.delta, self.summary.k_min
-        return [f"δ = {delta:g}"] * (delta is not None) + [f"k ≥ {k_min}"] * (k_min is not None)
+        words = []
+        if self.summary.delta is not None:
+            words.append(f"δ = {self.summary.delta:g}")
+        if self.summary.k_min is not None:
+            words.append(f"k ≥ {self.summary.k_min}")
+        return words
 
     @property
     def name(self) -> str:
@@ -48,8 +53,10 @@ class Setting:
         return self.summary.means.get(field)
 
     def interval(self, field: str) -> tuple[float, float] | None:
-        """Its 95% interval; ``None`` where there is a single shuffle or no mean."""
-        return self.summary.intervals.get(field)
+        """Its 95% interval within what is possible; ``None`` where there is a single shuffle or no mean."""
+        interval = self.summary.intervals.get(field)
+        most = 1.0 if field in _SHARES else np.inf
+        return interval and (max(0.0, interval[0]), min(most, interval[1]))
 
     @property
     def rounds(self) -> float:

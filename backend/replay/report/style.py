@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy.optimize import isotonic_regression
 
-from backend.replay.report.study import Setting, Study
-from camvo.typing import Array
+from backend.replay.report.study import Setting
 
 PAPER, INK, MUTED, GRID, DOT = "#ffffff", "#1f2328", "#59636e", "#dfe3e8", "#b6bec7"
 THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"}
@@ -20,14 +18,19 @@ THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"}
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, which people with any colour vision tell apart, without the yellow: it fades on white."""
-_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
+_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1.5, 1.5)),
+    (0, (6, 2, 1, 2)),
+)
 _MARKERS = ("o", "s", "^", "p")
 _PLAIN_MARKERS = ("v", "P", "X", "<", ">")
 
 WIDTH = 9.0
 """Of every picture, in inches."""
 
-RC = {
+RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "text.color": INK,
@@ -102,6 +105,13 @@ def percent_tick(value: float, _: object) -> str:
     return f"{round(100 * value, 6):g}%"
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure in inches that can be measured before it is saved."""
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def short(name: str, most: int) -> str:
     """The name with its middle left out where it is longer than ``most`` characters."""
     head = (most - 1) // 2
@@ -116,40 +126,3 @@ def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str]) -> N
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + 0.2 * rows + 0.1)
     figure.legend(handles, shown, loc="outside lower center", ncols=columns)
-
-
-def target_lines(axes: Axes, study: Study) -> None:
-    """A dashed line at δ × full for each δ, named at the right of the axes. To be called at the very end."""
-    if not study.targets:
-        return
-    figure = axes.get_figure(root=True)
-    assert figure is not None  # noqa: S101 - axes that were made by a figure
-    for level in study.targets.values():
-        axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
-    names = [
-        axes.annotate(
-            f"{delta:g} × full",
-            (1.0, level),
-            xycoords=axes.get_yaxis_transform(),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=MUTED,
-            annotation_clip=False,
-        )
-        for delta, level in study.targets.items()
-    ]
-    figure.draw_without_rendering()
-    boxes = [name.get_window_extent() for name in names]
-    heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
-    moved = spread(heights, max(box.height for box in boxes) * 1.05)
-    for name, shift in zip(names, (moved - heights) * 72 / figure.dpi, strict=True):
-        name.set_position((4, float(shift)))
-
-
-def spread(positions: Array, gap: float) -> Array:
-    """The ascending positions nearest to the given ascending ones that keep ``gap`` between neighbours."""
-    steps = gap * np.arange(len(positions))
-    apart: Array = isotonic_regression(positions - steps).x + steps
-    return apart

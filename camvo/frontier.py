@@ -47,8 +47,8 @@ def set_accuracy(
     """How often the weighted vote of each set names the right label, shape (S,).
 
     Sums of weights that differ by less than 1e-12 are tied, and the label that comes first wins, as in
-    :func:`camvo.vote.weighted_vote`. Where no model of a set voted, the set is wrong. Items that all models
-    voted on alike are counted together, which is what makes thousands of sets affordable.
+    :func:`camvo.vote.weighted_vote`. Where no model of a set voted, the set is wrong. Items on which the
+    models are split alike are counted together, which is what makes thousands of sets affordable.
 
     Args:
         sets: indicator rows, shape (S, K).
@@ -63,23 +63,38 @@ def set_accuracy(
     known = truth >= 0
     if not known.any():
         raise InvalidParameterError("without a right label no set of models is right or wrong")
-    patterns, which = np.unique(votes[known], axis=0, return_inverse=True)
-    items = np.zeros((len(patterns), count))
-    np.add.at(items, (which.ravel(), truth[known]), 1.0)
-    at_least = np.maximum(weights, np.finfo(np.float64).tiny)
-    members = sets * at_least
+    ranks, hit = _ranks(votes[known], truth[known], count)
+    patterns, which = np.unique(ranks, axis=0, return_inverse=True)
+    width = int(patterns.max()) + 1
+    items = np.zeros((len(patterns), width))
+    np.add.at(items, (which.ravel()[hit >= 0], hit[hit >= 0]), 1.0)
+    members = sets * np.maximum(weights, np.finfo(np.float64).tiny)
     right = np.zeros(len(sets))
-    step = max(1, _PORTION // (len(sets) * count))
-    for start in range(0, len(patterns), step):
+    step = max(1, _PORTION // (len(sets) * max(width, 1)))
+    for start in range(0, len(patterns) if width else 0, step):
         part = slice(start, start + step)
-        cast = (patterns[part].T[:, :, None] == np.arange(count)).astype(np.float64)
-        sums = (members @ cast.reshape(len(weights), -1)).reshape(len(sets), -1, count)
+        cast = (patterns[part].T[:, :, None] == np.arange(width)).astype(np.float64)
+        sums = (members @ cast.reshape(len(weights), -1)).reshape(len(sets), -1, width)
         top = sums.max(axis=2, keepdims=True)
         label = ((sums >= top - TIE) & (sums > 0.0)).argmax(axis=2)
         hits = items[part][np.arange(label.shape[1]), label]
         right += np.where(top[:, :, 0] > 0.0, hits, 0.0).sum(axis=1)
     share: Array = right / known.sum()
     return share
+
+
+def _ranks(
+    votes: NDArray[np.int64], truth: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Votes and truth as positions among the labels that got a vote on the item, −1 for none.
+
+    Which labels these are does not matter for the vote, only their order does, so that many more items are
+    alike.
+    """
+    voted = (votes[:, :, None] == np.arange(count)).any(axis=1)
+    rank = np.where(voted, voted.cumsum(axis=1) - 1, -1)
+    ranks = np.where(votes >= 0, np.take_along_axis(rank, np.maximum(votes, 0), axis=1), -1)
+    return ranks, rank[np.arange(len(truth)), truth]
 
 
 def frontier(costs: Array, values: Array) -> NDArray[np.intp]:

@@ -28,7 +28,7 @@ def reliability_diagrams(study: Study) -> Picture | None:
     """A diagram for each setting; nothing without truth."""
     if not study.truth:
         return None
-    figure, cells = grid(len(study.settings), height=2.8, parts=(4, 1))
+    figure, cells = grid(len(study.settings), height=2.8, margin=0.7, parts=(4, 1))
     edges, most = np.arange(BINS) / BINS, max(len(run.order) for one in study.settings for run in one.runs)
     decades = [10**power for power in range(0, int(np.log10(most)) + 1, 2 if most >= 1000 else 1)]
     chosen = styles(study.settings)
@@ -87,7 +87,7 @@ def risk_coverage(study: Study) -> Picture | None:
     handles, names, highest = [], [], 0.0
     for setting, style in zip(study.settings, styles(study.settings), strict=True):
         coverage, risk = _mean_curve(study, setting)
-        handles += axes.plot(coverage, risk, color=style.colour, linestyle=style.line)
+        handles += axes.plot(coverage, risk, color=style.colour, dashes=style.dashes)
         area = setting.mean("aurc")
         names.append(setting.name if area is None else f"{setting.name}: AURC {area:.3f}")
         highest = max(highest, float(risk.max()))

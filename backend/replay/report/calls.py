@@ -11,7 +11,9 @@ def calls_per_model(study: Study) -> Picture:
     """Bars for each setting, the dearest model on top."""
     models = sorted(study.table.prices, key=lambda model: -study.table.prices[model])
     names = [f"{short(model, 26)}  ${study.table.prices[model]:g}" for model in models]
-    figure, cells = grid(len(study.settings), height=0.75 + 0.22 * len(models))
+    figure, cells = grid(
+        len(study.settings), height=0.75 + 0.22 * len(models), margin=0.3 + 0.075 * max(map(len, names))
+    )
     for cell, setting, style in zip(cells, study.settings, styles(study.settings), strict=True):
         (axes,) = cell.axes
         shares = [setting.calls.get(model, 0.0) for model in models]
@@ -20,7 +22,7 @@ def calls_per_model(study: Study) -> Picture:
             axes.text(share + 0.02, row, f"{share:.0%}", va="center", fontsize=8, color=INK)
         axes.set(xlim=(0, 1.22), xticks=[0, 0.5, 1], yticks=range(len(models)))
         cell.title(setting)
-        axes.invert_yaxis()
+        axes.set_ylim(len(models) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.set_yticklabels(names if cell.first else [])

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from backend.replay.report.numbers import many
 from backend.replay.report.placing import name_points
 from backend.replay.report.study import Setting, Study
 from backend.replay.report.style import (
@@ -21,6 +22,7 @@ from backend.replay.report.style import (
     legend,
     new_figure,
     percent_tick,
+    short,
     styles,
 )
 from backend.replay.report.targets import target_lines
@@ -34,7 +36,7 @@ def cost_accuracy(study: Study) -> Picture:
     axes = figure.add_subplot()
     handles = _static(axes, study)
     names = [_sets(study), "best sets for their cost", "single models", "full vote: all models"]
-    best, models = study.static.best, len(study.table.prices)
+    best = study.static.best
     points = np.column_stack([study.static.costs, study.static.worth])
     lines, means = [points[best]], [points[-1]]
     for setting, style in zip(study.settings, styles(study.settings), strict=True):
@@ -55,8 +57,10 @@ def cost_accuracy(study: Study) -> Picture:
         names[2] += f" ({len(below)} below the axis)"
     legend(figure, handles, names)
     target_lines(axes, study)
-    shown = [position for position in range(models) if points[position, 1] >= low]
-    name_points(axes, points[shown], [list(study.table.prices)[k] for k in shown], np.array(means), lines)
+    shown = {name: point for name, point in zip(study.table.prices, points, strict=False) if point[1] >= low}
+    name_points(
+        axes, np.array(list(shown.values())), [short(name, 40) for name in shown], np.array(means), lines
+    )
     alt = f"Scatter plot of {field} against cost for {_sets(study)}, and for {len(means) - 1} policies."
     return Picture("cost-accuracy", f"Cost and {field}", figure, alt, _caption(study, field, below))
 
@@ -113,8 +117,8 @@ def _scale(axes: Axes, study: Study, levels: Array) -> float:
 
 
 def _sets(study: Study) -> str:
-    drawn = "a random sample of " if study.static.sampled else ""
-    return f"{drawn}{len(study.static.sets):,} fixed sets of models"
+    kind = "random set" if study.static.sampled else "fixed set"
+    return f"{many(len(study.static.sets), kind)} of models"
 
 
 def _caption(study: Study, field: str, below: Sequence[str]) -> tuple[str, ...]:

@@ -29,16 +29,19 @@ class Cell:
         self.axes[0].set_title("\n".join(lines), fontsize=8.5)
 
 
-def grid(count: int, *, height: float, parts: Sequence[float] = (1,)) -> tuple[Figure, list[Cell]]:
+def grid(
+    count: int, *, height: float, margin: float, parts: Sequence[float] = (1,)
+) -> tuple[Figure, list[Cell]]:
     """A figure with ``count`` cells.
 
     Args:
         count: of cells, four in a row.
         height: of a row, in inches.
+        margin: about what the labels on the left take, in inches.
         parts: relative heights of the axes in a cell.
     """
     rows, columns = -(-count // _COLUMNS), min(count, _COLUMNS)
-    figure = new_figure(WIDTH * (columns + 0.4) / (_COLUMNS + 0.4), height * rows)
+    figure = new_figure(margin + columns * (WIDTH - margin) / _COLUMNS, height * rows)
     places = figure.add_gridspec(rows * len(parts), columns, height_ratios=list(parts) * rows)
     cells = []
     for cell in range(count):

@@ -82,8 +82,8 @@ def findings(study: Study) -> list[str]:
     table = study.table
     known = int((table.truth >= 0).sum())
     sizes = (
-        f"{_many(len(table.truth), 'item')}, {_many(len(table.prices), 'model')},"
-        f" {_many(len(table.labels), 'label')}, {_many(study.shuffles, 'shuffle')}."
+        f"{many(len(table.truth), 'item')}, {many(len(table.prices), 'model')},"
+        f" {many(len(table.labels), 'label')}, {many(study.shuffles, 'shuffle')}."
     )
     if not known:
         return [
@@ -136,7 +136,8 @@ def _cheapest(study: Study, delta: float) -> str:
     return f"{parameters}, with {accuracy} at {share} of the full vote’s cost"
 
 
-def _many(count: int, noun: str) -> str:
+def many(count: int, noun: str) -> str:
+    """A number of things, in the singular where it is one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -28,7 +28,7 @@ def name_points(
 
     Args:
         axes: final but for the names: limits and layout must not change any more.
-        points: in data coordinates, shape (n, 2).
+        points: in data coordinates, shape (n, 2); n ≥ 1.
         names: n of them.
         markers: what else must stay visible, in data coordinates, shape (m, 2).
         lines: the same for polylines, each of shape (corners, 2).
@@ -71,7 +71,7 @@ def _boxes(middles: Array, half: float) -> Array:
 
 def _along(corners: Array, step: float) -> Array:
     """Points on a polyline, about ``step`` apart."""
-    parts = []
+    parts = [corners[-1:]]
     for start, end in pairwise(corners):
         count = int(np.hypot(*(end - start)) / step) + 1
         parts.append(start + np.linspace(0.0, 1.0, count, endpoint=False)[:, None] * (end - start))

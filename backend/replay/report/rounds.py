@@ -79,7 +79,7 @@ def _lines(
     seen = list(levels)
     for setting, style in zip(study.settings, chosen, strict=True):
         rounds, mean, deviation = _band(setting, value)
-        handles += axes.plot(rounds, mean, color=style.colour, linestyle=style.line)
+        handles += axes.plot(rounds, mean, color=style.colour, dashes=style.dashes)
         if len(setting.runs) > 1:
             axes.fill_between(
                 rounds, mean - deviation, mean + deviation, color=style.colour, alpha=0.12, linewidth=0

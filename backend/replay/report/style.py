@@ -18,14 +18,11 @@ THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"}
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, which people with any colour vision tell apart, without the yellow: it fades on white."""
-_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
-    "-",
-    (0, (5, 2)),
-    (0, (1.5, 1.5)),
-    (0, (6, 2, 1, 2)),
-)
-_MARKERS = ("o", "s", "^", "p")
-_PLAIN_MARKERS = ("v", "P", "X", "<", ">")
+_SOLID: tuple[float, ...] = ()
+_LINES = (_SOLID, (5, 2), (1.5, 1.5), (6, 2, 1, 2), (10, 2), (3, 1, 1, 1, 1, 1))
+"""Dashes and gaps, in widths of the line."""
+_MARKERS = ("o", "s", "^", "D", "<", "p")
+_PLAIN_MARKERS = ("v", "P", "X", ">")
 
 WIDTH = 9.0
 """Of every picture, in inches."""
@@ -47,12 +44,12 @@ RC: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "figure.facecolor": PAPER,
     "figure.constrained_layout.use": True,
+    "figure.dpi": 150,
     "grid.color": GRID,
     "grid.linewidth": 0.7,
     "legend.frameon": False,
     "legend.fontsize": 9,
     "lines.linewidth": 1.6,
-    "savefig.dpi": 150,
     "svg.fonttype": "path",
     "xtick.color": MUTED,
     "xtick.labelcolor": INK,
@@ -77,7 +74,7 @@ class Style:
     """How one setting is drawn, wherever it is drawn."""
 
     colour: str
-    line: str | tuple[int, tuple[float, ...]]
+    dashes: tuple[float, ...]
     marker: str
 
 
@@ -120,7 +117,7 @@ def short(name: str, most: int) -> str:
 
 def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str]) -> None:
     """A legend below the axes, which makes the figure as much higher as it needs."""
-    shown = [short(name, 60) for name in names]
+    shown = [short(name, 40) for name in names]
     columns = max(1, min(4, int(WIDTH * 11.5) // (max(map(len, shown)) + 7)))
     rows = -(-len(shown) // columns)
     width, height = figure.get_size_inches()

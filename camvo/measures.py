@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from camvo.confidence import TIE
+from camvo.reliability import BINS, reliability, risk_curve
 from camvo.typing import Array
-
-BINS = 15
-"""Bins of :func:`calibration_error`."""
 
 CONFIDENCE = 0.95
 """How often :func:`mean_interval` is to cover the mean."""
@@ -54,13 +52,11 @@ def calibration_error(
 
     A score on the edge of two bins belongs to the lower one. ``None`` without an answer whose truth is known.
     """
-    counted = (truth >= 0) & (labels >= 0)
-    if not counted.any():
+    drawn = reliability(labels, scores, truth, bins)
+    items = int(drawn.counts.sum())
+    if not items:
         return None
-    score, right = scores[counted], labels[counted] == truth[counted]
-    chosen = np.clip(np.ceil(score * bins).astype(np.int64) - 1, 0, bins - 1)
-    gaps = np.bincount(chosen, right - score, minlength=bins)
-    return float(np.abs(gaps).sum() / len(score))
+    return float(np.nansum(drawn.counts * np.abs(drawn.accuracy - drawn.score)) / items)
 
 
 def risk_coverage(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> float | None:
@@ -69,16 +65,8 @@ def risk_coverage(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.in
     Equal scores are taken in every order at once, so that the measure does not depend on the items' order.
     ``None`` where no truth is known.
     """
-    known = truth >= 0
-    if not known.any():
-        return None
-    answered = labels[known] >= 0
-    doubt = np.where(answered, -scores[known], np.inf)
-    wrong = (labels[known] != truth[known]).astype(np.float64)
-    _, group, sizes = np.unique(doubt, return_inverse=True, return_counts=True)
-    rates = np.bincount(group, wrong) / sizes
-    errors = np.cumsum(np.repeat(rates, sizes))
-    return float(np.mean(errors / np.arange(1, len(errors) + 1)))
+    errors = risk_curve(labels, scores, truth)
+    return float(np.mean(errors)) if len(errors) else None
 
 
 def per_label(labels: NDArray[np.int64], truth: NDArray[np.int64], count: int) -> tuple[LabelQuality, ...]:

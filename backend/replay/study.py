@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from backend.replay import grid
+from backend.replay import grid, report
 from backend.replay.policies import Parameters, Setting, settings
 from backend.replay.results import Run, Summary
 from backend.replay.writing import check_file, check_folder, written
@@ -65,13 +64,13 @@ class Study:
             check_file(self.json, "--json")
         for folder in reports:
             check_folder(folder, "--report")
-            _report().check(folder)
+            report.check(folder)
 
     def draw(
         self, folder: Path, table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary], title: str
     ) -> None:
         """Draw a report into the folder."""
-        _report().draw(folder, table, runs, summaries, title=title)
+        report.draw(folder, table, runs, summaries, title=title)
 
     def run(
         self, experiment: grid.Experiment, chosen: Sequence[Setting], progress: grid.Progress
@@ -105,10 +104,6 @@ class Study:
         with written(self.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))
             stream.write(b"\n")
-
-
-def _report() -> Any:
-    return importlib.import_module("backend.replay.report")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The command line: ``camvo demo | serve | check``."""
+"""The command line: ``camvo demo | serve | check | connect | disconnect | predict``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backend.label_studio import commands
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -82,6 +83,11 @@ def check(config: Config = None) -> None:
         environment = environment.model_copy(update={"config": config})
     if not run(Console(), environment):
         raise typer.Exit(1)
+
+
+app.command()(commands.connect)
+app.command()(commands.disconnect)
+app.command()(commands.predict)
 
 
 def main() -> None:

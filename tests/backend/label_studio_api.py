@@ -232,6 +232,8 @@ class LabelStudioApi:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1
 
             def _serve(self) -> None:
                 parts = urlsplit(self.path)

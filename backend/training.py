@@ -16,8 +16,8 @@ Step = Callable[[WebhookEvent], Awaitable[None]]
 class Training:
     """The steps that a START_TRAINING sets off. Used from one event loop only.
 
-    Label Studio may send it with every so many annotations, faster than a large project is looked through: while
-    one run is under way, all that come for the same project are one more run after it.
+    Label Studio may send it with every so many annotations, faster than a large project is looked through:
+    while one run is under way, all that come for the same project are one more run after it.
 
     Args:
         steps: what is done, one after the other; each says itself what it could not do.

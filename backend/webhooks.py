@@ -75,8 +75,8 @@ def read(body: Mapping[str, Any]) -> WebhookEvent:
 def parts(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
     """An event with many annotations or tasks as several, each quick enough for one transaction.
 
-    Other writers wait no longer than one part takes. Nothing is lost if we stop between two: Label Studio does
-    not repeat an event, but START_TRAINING catches up.
+    Other writers wait no longer than one part takes. If we stop between two, START_TRAINING catches up with
+    the rest, as Label Studio repeats nothing.
     """
     most = max(len(event.annotations), len(event.annotation_ids), len(event.task_ids), 1)
     for start in range(0, most, size):

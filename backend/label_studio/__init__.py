@@ -1,1 +1,1 @@
-"""CaMVo as a client of Label Studio: what people get wrong by hand, projects too large for one request, catching up."""
+"""CaMVo as a client of Label Studio: connecting a project, predicting a large one, catching up."""

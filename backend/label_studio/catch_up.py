@@ -1,8 +1,8 @@
 """Catching up: what people annotated, and raised no event that reached us, is fetched and learnt.
 
-Label Studio says nothing about imported annotations, gives a webhook up after one second and never repeats one. On
-START_TRAINING the whole project is compared, page by page, through the same call that learns from webhooks: an
-annotation that is known by its id and ``updated_at`` changes nothing.
+Label Studio says nothing about imported annotations, gives a webhook up after one second and never repeats
+one. On START_TRAINING the whole project is compared, page by page, through the same call that learns from
+webhooks: an annotation that is known by its id and ``updated_at`` changes nothing.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class CatchUp:
     async def __call__(self, event: WebhookEvent) -> None:
         """Learn every annotation of the project of a START_TRAINING, and unlearn those that are gone.
 
-        Without an address and a key it says in the log what is missing; so it does with every failure, as nobody
-        waits for it.
+        Nobody waits for it, so the log says what failed, or what is missing: without an address and a key
+        there is nothing to ask.
         """
         url, key = self.environment.label_studio_url, self.environment.label_studio_api_key
         if url is None or key is None:

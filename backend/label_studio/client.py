@@ -1,8 +1,8 @@
 """Label Studio's API as CaMVo uses it (1.23.2): JSON in, JSON out, every failure one of ours.
 
-label-studio-sdk brings the address, the key (a personal access token is exchanged for short-lived ones, a legacy
-token is sent as it is) and the headers. Its typed methods are not used: a page of tasks comes out of them as one of
-several shapes, by whoever asks, and the test prediction is not among them.
+label-studio-sdk brings the address, the headers and the key: a personal access token is exchanged for
+short-lived ones, a legacy token is sent as it is. Its typed methods are not used: a page of tasks comes out
+of them in one of several shapes, by the role of whoever asks, and the test prediction is not among them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backend.label_studio.failures import answer_error, failures
 from camvo.errors import LabelStudioMissingError
 
 QUICK, SLOW = 30.0, 110.0
-"""Seconds: for a look-up, and for what makes Label Studio call the backend in turn (it waits 100 s itself)."""
+"""Seconds: for a look-up, and for what makes Label Studio call the backend (it waits 100 s itself)."""
 
 PAGE = 100
 """Tasks in one request."""

@@ -1,4 +1,4 @@
-"""``camvo connect`` and ``camvo disconnect``: what a project needs, set through the API; and taken away again."""
+"""``camvo connect``: what a project needs, set through the API."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from backend.label_studio.client import Client
 from backend.label_studio.wanted import (
-    UNCERTAIN,
     Wanted,
     description,
     differing,
     ours,
     remembered,
     webhook_ours,
+    webhook_url,
 )
 from camvo.errors import LabelStudioError
 
@@ -46,35 +46,11 @@ def connect(client: Client, wanted: Wanted, say: Say) -> bool:
     return hooked or backend or set_
 
 
-def disconnect(client: Client, project: int, url: str, title: str, say: Say) -> bool:
-    """Take away what is ours, and give settings back what they were before; whether there was anything.
-
-    A setting that somebody changed since is left as it is. Predictions stay: they are the project's.
-
-    Raises:
-        LabelStudioError: Label Studio refused, or is not there.
-    """
-    backends = [one for one in client.backends(project) if ours(one, url, title)]
-    urls = {f"{url}/webhook", *(_webhook_of(one) for one in backends)}
-    webhooks = [one for one in client.webhooks(project) if webhook_ours(one, urls)]
-    for webhook in webhooks:
-        client.remove_webhook(webhook["id"])
-        say("webhook", f"{webhook['url']} removed")
-    before: dict[str, Any] = {}
-    titles = {one["title"] for one in backends}
-    for backend in backends:
-        before = (remembered(backend) or {}) | before
-        client.remove_backend(backend["id"])
-        say("backend", f"{backend['title']} at {backend['url']} removed")
-    _restore(client, project, before, titles, say)
-    return bool(webhooks or backends)
-
-
 def _webhook(
     client: Client, wanted: Wanted, backends: Sequence[Mapping[str, Any]], say: Say
 ) -> tuple[int | None, bool]:
     """See to exactly one webhook of ours; the number of one that was made, and whether anything changed."""
-    urls = {wanted.webhook_url, *(_webhook_of(one) for one in backends)}
+    urls = {wanted.webhook_url, *(webhook_url(one["url"]) for one in backends)}
     found = [one for one in client.webhooks(wanted.project) if webhook_ours(one, urls)]
     found.sort(key=lambda one: one["url"] != wanted.webhook_url)
     for stale in found[1:]:
@@ -135,27 +111,3 @@ def _settings(client: Client, wanted: Wanted, say: Say) -> bool:
     else:
         say("settings", "as they should be")
     return bool(changes)
-
-
-def _restore(client: Client, project: int, before: Mapping[str, Any], titles: set[str], say: Say) -> None:
-    """Give settings back their values from before, unless somebody has changed them since."""
-    now = client.project(project)
-    # Label Studio has emptied model_version along with the backend of that title.
-    set_by_us = {"show_collab_predictions": {True}, "model_version": {"", None, *titles}}
-    set_by_us["sampling"] = {UNCERTAIN}
-    back = {
-        name: value
-        for name, value in before.items()
-        if now.get(name) in set_by_us.get(name, ()) and now.get(name) != value
-    }
-    for name, value in back.items():
-        try:
-            client.change_project(project, {name: value})
-        except LabelStudioError as error:
-            say("settings", f"{name} could not be given back {value!r}: {error}")
-        else:
-            say("settings", f"{name} = {value!r}, as before")
-
-
-def _webhook_of(backend: Mapping[str, Any]) -> str:
-    return f"{str(backend['url']).rstrip('/')}/webhook"

@@ -1,7 +1,7 @@
 """``camvo predict``: predictions for projects too large for Label Studio's one request of 100 s.
 
-Nothing is kept between runs: what a run has to do is seen from what Label Studio has, so one that was killed goes
-on where it stopped, and the backend answers from its ledger what it has decided before.
+Nothing is kept between runs: what a run has to do is seen from what Label Studio has, so one that was killed
+goes on where it stopped, and the backend answers from its ledger what it has decided before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backend.label_studio.client import Client
-from camvo.errors import BodyTooLargeError, LabelStudioError
+from camvo.errors import BodyTooLargeError
 
 TRIES = 4
 """Requests in a row that may leave every open task without a prediction; then these are given up."""

@@ -1,4 +1,4 @@
-"""Proofs that a connected project works, by Label Studio's own doing rather than by looking at its settings."""
+"""Proofs that a connected project works: Label Studio's own doing rather than a look at its settings."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def prove(client: Client, server: Server, wanted: Wanted) -> Iterator[Fact]:
     - *version*: the title, what ``/setup`` answered and what the project shows are one text.
     - *prediction*: Label Studio sends a random task to the backend and shows us the answer, storing nothing.
     - *webhook*: the project is saved without a change, on which Label Studio sends PROJECT_UPDATED, and the
-      backend must have counted one more that it let in. So address, network and secret are all proved. It takes
-      the backend's ``/metrics``: where they cannot be reached from here, nothing is proved or disproved.
+      backend must have counted one more that it let in. So address, network and secret are all proved. It
+      takes the backend's ``/metrics``: where they cannot be reached from here, nothing is proved.
     """
     yield from _guarded("health", lambda: _health(client, wanted))
     yield from _guarded("version", lambda: _version(client, wanted))
@@ -111,8 +111,8 @@ def _webhook(client: Client, server: Server, wanted: Wanted) -> Fact:
     while server.project_updates() == before:
         if time.monotonic() >= until:
             text = (
-                "Label Studio's webhook did not arrive: CAMVO_WEBHOOK_SECRET must be the same here and at the "
-                "server, and a private address needs SSRF_PROTECTION_ENABLED=false at Label Studio"
+                "Label Studio's webhook was not let in: CAMVO_WEBHOOK_SECRET must be the same here and at "
+                "the server, and a private address needs SSRF_PROTECTION_ENABLED=false at Label Studio"
             )
             return Fact("webhook", text, holds=False)
         time.sleep(_PAUSE)

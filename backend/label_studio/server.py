@@ -38,7 +38,7 @@ class Server:
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     def reachable(self) -> bool:
-        """Whether anything answers there; a name that only Label Studio's network knows does not, from here."""
+        """Whether anything answers from here; Label Studio may know a name that this host does not."""
         try:
             self._http.get("/health")
         except httpx.TransportError:

@@ -49,7 +49,7 @@ class Wanted:
     @property
     def webhook_url(self) -> str:
         """Where Label Studio would send the webhook that it makes itself."""
-        return f"{self.url}/webhook"
+        return webhook_url(self.url)
 
     def backend(self) -> dict[str, Any]:
         """The ML backend's fields, without its password, which Label Studio does not show."""
@@ -92,6 +92,11 @@ class Wanted:
         if self.review_queue:
             wanted["sampling"] = UNCERTAIN
         return wanted
+
+
+def webhook_url(backend_url: str) -> str:
+    """The address of a backend's webhook, as Label Studio puts it together."""
+    return f"{backend_url.rstrip('/')}/webhook"
 
 
 def differing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

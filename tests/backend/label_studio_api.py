@@ -1,8 +1,8 @@
 """A stand-in for the part of Label Studio's API that CaMVo uses, on a free local port.
 
-Its objects start as copies of what a real 1.23.2 answered (``label_studio_answers.json``), and it does what that one
-was seen to do on the side: it makes a webhook along with an ML backend unless there is one for the address, gives
-the project the backend's title for a version, and leaves the webhook behind when the backend goes.
+Its objects start as copies of what a real 1.23.2 answered (``label_studio_answers.json``), and it does what
+that one was seen to do on the side: it makes a webhook along with an ML backend unless there is one for the
+address, gives the project the backend's title for a version, and keeps the webhook when the backend goes.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class LabelStudioApi:
         for task in self.tasks.values():
             for prediction in task["predictions"]:
                 if prediction["id"] == number and method == "PATCH":
-                    prediction |= body
+                    prediction.update(body)
                     return 200, prediction
             task["predictions"] = [one for one in task["predictions"] if one["id"] != number]
         return 204, None

@@ -1,4 +1,4 @@
-"""Label Studio's API as seen through the client: every page, and every refusal as an error that says what to do."""
+"""Label Studio's API through the client: every page once, every refusal an error that says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``camvo connect``, ``disconnect`` and ``predict`` as real processes: bad input, refusals, and what is printed."""
+"""``camvo connect``, ``disconnect`` and ``predict`` as processes: bad input, refusals, what is printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connecting leaves in a project, once, twice and after a change; and what disconnecting leaves: nothing."""
+"""What connecting leaves in a project, once, twice, after a change; and disconnecting: nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
 from backend.label_studio import connect as connecting
+from backend.label_studio import disconnect as disconnecting
 from backend.label_studio.wanted import ACTIONS, UNCERTAIN, Wanted
 from backend.settings import Environment
 from camvo.errors import LabelStudioError, PrivateAddressError
@@ -33,7 +34,7 @@ def connect(api: LabelStudioApi, **changes: Any) -> bool:
 
 
 def disconnect(api: LabelStudioApi) -> bool:
-    return connecting.disconnect(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
+    return disconnecting.disconnect(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
 
 
 def by_hand(api: LabelStudioApi, url: str = URL, title: str = "camvo") -> dict[str, Any]:

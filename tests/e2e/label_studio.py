@@ -6,7 +6,7 @@
         studio.url, studio.token        # where it listens, and its owner's legacy token
 
 The virtual environment is made once, in the folder that ``CAMVO_LABEL_STUDIO_VENV`` names or else in the
-user's cache, and used again by later runs: Label Studio and CaMVo do not share one (other pandas, other numpy).
+user's cache, and used again by later runs: Label Studio and CaMVo cannot share one.
 """
 
 from __future__ import annotations

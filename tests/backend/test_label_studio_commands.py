@@ -37,6 +37,7 @@ def api() -> Iterator[LabelStudioApi]:
         (["connect", "--backend-url", "http://a:b@camvo:9090"], {}, "--backend-url: .*BASIC_AUTH_USER"),
         (["connect", "--extra-params", "delta"], {}, "--extra-params: "),
         (["connect", "--extra-params", "delta=1.7"], {}, "extra_params.delta: .*1.7"),
+        (["predict"], {"LABEL_STUDIO_URL": f"http://me:{KEY}@127.0.0.1"}, "LABEL_STUDIO_URL: "),
         (["connect"], {"BASIC_AUTH_USER": "u", "BASIC_AUTH_PASS": KEY}, "CAMVO_WEBHOOK_SECRET: "),
     ],
 )

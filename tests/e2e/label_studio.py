@@ -32,7 +32,7 @@ USER, PASSWORD, TOKEN = "owner@example.com", "an-owners-password", "0123456789ab
 OPEN: Mapping[str, str] = {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
 """What a backend at a private address needs."""
 
-_START = 240.0
+_START = 480.0
 """Seconds until it must be healthy: it migrates an empty database first."""
 
 

@@ -28,9 +28,6 @@ from camvo.errors import (
     UnauthorizedError,
 )
 
-WEBHOOK_HEADER = "X-Camvo-Secret"
-"""The header by which Label Studio's webhooks, which carry no basic auth, prove themselves."""
-
 _KNOWN_ACTIONS = {*feedback.ACTIONS, webhooks.START_TRAINING}
 
 _STATUS_TYPES = ["application/json", "text/html"]
@@ -62,7 +59,9 @@ def _warn_if_open(environment: Environment) -> None:
     if environment.webhook_secret is None:
         lost = environment.basic_auth_user is not None
         what = "webhooks_will_be_refused" if lost else "webhooks_unguarded"
-        _log.warning(what, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {WEBHOOK_HEADER} in Label Studio")
+        _log.warning(
+            what, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {wire.WEBHOOK_HEADER} in Label Studio"
+        )
 
 
 def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
@@ -147,7 +146,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
         raise UnauthorizedError(
             "credentials are missing or wrong",
             where=request.path,
-            fix=f"use basic auth, or for /webhook the header {WEBHOOK_HEADER}",
+            fix=f"use basic auth, or for /webhook the header {wire.WEBHOOK_HEADER}",
         )
 
     @app.after_request
@@ -242,7 +241,9 @@ def _has_credentials(environment: Environment) -> bool:
 
 def _knows_secret(environment: Environment) -> bool:
     secret = environment.webhook_secret
-    return secret is not None and _same(request.headers.get(WEBHOOK_HEADER, ""), secret.get_secret_value())
+    return secret is not None and _same(
+        request.headers.get(wire.WEBHOOK_HEADER, ""), secret.get_secret_value()
+    )
 
 
 def _is_training() -> bool:

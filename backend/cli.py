@@ -1,4 +1,4 @@
-"""The command line: ``camvo demo | serve | check | report | replay | synthetic``."""
+"""The command line; each command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backend.label_studio import commands
 from backend.replay import command, synthetic_command
 from camvo.errors import CamvoError
 
@@ -105,6 +106,9 @@ def report(
 
 app.command()(command.replay)
 app.command()(synthetic_command.synthetic)
+app.command()(commands.connect)
+app.command()(commands.disconnect)
+app.command()(commands.predict)
 
 
 def main() -> None:

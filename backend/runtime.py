@@ -8,6 +8,7 @@ survives one.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 import time
@@ -19,10 +20,11 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from backend import embedded_voters, feedback, metrics, upkeep
+from backend import embedded_voters, feedback, metrics, upkeep, webhooks
 from backend.annotator import Annotator, Job
 from backend.embedding import Embedder
 from backend.jobs import Jobs
+from backend.label_studio.catch_up import CatchUp
 from backend.labels import LabelConfig
 from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
@@ -30,6 +32,7 @@ from backend.prediction import Prediction
 from backend.queries import Queries
 from backend.settings import Environment, Settings
 from backend.states import States
+from backend.training import Training
 from backend.webhooks import START_TRAINING, WebhookEvent
 from backend.wire import task_of
 from camvo.errors import BadLabelConfigError, CamvoError
@@ -69,7 +72,9 @@ class Runtime:
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self._loop = asyncio.new_event_loop()
         self._overrides: dict[str, Settings] = {}
-        self._reviews: set[Future[None]] = set()
+        self._trainings: set[Future[None]] = set()
+        catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
+        self._training = Training([catch_up, self._review])
         self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
         self._jobs = Jobs(self._make_annotator(), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
@@ -163,12 +168,15 @@ class Runtime:
     def learn(self, event: WebhookEvent) -> None:
         """Store a webhook durably; every process's state catches up with it."""
         if event.action == START_TRAINING:
-            review = upkeep.review(self.ledger, self._writer, event.project_key, self.settings, self.clock)
-            future = asyncio.run_coroutine_threadsafe(review, self._loop)
-            self._reviews.add(future)
-            future.add_done_callback(self._reviews.discard)
+            future = asyncio.run_coroutine_threadsafe(self._training.run(event), self._loop)
+            self._trainings.add(future)
+            future.add_done_callback(self._trainings.discard)
             return
-        self._write(lambda connection: feedback.apply(connection, event, self.settings, self.clock()))
+        for part in webhooks.parts(event):
+            self._write(functools.partial(self._apply, part))
+
+    def _apply(self, event: WebhookEvent, connection: Connection) -> None:
+        feedback.apply(connection, event, self.settings, self.clock())
 
     def _write(self, function: Callable[[Connection], None]) -> None:
         """Write through the one writer: a thread of its own would wait behind every batch of it."""
@@ -186,7 +194,7 @@ class Runtime:
     def close(self, patience: float = 10.0) -> None:
         """Let what is under way finish for ``patience`` seconds, then stop; what was paid for is stored."""
         asyncio.run_coroutine_threadsafe(self._jobs.drain(patience), self._loop).result()
-        wait_for(list(self._reviews), patience)
+        wait_for(list(self._trainings), patience)
         self._writer.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -194,6 +202,9 @@ class Runtime:
         self._readers.shutdown()
         self.embedder.close()
         self.ledger.close()
+
+    async def _review(self, event: WebhookEvent) -> None:
+        await upkeep.review(self.ledger, self._writer, event.project_key, self.settings, self.clock)
 
     def _load(self) -> None:
         try:

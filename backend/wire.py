@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from camvo.errors import BadBodyError
 
+WEBHOOK_HEADER = "X-Camvo-Secret"
+"""The header by which Label Studio's webhooks, which carry no basic auth, prove themselves."""
+
 ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; upstream's server sends the bare id."""
 

@@ -127,6 +127,12 @@ def tasks(connection: Connection, project: str) -> list[int]:
     return list(connection.scalars(query.order_by(_table.c.task)))
 
 
+def numbers(connection: Connection, project: str) -> frozenset[int]:
+    """The ids of all annotations of a project that were not deleted."""
+    query = select(_table.c.annotation_id).where(_table.c.project == project, ~_table.c.deleted)
+    return frozenset(connection.scalars(query))
+
+
 def forget_task(connection: Connection, project: str, task: int) -> int:
     """Empty a deleted task's annotations down to their tombstones, and return how many there were."""
     return connection.execute(

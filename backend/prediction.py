@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from backend.labels import TaskQuestion
 from backend.ledger.rounds import Round
+
+Prediction: TypeAlias = dict[str, Any] | list[Any]
+"""What Label Studio gets for one task: a prediction, a list of them, or ``[]`` for none."""
 
 
 def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> dict[str, Any]:
@@ -18,10 +21,37 @@ def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: 
     of all questions' scores, their errors taken as independent. ``model_version`` must be the backend's title
     in Label Studio, or the score column stays blank.
     """
-    regions = [
-        region | {"score": round_.score}
-        for question, round_ in decided
-        for region in question.regions(round_.label)
+    answers = [(question.regions(round_.label), round_.score) for question, round_ in decided]
+    return _signed(answers, model_version)
+
+
+def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> list[dict[str, Any]]:
+    """One prediction for each model that voted, in alphabetical order: an annotator sees who said what.
+
+    Label Studio stores all predictions of a list and fills the form with the first one, so these come after
+    the ensemble's. Each has a version of its own, ``<model_version>/<model>``: the score column and
+    uncertainty sampling look at the ensemble's version alone. The score is the model's correctness as the
+    plan estimated it.
+    """
+    voters = sorted({arm for _, round_ in decided for arm, vote in round_.votes.items() if vote is not None})
+    return [
+        _signed(
+            [
+                (question.regions(vote), round_.plan["arms"][arm]["correctness"])
+                for question, round_ in decided
+                if (vote := round_.votes.get(arm)) is not None
+            ],
+            f"{model_version}/{arm}",
+        )
+        for arm in voters
     ]
-    score = math.prod(round_.score for _, round_ in decided)
-    return {"result": regions, "score": min(max(score, 0.0), 1.0), "model_version": model_version}
+
+
+def _signed(answers: Sequence[tuple[list[dict[str, Any]], float]], model_version: str) -> dict[str, Any]:
+    """A prediction of several answers, each with its regions and its score."""
+    score = math.prod(own for _, own in answers)
+    return {
+        "result": [region | {"score": own} for regions, own in answers for region in regions],
+        "score": min(max(score, 0.0), 1.0),
+        "model_version": model_version,
+    }

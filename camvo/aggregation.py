@@ -1,7 +1,7 @@
 """How the votes on one question become one answer, and how right each vote was: labels, numbers, rankings.
 
-A vote is a string whatever the question: a label, a number in digits, a ranking as JSON. Only the question's
-:class:`Aggregation` reads it, so one task may mix all three, and policies, state and ledger see text and
+A vote is a string whatever the question: a label, a number in digits, a ranking or spans as JSON. Only the
+question's :class:`Aggregation` reads it, so one task may mix them all, and policies, state and ledger see text and
 rewards alone.
 
 What δ_A means. A reward of 0 or 1 says that the arm was right, and δ_A is Lemma 1's probability that the
@@ -15,6 +15,9 @@ expected reward, and δ_A is the probability that more than half of the weight i
 - rankings, where an arm is right if it orders a random pair of items as the truth does. Wherever more than
   half of the weight does, so does the weighted majority on that pair, and Kemeny's order too as long as the
   majorities do not contradict one another. Borda's and the sum of scores need not.
+- spans, where an arm is right if it treats a random place of the text as the truth does. Wherever more than
+  half of the weight does, so does the vote on that place; its boundaries are right if those of more than
+  half of the weight are.
 
 For these δ_A bounds the expected reward of the answer, provided that the arms err independently and that an
 arm is as likely to be right at one tolerance (on one pair) as at another. Few are: a narrow tolerance is hard

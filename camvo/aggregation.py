@@ -1,8 +1,8 @@
-"""How the votes on one question become one answer, and how right each vote was: labels, numbers, rankings.
+"""How the votes on one question become one answer, and how right each vote was.
 
 A vote is a string whatever the question: a label, a number in digits, a ranking or spans as JSON. Only the
-question's :class:`Aggregation` reads it, so one task may mix them all, and policies, state and ledger see text and
-rewards alone.
+question's :class:`Aggregation` reads it, so one task may mix them all, and policies, state and ledger see
+text and rewards alone.
 
 What δ_A means. A reward of 0 or 1 says that the arm was right, and δ_A is Lemma 1's probability that the
 right arms carry more than half of the weight. A fractional reward r is read as "right with probability r":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -14,6 +14,7 @@ from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
+from camvo import aggregations
 from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
 from camvo.state import Contribution, revision
@@ -33,27 +34,27 @@ def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: 
         action(connection, event, settings, now)
 
 
-def human_label(  # noqa: PLR0917 - they name one question of one task in one epoch
-    connection: Connection, project: str, task: int, control: str, known: Sequence[str], settings: Settings
+def human_label(
+    connection: Connection, key: RoundKey, plan: Mapping[str, Any], settings: Settings
 ) -> str | None:
-    """What the humans say about one question of one task: ground truth first, else their majority.
+    """What the humans say about the question of a round: ground truth first, else all of them together.
 
-    ``None`` when nobody answered, when the answers are tied, or when human rewards are switched off. Skipped
-    annotations and those made from predictions in bulk do not count, nor does a label outside ``known``, the
-    round's own label set: what the models could not answer says nothing about them.
+    Several are counted as the question's votes are, each with the same weight. ``None`` when nobody answered,
+    when the answers are tied, or when human rewards are switched off. Skipped annotations and those made from
+    predictions in bulk do not count, nor does an answer outside the plan's own options: what the models could
+    not answer says nothing about them.
     """
     if not settings.human_rewards:
         return None
+    aggregation, options = aggregations.restore(plan.get("aggregation")), plan["labels"]
     given = [
         annotation
-        for annotation in human_annotations.of_task(connection, project, task)
-        if annotation.teaches and annotation.labels.get(control) in known
+        for annotation in human_annotations.of_task(connection, key.project, key.task)
+        if annotation.teaches and aggregations.fits(aggregation, annotation.labels.get(key.control), options)
     ]
     truths = [annotation for annotation in given if annotation.ground_truth]
-    counts = Counter(annotation.labels[control] for annotation in truths or given).most_common(2)
-    if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
-        return None
-    return counts[0][0]
+    answers = [annotation.labels[key.control] for annotation in truths or given]
+    return aggregations.consensus(aggregation, answers, options)
 
 
 def teacher(voted: str, human: str | None) -> tuple[str, Teacher]:
@@ -70,7 +71,7 @@ def teach(connection: Connection, round_: Round, contribution: Contribution, *, 
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
     """Make the rewards of a task's rounds agree with what the humans say of it by now."""
     for round_ in rounds.of_task(connection, project, task):
-        human = human_label(connection, project, task, round_.key.control, round_.plan["labels"], settings)
+        human = human_label(connection, round_.key, round_.plan, settings)
         label, by = teacher(round_.label, human)
         if (label, by) == (round_.taught, round_.taught_by):
             continue
@@ -99,7 +100,8 @@ def _append(  # noqa: PLR0917 - the columns of one event
 def _lesson(round_: Round, label: str | None, by: str | None) -> Contribution:
     q = {arm: row["q"] for arm, row in round_.plan["arms"].items()}
     votes = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
-    return lesson(round_.context, q, votes, label or round_.label, human=by == "human")
+    reward = aggregations.restore(round_.plan.get("aggregation")).reward
+    return lesson(round_.context, q, votes, label or round_.label, human=by == "human", reward=reward)
 
 
 def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:

@@ -19,13 +19,14 @@ from typing import Any
 import structlog
 
 from backend import embedded_voters, feedback, upkeep
-from backend.annotator import Annotator, Job
+from backend.annotator import Annotator
 from backend.embedding import Embedder
 from backend.jobs import Jobs, Prediction
 from backend.labels import LabelConfig
 from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
 from backend.queries import Queries
+from backend.recording import Job
 from backend.settings import Environment, Settings
 from backend.states import States
 from backend.webhooks import START_TRAINING, WebhookEvent

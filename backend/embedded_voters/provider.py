@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from backend.embedded_voters.voters import VOTERS, Vectors, Voter
 from backend.embedding import Embedder
+from backend.labels.closed_set import ONE_FORM
 from backend.llms.facts import count_tokens, litellm
 from backend.prompts import Prompt, read
 from backend.settings import ModelSettings
@@ -72,9 +74,14 @@ def _asked(model: str, messages: Sequence[Mapping[str, str]]) -> tuple[Voter, Pr
         message = f"there is no embedded voter {model!r}; there are {', '.join(VOTERS)}"
         raise litellm().NotFoundError(message=message, model=model, llm_provider=PROVIDER)
     try:
-        return VOTERS[model], read(messages)
+        prompt = read(messages)
     except InvalidParameterError as error:
         raise litellm().BadRequestError(message=str(error), model=model, llm_provider=PROVIDER) from error
+    answerable = tuple(question for question in prompt.questions if question.form in (ONE_FORM, [ONE_FORM]))
+    if not answerable:
+        message = "an embedded voter answers only what has a list of labels"
+        raise litellm().BadRequestError(message=message, model=model, llm_provider=PROVIDER)
+    return VOTERS[model], replace(prompt, questions=answerable)
 
 
 def _phrases(voter: Voter, prompt: Prompt) -> list[str]:
@@ -87,9 +94,11 @@ def _all_phrases(voter: Voter, prompt: Prompt) -> Iterator[str]:
 
 
 def _content(voter: Voter, prompt: Prompt, vectors: Vectors) -> str:
-    votes = {
-        question.name: voter.choose(prompt.text, question.labels, vectors) for question in prompt.questions
-    }
+    """The label that fits best; where several may fit, it alone."""
+    votes: dict[str, str | list[str]] = {}
+    for question in prompt.questions:
+        label = voter.choose(prompt.text, question.labels, vectors)
+        votes[question.name] = label if question.form == ONE_FORM else [label]
     return json.dumps(votes)
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from backend.labels.element import Element, is_true
-from backend.labels.label import Label
 from backend.labels.reading import fields, unreadable
 from backend.labels.tags import SUPPORTED
 from backend.labels.tree import Tree, targets
-
-_FEWEST = 2
 
 
 def obstacle(control: Element, tree: Tree) -> str | None:
@@ -18,12 +13,7 @@ def obstacle(control: Element, tree: Tree) -> str | None:
     module = SUPPORTED.get(str(control.tag).lower())
     if module is None:
         return f"{control.tag} is not supported yet"
-    return (
-        _misplaced(control, tree)
-        or module.obstacle(control)
-        or _unvotable(module.labels(control))
-        or _unattached(control, tree)
-    )
+    return _misplaced(control, tree) or module.obstacle(control, tree) or _unattached(control, tree)
 
 
 def _misplaced(control: Element, tree: Tree) -> str | None:
@@ -35,18 +25,6 @@ def _misplaced(control: Element, tree: Tree) -> str | None:
     for kind in ("perRegion", "perItem"):
         if is_true(control, kind):
             return f"{kind} is not supported yet"
-    return None
-
-
-def _unvotable(labels: tuple[Label, ...]) -> str | None:
-    if len(labels) < _FEWEST:
-        return "it has fewer than two labels, so there is nothing to vote on"
-    stored = Counter(label.value for label in labels)
-    visible = Counter(label.text for label in labels)
-    for kind, counts in (("are stored as", stored), ("read", visible)):
-        text, count = counts.most_common(1)[0]
-        if count > 1:
-            return f'{count} of its labels {kind} "{text}"'
     return None
 
 

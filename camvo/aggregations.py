@@ -10,12 +10,14 @@ from camvo.aggregation import LABEL_VOTE, Aggregation, Ballot, LabelVote
 from camvo.errors import InvalidParameterError
 from camvo.numeric import NumericVote
 from camvo.ranking import RankingVote
+from camvo.span_vote import SpanVote
 from camvo.subset import SubsetVote
 
 NAMED: Final[Mapping[str, type[Any]]] = {
     "labels": LabelVote,
     "numeric": NumericVote,
     "ranking": RankingVote,
+    "spans": SpanVote,
     "subset": SubsetVote,
 }
 """A frozen dataclass of JSON values each. A name is stored with rounds, so it never changes its meaning."""

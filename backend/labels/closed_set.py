@@ -19,10 +19,11 @@ _FEWEST = 2
 ONE_FORM = "<label>"
 
 
-def obstacle(labels: Sequence[Label]) -> str | None:
-    """Why these labels cannot be voted on, or ``None``."""
-    if len(labels) < _FEWEST:
-        return "it has fewer than two labels, so there is nothing to vote on"
+def obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | None:
+    """Why these labels cannot be voted on, or ``None``; there have to be so many at the ``fewest``."""
+    if len(labels) < fewest:
+        few = "no label" if fewest == 1 else "fewer than two labels"
+        return f"it has {few}, so there is nothing to vote on"
     stored = Counter(label.value for label in labels)
     visible = Counter(label.text for label in labels)
     for kind, counts in (("are stored as", stored), ("read", visible)):

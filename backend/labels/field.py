@@ -41,13 +41,7 @@ class Field:
         Raises:
             MissingFieldError: the key is not there, or holds something that is no text.
         """
-        content = _look_up(data, self.key)
-        if content is _ABSENT:
-            raise MissingFieldError(
-                "the task's data lacks this key, which the label config reads",
-                where=self.where,
-                fix="import the task with it, or change the label config",
-            )
+        content = self.content(data)
         text = (
             dialogue(content, self.name_key, self.text_key) if self.tag == "Paragraphs" else scalar(content)
         )
@@ -59,6 +53,21 @@ class Field:
                 + ("a list of objects" if self.tag == "Paragraphs" else "a string"),
             )
         return _storable(plain_text(text) if self.tag == "HyperText" else text)
+
+    def content(self, data: Mapping[str, object]) -> object:
+        """What the task's data holds for the field.
+
+        Raises:
+            MissingFieldError: the key is not there.
+        """
+        content = _look_up(data, self.key)
+        if content is _ABSENT:
+            raise MissingFieldError(
+                "the task's data lacks this key, which the label config reads",
+                where=self.where,
+                fix="import the task with it, or change the label config",
+            )
+        return content
 
 
 def scalar(content: object) -> str | None:

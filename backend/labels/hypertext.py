@@ -1,10 +1,11 @@
-"""HyperText: HTML as the plain text that a reader sees, and where in a browser's document that text stands."""
+"""HyperText: HTML as the plain text that a reader sees, and where in a browser's document it stands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+
+from backend.labels.located import Located
 
 _BLOCK = re.compile(
     "address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure|"
@@ -17,29 +18,20 @@ _FIRST_LINE_FEED_DROPPED = frozenset({"pre", "textarea", "listing"})
 _WORD = re.compile(r"[^ \t\n\r\f]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A plain text, and for each of its characters its position in the document.
-
-    Label Studio's editor counts positions (``globalOffsets``) in Unicode code points over all text nodes of
-    the body, white space and styles included; a ``<br>`` counts as one. A character that is not in the
-    document, such as the line feed between two blocks, has the position of the one before it.
-    """
-
-    text: str
-    positions: Sequence[int]
-
-
 def plain_text(html: str) -> str:
     """The text of an HTML document or fragment: entities decoded, a line a block, no scripts, no styles."""
     return located(html).text
 
 
+@lru_cache(maxsize=32)
 def located(html: str, *, inline: bool = False) -> Located:
     """The text of an HTML document or fragment, with the positions of its characters.
 
     libxml2 parses it, not ``html.parser``: that one needs minutes for 150 kB of ``"<a <a <a "``, and whoever
     writes the tasks could stop the server with it.
+
+    The editor counts positions (``globalOffsets``) in Unicode code points over all text nodes of the body,
+    white space and styles included; a ``<br>`` counts as one.
 
     Args:
         html: as it stands in the task's data.

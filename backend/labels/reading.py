@@ -41,13 +41,13 @@ def unreadable(shown: Element) -> str | None:
 def _by_key(names: Iterable[str], tree: Tree) -> dict[str, Field]:
     found: dict[str, Field] = {}
     for name in names:
-        field = _field(tree.objects[name])
+        field = field_of(tree.objects[name])
         if field is not None:
             found.setdefault(field.key, field)
     return found
 
 
-def _field(shown: Element) -> Field | None:
+def field_of(shown: Element) -> Field | None:
     """The field that an object tag shows; ``None`` for a text that is the same in every task."""
     variable = _VARIABLE.fullmatch((attribute(shown, "value") or "").strip())
     if variable is None or unreadable(shown):

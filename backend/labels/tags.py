@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from backend.labels import choices
+from backend.labels import choices, span_labels
 from backend.labels.control import Control
 from backend.labels.element import Element
 from backend.labels.tree import Tree
@@ -25,5 +25,12 @@ class ControlTag(Protocol):
         """The control; only called where there is no obstacle."""
 
 
-SUPPORTED: Mapping[str, ControlTag] = MappingProxyType({"choices": choices})
+SUPPORTED: Mapping[str, ControlTag] = MappingProxyType(
+    {
+        "choices": choices,
+        "hypertextlabels": span_labels,
+        "labels": span_labels,
+        "paragraphlabels": span_labels,
+    }
+)
 """Tag in lower case → its module. The lower-case name is also the ``type`` of the tag's result items."""

@@ -104,11 +104,11 @@ def parse(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
         BadAnswerError: no question was answered.
     """
     forms = unwrapped(content)
-    given = next((found for form in forms if (found := _object(form)) is not None), {})
-    bare = [content, *map(_value, forms)] if len(questions) == 1 else []
+    given = next((found for form in forms if (found := _object(form)) is not None), None)
+    bare = [content, *map(_value, forms)] if given is None and len(questions) == 1 else []
     votes = {}
     for asked in questions:
-        answers = [given[asked.name]] if asked.name in given else bare
+        answers = [given[asked.name]] if given and asked.name in given else bare
         vote = next((vote for answer in answers if (vote := asked.vote(answer)) is not None), None)
         if vote is not None:
             votes[asked.name] = vote

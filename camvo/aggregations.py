@@ -9,6 +9,8 @@ from typing import Any, Final
 from camvo.aggregation import LABEL_VOTE, Aggregation, Ballot, LabelVote
 from camvo.errors import InvalidParameterError
 from camvo.numeric import NumericVote
+from camvo.open_numeric import OpenNumericVote
+from camvo.open_vote import OpenVote
 from camvo.ranking import RankingVote
 from camvo.span_vote import SpanVote
 from camvo.subset import SubsetVote
@@ -19,6 +21,8 @@ NAMED: Final[Mapping[str, type[Any]]] = {
     "ranking": RankingVote,
     "spans": SpanVote,
     "subset": SubsetVote,
+    "open": OpenVote,
+    "open_numeric": OpenNumericVote,
 }
 """A frozen dataclass of JSON values each. A name is stored with rounds, so it never changes its meaning."""
 
@@ -62,8 +66,12 @@ def consensus(aggregation: Aggregation, answers: Sequence[str], options: Sequenc
         InvalidParameterError: an answer does not :func:`fit <fits>` the question.
     """
     votes = {str(number): answer for number, answer in enumerate(answers)}
-    outcomes = {aggregation.aggregate(_equal(votes, favourite), options)[0] for favourite in set(answers)}
-    return outcomes.pop() if len(outcomes) == 1 else None
+    outcomes = [
+        aggregation.aggregate(_equal(votes, favourite), options)[0] for favourite in sorted(set(answers))
+    ]
+    if not outcomes or any(aggregation.reward(outcome, outcomes[0]) < 1.0 for outcome in outcomes):
+        return None
+    return outcomes[0]
 
 
 def fits(aggregation: Aggregation, answer: str | None, options: Sequence[str]) -> bool:

@@ -1,30 +1,30 @@
 """Choices: one label of a list, or any number of them, chosen for the whole task.
 
 Label Studio stores ``{"choices": ["<alias or visible text>"]}``; its validator rejects the visible text of a
-choice that has an alias.
+choice that has an alias. With ``allowNested`` the editor stores paths, ``{"choices": [["A", "A1"]]}``, and
+shows no other form, though the validator fails on it. Without, it shows the outermost choices only.
 """
 
 from __future__ import annotations
 
-from backend.labels import closed_set
+from backend.labels import closed_set, nested
 from backend.labels.closed_set import AnyOf, OneOf
 from backend.labels.control import Control
 from backend.labels.element import Element, attribute, is_conditional, is_true
 from backend.labels.label import Label
 from backend.labels.tree import Tree
 
+_SEPARATOR = " / "
+
 
 def obstacle(element: Element, _: Tree) -> str | None:
     """Why this Choices cannot be voted on, or ``None``."""
     mode = _mode(element)
     if mode not in {"single", "single-radio", "multiple"}:
-        return f'choice="{mode}" is no way to choose'
+        return f'choice="{mode}" is not one of single, single-radio and multiple'
     if attribute(element, "value") or attribute(element, "apiUrl"):
         return "choices that come from the task's data are not supported yet"
-    choices = list(element.iter("Choice"))
-    if is_true(element, "allowNested") or any(choice.find(".//Choice") is not None for choice in choices):
-        return "nested choices are not supported yet"
-    if any(not _text(choice) for choice in choices):
+    if any(not nested.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
     return closed_set.obstacle(_labels(element))
 
@@ -41,11 +41,9 @@ def _mode(element: Element) -> str:
 
 
 def _labels(element: Element) -> tuple[Label, ...]:
+    if is_true(element, "allowNested"):
+        return nested.leaves(element, _SEPARATOR)
     return tuple(
-        Label(attribute(choice, "alias") or _text(choice), _text(choice), attribute(choice, "hint"))
-        for choice in element.iter("Choice")
+        Label(nested.stored_name(choice), nested.visible_name(choice), attribute(choice, "hint"))
+        for choice in nested.children(element)
     )
-
-
-def _text(choice: Element) -> str:
-    return attribute(choice, "value") or attribute(choice, "alias") or ""

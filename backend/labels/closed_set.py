@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.labels.control import Item, Request, Shown
+from backend.labels.control import Item, Request, Shown, content
 from backend.labels.label import Label
 from backend.labels.naming import label_named
 from camvo.aggregation import LABEL_VOTE, Aggregation
@@ -147,19 +147,22 @@ def stored(labels: Sequence[Label], value: object) -> str | list[str]:
 def values(labels: Sequence[Label], key: str, items: Sequence[Item]) -> list[str] | None:
     """The label values that a human's one result item holds; ``None`` for anything that is no list of them.
 
-    An inner node of nested labels says nothing that its leaves do not, and is passed over.
+    Label Studio names an inner node of nested labels beside its leaves; alone it is no label.
     """
-    if len(items) != 1 or not isinstance(items[0].get("value"), Mapping):
-        return None
-    entries = items[0]["value"].get(key)
+    entries = content(items, key)
     if not isinstance(entries, list):
         return None
-    known = {json.dumps(stored(labels, label.value)): label.value for label in labels}
-    inner = {json.dumps(label.path[:end]) for label in labels if label.path for end in range(len(label.path))}
-    found = [json.dumps(entry) for entry in entries]
-    if not all(entry in known or entry in inner for entry in found):
+    known = {json.dumps(stored(labels, label.value)): label for label in labels}
+    chosen = {entry: known[entry] for entry in map(json.dumps, entries) if entry in known}
+    inner = {
+        json.dumps(label.path[:end])
+        for label in chosen.values()
+        if label.path
+        for end in range(1, len(label.path))
+    }
+    if any(json.dumps(entry) not in chosen.keys() | inner for entry in entries):
         return None
-    return [known[entry] for entry in found if entry in known]
+    return [label.value for label in chosen.values()]
 
 
 def _listed(labels: Sequence[Label]) -> tuple[tuple[str, str | None], ...]:

@@ -84,3 +84,10 @@ class Control(Protocol):
         Called with no items as well: the annotation was submitted and the control left alone. ``None`` where
         that, or what the items hold, is no valid answer.
         """
+
+
+def content(items: Sequence[Item], key: str) -> object:
+    """What the value of the one item holds under ``key``; ``None`` if there is not exactly one item."""
+    if len(items) != 1 or not isinstance(items[0].get("value"), Mapping):
+        return None
+    return items[0]["value"].get(key)

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from backend.labels import listing
 from backend.labels.hypertext import plain_text
 from backend.labels.paragraphs import dialogue
 from camvo.errors import MissingFieldError
 
-TAGS = ("Text", "HyperText", "Paragraphs")
+TAGS = ("Text", "HyperText", "Paragraphs", "List")
 """The object tags whose data is text."""
 
 _STEP = re.compile(r"[^.\[\]]+")
@@ -35,25 +36,6 @@ class Field:
         """The place that an error about this field names."""
         return f"data.{self.key}"
 
-    def text(self, data: Mapping[str, object]) -> str:
-        """The field's plain text, possibly blank.
-
-        Raises:
-            MissingFieldError: the key is not there, or holds something that is no text.
-        """
-        content = self.content(data)
-        text = (
-            dialogue(content, self.name_key, self.text_key) if self.tag == "Paragraphs" else scalar(content)
-        )
-        if text is None:
-            raise MissingFieldError(
-                f"the task's data holds a {type(content).__name__} here, which is no text",
-                where=self.where,
-                fix=f"a {self.tag} takes "
-                + ("a list of objects" if self.tag == "Paragraphs" else "a string"),
-            )
-        return _storable(plain_text(text) if self.tag == "HyperText" else text)
-
     def content(self, data: Mapping[str, object]) -> object:
         """What the task's data holds for the field.
 
@@ -68,6 +50,28 @@ class Field:
                 fix="import the task with it, or change the label config",
             )
         return content
+
+    def text(self, data: Mapping[str, object]) -> str:
+        """The field's plain text, possibly blank.
+
+        Raises:
+            MissingFieldError: the key is not there, or holds something that is no text.
+        """
+        content = self.content(data)
+        match self.tag:
+            case "Paragraphs":
+                text, takes = dialogue(content, self.name_key, self.text_key), "a list of objects"
+            case "List":
+                text, takes = listing.text(content), "a list of objects with an id each"
+            case _:
+                text, takes = scalar(content), "a string"
+        if text is None:
+            raise MissingFieldError(
+                f"the task's data holds a {type(content).__name__} here, which is no text",
+                where=self.where,
+                fix=f"a {self.tag} takes {takes}",
+            )
+        return storable(plain_text(text) if self.tag == "HyperText" else text)
 
 
 def scalar(content: object) -> str | None:
@@ -104,6 +108,6 @@ def _look_up(data: object, key: str) -> object:
     return data
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Without what JSON can carry but providers and databases refuse: NUL and halves of surrogate pairs."""
     return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from backend.labels import choices, span_labels
+from backend.labels import (
+    choices,
+    dates,
+    number,
+    pairwise,
+    ranker,
+    rating,
+    span_labels,
+    taxonomy,
+    textarea,
+)
 from backend.labels.control import Control
 from backend.labels.element import Element
 from backend.labels.tree import Tree
@@ -28,6 +38,13 @@ class ControlTag(Protocol):
 SUPPORTED: Mapping[str, ControlTag] = MappingProxyType(
     {
         "choices": choices,
+        "taxonomy": taxonomy,
+        "rating": rating,
+        "number": number,
+        "datetime": dates,
+        "textarea": textarea,
+        "pairwise": pairwise,
+        "ranker": ranker,
         "hypertextlabels": span_labels,
         "labels": span_labels,
         "paragraphlabels": span_labels,

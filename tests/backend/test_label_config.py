@@ -40,7 +40,7 @@ def test_every_control_can_be_voted_on(name: str) -> None:
 def test_every_label_has_a_hint_and_every_question_instructions(name: str) -> None:
     for question in parse(xml(name)).questions:
         assert question.instructions
-        assert all(label.hint for label in question.labels)
+        assert all(hint for _, hint in question.control.request.labels)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,7 +52,7 @@ def test_the_sample_task_holds_just_the_fields_that_are_read(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prompt_can_be_made_from_the_sample_task(name: str) -> None:
     questions = parse(xml(name)).questions
-    prompt = prompts.read(prompts.messages(questions, sample(name), None))
+    prompt = prompts.read(prompts.messages([question.about(sample(name)) for question in questions], None))
     assert all(text in prompt.text for text in sample(name).values())
     assert [asked.name for asked in prompt.questions] == [question.name for question in questions]
 
@@ -61,8 +61,8 @@ def test_a_prompt_can_be_made_from_the_sample_task(name: str) -> None:
 def test_label_studio_accepts_a_prediction_of_any_label(name: str) -> None:
     interface = LabelInterface(xml(name))
     for question in parse(xml(name)).questions:
-        for label in question.labels:
-            prediction = {"result": [question.region(label.value)], "score": 0.5}
+        for label in question.about(sample(name)).options:
+            prediction = {"result": question.about(sample(name)).regions(label), "score": 0.5}
             assert interface.validate_prediction(prediction, return_errors=True) == []
 
 

@@ -4,6 +4,7 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.labels import Field, Label, LabelConfig, parse
+from backend.labels.closed_set import OneOf
 from camvo.errors import BadLabelConfigError
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
@@ -18,6 +19,12 @@ def choices(attributes: str = "", content: str = CHOICES, name: str = "mood", to
     return f'<Choices name="{name}" toName="{to_name}" {attributes}>{content}</Choices>'
 
 
+def labels(control: str) -> tuple[Label, ...]:
+    (question,) = config(control).questions
+    assert isinstance(question.control, OneOf)
+    return question.control.labels
+
+
 def reasons(control: str, objects: str = TEXT) -> list[str]:
     found = config(control, objects)
     assert found.questions == ()
@@ -27,7 +34,7 @@ def reasons(control: str, objects: str = TEXT) -> list[str]:
 def test_a_choices_becomes_a_question() -> None:
     (question,) = config(choices()).questions
     assert (question.name, question.to_name, question.tag) == ("mood", "text", "Choices")
-    assert question.labels == (Label("Good", "Good", None), Label("Bad", "Bad", None))
+    assert question.control == OneOf((Label("Good", "Good", None), Label("Bad", "Bad", None)), "choices")
     assert question.fields == (Field("text", "Text", "text"),)
     assert question.instructions is None
 
@@ -39,12 +46,12 @@ def test_every_way_to_show_a_single_choice_is_supported(mode: str) -> None:
 
 def test_the_alias_is_stored_and_the_value_is_read() -> None:
     content = '<Choice value="Very good" alias="good" hint="praise"/><Choice value="Bad"/>'
-    assert config(choices(content=content)).questions[0].labels[0] == Label("good", "Very good", "praise")
+    assert labels(choices(content=content))[0] == Label("good", "Very good", "praise")
 
 
 def test_choices_inside_views_are_found() -> None:
     content = f"<View><View>{CHOICES}</View></View>"
-    assert len(config(choices(content=content)).questions[0].labels) == 2
+    assert len(labels(choices(content=content))) == 2
 
 
 def test_instructions_come_from_the_control() -> None:

@@ -52,7 +52,7 @@ CHROMIUM = [
     ("<meta charset=utf-8>\n<p>x</p>", "x", "\nx"),
     ("<p>1 < 2 & 3 > 2 a<b c</p>", "1 < 2 & 3 > 2 a", "1 < 2 & 3 > 2 a"),
 ]
-"""HTML, and the text nodes of what Chromium 156 makes of it, joined, with ↵ for <br>: as a document of its own
+"""HTML, and the text nodes of what Chromium 156 makes of it, joined, ↵ for <br>: as a document of its own
 in an iframe, and inside a <div>."""
 
 

@@ -21,6 +21,7 @@ import structlog
 from backend import embedded_voters, feedback, upkeep
 from backend.annotator import Annotator
 from backend.embedding import Embedder
+from backend.images import Images
 from backend.jobs import Jobs, Prediction
 from backend.labels import LabelConfig
 from backend.ledger import Ledger, Writer, projects
@@ -70,13 +71,13 @@ class Runtime:
         self._overrides: dict[str, Settings] = {}
         self._reviews: set[Future[None]] = set()
         self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
-        self._jobs = Jobs(self._make_annotator(), settings.concurrency)
+        self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()
         self._warm_up = threading.Thread(target=self._load, name="camvo-warm-up", daemon=True)
         self._warm_up.start()
 
-    def _make_annotator(self) -> Annotator:
+    def _make_annotator(self, environment: Environment) -> Annotator:
         return Annotator(
             ledger=self.ledger,
             writer=self._writer,
@@ -85,6 +86,7 @@ class Runtime:
             queries=self._queries,
             pool=self.pool,
             embedder=self.embedder,
+            images=Images(environment.label_studio_url, environment.label_studio_api_key),
             clock=self.clock,
         )
 

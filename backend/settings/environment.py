@@ -26,11 +26,11 @@ from .models import ModelSettings
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lambda v: str(v).lower())]
 
 
-_OWN = ("CAMVO_", "BASIC_AUTH_", "PROMETHEUS_MULTIPROC_DIR")
+_OWN = ("CAMVO_", "BASIC_AUTH_", "LABEL_STUDIO_", "PROMETHEUS_MULTIPROC_DIR")
 
 
 class Environment(BaseSettings):
-    """The variables ``CAMVO_…`` and ``BASIC_AUTH_…``; an empty one is as good as absent.
+    """The variables ``CAMVO_…``, ``BASIC_AUTH_…``, ``LABEL_STUDIO_…``; an empty one is as good as absent.
 
     Raises:
         ConfigError: a variable that cannot be read; ``where`` is its name.
@@ -52,6 +52,14 @@ class Environment(BaseSettings):
     )
     webhook_secret: SecretStr | None = None
     """What the header of a webhook must carry when it comes without basic auth."""
+    label_studio_url: str | None = Field(
+        default=None, validation_alias=AliasChoices("label_studio_url", "LABEL_STUDIO_URL")
+    )
+    """Where Label Studio is. Never taken from a request: the API key goes there."""
+    label_studio_api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("label_studio_api_key", "LABEL_STUDIO_API_KEY")
+    )
+    """A personal access token or a legacy token of somebody who may change the project."""
     host: str = "127.0.0.1"
     port: int = Field(default=9090, ge=0, le=65535)
     """0 takes a free one."""
@@ -106,5 +114,6 @@ def _variable_error(error: ValidationError) -> ConfigError:
     """The same error under the name that stands in the environment."""
     made = config_error(error, "environment", Environment, joint=": ")
     name = str(error.errors()[0]["loc"][0]).upper()
-    where = name if name.startswith(("BASIC_AUTH", "PROMETHEUS")) else f"CAMVO_{name.removeprefix('CAMVO_')}"
+    named = name.startswith(("BASIC_AUTH", "LABEL_STUDIO", "PROMETHEUS"))
+    where = name if named else f"CAMVO_{name.removeprefix('CAMVO_')}"
     return ConfigError(made.message, where=where, fix=made.fix)

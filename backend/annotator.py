@@ -185,7 +185,10 @@ class Annotator:
         return observations
 
     def _costs(self, job: Job, messages: Messages) -> dict[str, float]:
-        """The expected price of each model that is not resting; of all when all are; of those that can see."""
+        """The expected price of each model that is not resting; of all when all are.
+
+        Where there is an image, of those that can see.
+        """
         names = self._seeing(job) if images(messages) else [model.name for model in job.settings.models]
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, messages) for name in awake or names}

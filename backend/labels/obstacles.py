@@ -22,10 +22,9 @@ def _misplaced(control: Element, tree: Tree) -> str | None:
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:
         return f'the name "{name}" is used more than once in this config'
-    for kind in ("perRegion", "perItem"):
-        if is_true(control, kind):
-            return f"{kind} is not supported yet"
-    return None
+    if is_true(control, "perRegion") and str(control.tag).lower() != "choices":
+        return f"perRegion is not supported for {control.tag}: regions are only given Choices"
+    return "perItem is not supported yet" if is_true(control, "perItem") else None
 
 
 def _unattached(control: Element, tree: Tree) -> str | None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from backend.labels import closed_set
-from backend.labels.control import Control
 from backend.labels.element import Element, attribute, is_conditional, is_true
 from backend.labels.field import Field
 from backend.labels.label import Label
@@ -43,7 +42,12 @@ def obstacle(element: Element, tree: Tree) -> str | None:
     return _unnamed(element) or closed_set.obstacle(_labels(element), fewest=1)
 
 
-def read(element: Element, tree: Tree) -> Control:
+def marks(control: Element) -> bool:
+    """Whether a control is one of these tags."""
+    return _key(control) in _OBJECTS
+
+
+def read(element: Element, tree: Tree) -> Spans:
     """The labels in the order of the config."""
     marked = _marked(element, tree)
     if marked is None:

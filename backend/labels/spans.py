@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backend.labels.closed_set import stored
 from backend.labels.control import Item, Request, Shown
 from backend.labels.field import Field
 from backend.labels.label import Label
@@ -101,7 +102,7 @@ class Spans:
                 "value": {
                     **self._ruler.value(span.start, span.end),
                     "text": located.between(span.start, span.end),
-                    self.key: [span.label],
+                    self.key: [stored(self.labels, span.label)],
                 }
             }
             for span in read(vote)
@@ -113,6 +114,11 @@ class Spans:
             return None
         spans = [self._marked(item.get("value")) for item in items]
         return None if None in spans else write(span for found in spans if found for span in found)
+
+    def place(self, value: Mapping[str, Any]) -> Span:
+        """Where an item of a prediction is, under no label."""
+        start, end = self._ruler.bounds(value) or (0, 0)
+        return Span(start, end, "")
 
     @property
     def _ruler(self) -> Ruler:

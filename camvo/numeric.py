@@ -91,7 +91,7 @@ class NumericVote:
             high=self.high,
             scale=self._scale,
         )
-        text = f"{answer:.15g}"
+        text = write(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:
@@ -133,6 +133,11 @@ def counted(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float]
         if any(weight > 0.0 for weight in weights):
             return values, weights
     return values, [1.0] * len(values)
+
+
+def write(value: float) -> str:
+    """A number as votes and answers are written: 15 digits, and no negative zero."""
+    return f"{value + 0.0:.15g}"
 
 
 def read(vote: str) -> float:

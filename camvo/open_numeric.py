@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
 from camvo.laplace import expected_closeness
-from camvo.numeric import counted, read, weighted_median
+from camvo.numeric import counted, read, weighted_median, write
 
 GREATEST = 1e15
 """Beyond it not every whole number is a float of its own."""
@@ -66,7 +66,7 @@ class OpenNumericVote:
             high=self._bounded(max(*values, answer) + scale),
             scale=scale,
         )
-        text = f"{answer:.15g}"
+        text = write(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:

@@ -44,7 +44,7 @@ class SubsetVote:
             InvalidParameterError: there is no vote, or one that names something else than the options.
         """
         self._check(options)
-        chosen = {arm: read(vote) for arm, vote in ballot.votes.items()}
+        chosen = {arm: set(read(vote)) for arm, vote in ballot.votes.items()}
         for arm, labels in chosen.items():
             if not labels <= set(options):
                 raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")
@@ -60,15 +60,15 @@ class SubsetVote:
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote △ answer| / M."""
-        return 1.0 - len(read(vote) ^ read(answer)) / self.size
+        return 1.0 - len(set(read(vote)) ^ set(read(answer))) / self.size
 
     def _check(self, options: Sequence[str]) -> None:
         if len(options) != self.size:
             raise InvalidParameterError(f"{len(options)} labels where {self.size} were expected")
 
 
-def read(vote: str) -> frozenset[str]:
-    """The labels of a vote.
+def read(vote: str) -> list[str]:
+    """The labels of a vote, in its order.
 
     Raises:
         InvalidParameterError: it is not a JSON array of strings.
@@ -79,4 +79,4 @@ def read(vote: str) -> frozenset[str]:
         raise InvalidParameterError("a subset is not a JSON array") from error
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise InvalidParameterError("a subset is not a JSON array of labels")
-    return frozenset(labels)
+    return labels

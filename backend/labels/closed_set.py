@@ -14,9 +14,12 @@ from backend.labels.naming import label_named
 from camvo.aggregation import LABEL_VOTE, Aggregation
 from camvo.errors import InvalidParameterError
 from camvo.subset import SubsetVote
+from camvo.subset import read as read_subset
 
 _FEWEST = 2
 ONE_FORM = "<label>"
+_ONE_RULE = "Choose exactly one of these labels; if none fits well, the closest:"
+_ANY_RULE = "Choose every one of these labels that fits, as a JSON array; an empty one if none does:"
 
 
 def obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | None:
@@ -54,7 +57,7 @@ class OneOf:
     def request(self) -> Request:
         """One of the visible texts."""
         schema = {"type": "string", "enum": [label.text for label in self.labels]}
-        return Request("Choose exactly one of these labels:", ONE_FORM, schema, _listed(self.labels))
+        return Request(_ONE_RULE, ONE_FORM, schema, _listed(self.labels))
 
     def options(self, _: Shown) -> tuple[str, ...]:
         """The labels' values."""
@@ -98,8 +101,7 @@ class AnyOf:
     def request(self) -> Request:
         """A list of visible texts."""
         schema = {"type": "array", "items": {"type": "string", "enum": [label.text for label in self.labels]}}
-        rule = "Choose every one of these labels that fits, as a JSON array; an empty one if none does:"
-        return Request(rule, [ONE_FORM], schema, _listed(self.labels))
+        return Request(_ANY_RULE, [ONE_FORM], schema, _listed(self.labels))
 
     def options(self, _: Shown) -> tuple[str, ...]:
         """The labels' values."""
@@ -114,7 +116,7 @@ class AnyOf:
 
     def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
         """One item with all labels; none if no label fits."""
-        chosen = [stored(self.labels, value) for value in json.loads(vote)]
+        chosen = [stored(self.labels, value) for value in read_subset(vote)]
         return [{"value": {self.key: chosen}}] if chosen else []
 
     def answer(self, items: Sequence[Item]) -> str | None:

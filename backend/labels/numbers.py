@@ -10,7 +10,7 @@ from typing import Any
 from backend.labels.control import Item, Request, Shown, content
 from camvo.aggregation import Aggregation
 from camvo.errors import InvalidParameterError
-from camvo.numeric import NumericVote
+from camvo.numeric import NumericVote, write
 from camvo.numeric import read as read_number
 from camvo.open_numeric import GREATEST, OpenNumericVote
 
@@ -84,7 +84,7 @@ class NumberControl:
             return None
         if not self._allows(value):
             return None
-        return f"{value:.15g}"
+        return write(value)
 
     def _allows(self, value: float) -> bool:
         low, high = (

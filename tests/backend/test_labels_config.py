@@ -75,15 +75,9 @@ def test_a_config_is_parsed_once() -> None:
 @pytest.mark.parametrize(
     ("control", "part"),
     [
-        (choices('choice="multiple"'), 'choice="multiple" is not supported yet'),
         (choices('value="$options"', ""), "task's data are not supported yet"),
         (choices('apiUrl="/labels"', ""), "task's data are not supported yet"),
-        (choices('allowNested="true"'), "nested choices"),
-        (
-            choices(content='<Choice value="A"><Choice value="B"/></Choice><Choice value="C"/>'),
-            "nested choices",
-        ),
-        (choices(content='<Choice value="A"><View><Choice value="B"/></View></Choice>'), "nested choices"),
+        (choices(content='<Choice value="A"><View><Choice value="B"/></View></Choice>'), "fewer than two"),
         (choices('perRegion="true"'), "perRegion is not supported yet"),
         (choices('perregion="true"'), "perRegion is not supported yet"),
         (choices('perItem="true"'), "perItem is not supported yet"),
@@ -97,7 +91,7 @@ def test_a_config_is_parsed_once() -> None:
         (choices(content='<Choice value="A" alias="x"/><Choice value="A" alias="y"/>'), 'read "A"'),
         (choices(name="c_{{idx}}"), "inside a Repeater"),
         (f'<Repeater on="$turns" indexFlag="i">{choices()}</Repeater>', "inside a Repeater"),
-        ('<Rating name="stars" toName="text"/>', "Rating is not supported yet"),
+        ('<Relations name="links" toName="text"/>', "Relations is not supported yet"),
         (
             '<Labels name="ner" toName="text"><Label value="A"/><Label value="B"/></Labels>',
             "Labels is not supp",

@@ -212,7 +212,7 @@ def test_foreign_messages_cannot_be_read(foreign: list[dict[str, str]]) -> None:
 def test_another_wording_needs_another_version() -> None:
     prompt = messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")
     wording = hashlib.sha256(json.dumps(prompt).encode()).hexdigest()[:12]
-    assert (prompts.PROMPT_VERSION, wording) == ("1", "cdc408ebf872")
+    assert (prompts.PROMPT_VERSION, wording) == ("2", "008965f49c89")
 
 
 def test_the_schema_allows_the_visible_labels_and_nothing_else() -> None:

@@ -70,10 +70,10 @@ class Images:
 
     def _path(self, address: str) -> str | None:
         """Path and query of a file in Label Studio; ``None`` for an image that is elsewhere."""
-        own = bool(self._url) and address.startswith(f"{self._url}/")
-        found = address.removeprefix(self._url) if own else address
-        path = urlsplit(found).path
-        return found if path.startswith(_UPLOADS) and normpath(unquote(path)).startswith(_UPLOADS) else None
+        found = address.removeprefix(self._url)
+        if not found.startswith(_UPLOADS) or not normpath(unquote(urlsplit(found).path)).startswith(_UPLOADS):
+            return None
+        return found
 
     def _fetch(self, path: str, where: str) -> str:
         if not self._url or self._key is None:

@@ -10,6 +10,8 @@ from backend.labels.tree import Tree, targets
 
 def obstacle(control: Element, tree: Tree) -> str | None:
     """The first reason that is found, or ``None`` for a control that can be voted on."""
+    if str(control.tag).lower() == "chat":
+        return "the messages that annotators add to a Chat are not voted on"
     module = SUPPORTED.get(str(control.tag).lower())
     if module is None:
         return f"{control.tag} is not supported yet"

@@ -26,8 +26,8 @@ from camvo.span_places import NEAR
 from camvo.spans import overlap
 
 _RULE = (
-    "For every stretch of the field {field} that you mark for {controls}, say here which of these labels fits "
-    'it, as a JSON array; an empty one if there is none. "quote" and "before" are what they are there:'
+    "For every stretch of the field {field} that you mark for {controls}, say here which of these labels "
+    'fits it, as a JSON array; an empty one if there is none. "quote" and "before" are what they are there:'
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from backend.fence import read as read_fence
 from backend.labels import Question, TaskQuestion
 from backend.labels.field import IMAGE
 from backend.labels.naming import unwrapped
-from backend.llms.parts import image
+from backend.llms.parts import Messages, image, texts
 from backend.llms.parts import text as text_part
 from camvo.errors import BadAnswerError, InvalidParameterError
 
@@ -81,14 +81,14 @@ def messages(questions: Sequence[TaskQuestion], instructions: str | None) -> lis
     """
     if not questions:
         raise InvalidParameterError("there is no question to ask")
-    texts: dict[str, str] = {}
+    fields: dict[str, str] = {}
     images: dict[str, str] = {}
     for asked in questions:
-        texts = {**texts, **asked.texts}
+        fields = {**fields, **asked.texts}
         images = {**images, **asked.images}
     system = "\n".join(_system([asked.question for asked in questions], instructions))
     named = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
-    user = "\n".join([*([fence(texts)] if texts else []), *named, _REMINDER])
+    user = "\n".join([*([fence(fields)] if fields else []), *named, _REMINDER])
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": [text_part(user), *map(image, images.values())] if images else user},
@@ -130,14 +130,14 @@ def parse(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     return votes
 
 
-def read(messages: Sequence[Mapping[str, str]]) -> Prompt:
+def read(messages: Messages) -> Prompt:
     """Undo ``messages``: what was asked about which text. The embedded voters answer from this.
 
     Raises:
         InvalidParameterError: the messages are not of this module's making.
     """
     try:
-        system, user = (message["content"] for message in messages)
+        system, user = texts(messages)
         instructions, questions = _read_system(system)
     except (ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
         raise InvalidParameterError(

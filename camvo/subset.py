@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,15 +49,11 @@ class SubsetVote:
         for arm, labels in chosen.items():
             if not labels <= set(options):
                 raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")
-        answer, chances = [], []
-        for option in options:
-            votes = {arm: _YES if option in labels else _NO for arm, labels in chosen.items()}
-            won = weighted_vote(votes, ballot.weights, (_NO, _YES), ballot.tie_breakers)
-            chances.append(posterior(votes, ballot.correctness, (_NO, _YES))[won])
-            if won == _YES:
-                answer.append(option)
+        backers = [tuple(arm for arm, labels in chosen.items() if option in labels) for option in options]
+        outcomes = {arms: _decided(arms, ballot) for arms in set(backers)}
+        answer = [option for option, arms in zip(options, backers, strict=True) if outcomes[arms][0]]
         text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-        return text, {text: sum(chances) / len(chances)}
+        return text, {text: math.fsum(outcomes[arms][1] for arms in backers) / self.size}
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote △ answer| / M."""
@@ -65,6 +62,13 @@ class SubsetVote:
     def _check(self, options: Sequence[str]) -> None:
         if len(options) != self.size:
             raise InvalidParameterError(f"{len(options)} labels where {self.size} were expected")
+
+
+def _decided(backers: Sequence[str], ballot: Ballot) -> tuple[bool, float]:
+    """Whether a label that these arms chose is in the answer, and the posterior of that."""
+    votes = {arm: _YES if arm in backers else _NO for arm in ballot.votes}
+    won = weighted_vote(votes, ballot.weights, (_NO, _YES), ballot.tie_breakers)
+    return won == _YES, posterior(votes, ballot.correctness, (_NO, _YES))[won]
 
 
 def read(vote: str) -> list[str]:

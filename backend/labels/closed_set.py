@@ -69,11 +69,11 @@ class OneOf:
 
     def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
         """One item with one label."""
-        return [{"value": {self.key: [stored(self.labels, vote)]}}]
+        return [{"value": {self.key: [_label(self.labels, vote).stored]}}]
 
     def answer(self, items: Sequence[Item]) -> str | None:
         """The label, if there is exactly one."""
-        chosen = values(self.labels, self.key, items)
+        chosen = _values(self.labels, self.key, items)
         return chosen[0] if chosen is not None and len(chosen) == 1 else None
 
 
@@ -116,14 +116,14 @@ class AnyOf:
 
     def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
         """One item with all labels; none if no label fits."""
-        chosen = [stored(self.labels, value) for value in read_subset(vote)]
+        chosen = [_label(self.labels, value).stored for value in read_subset(vote)]
         return [{"value": {self.key: chosen}}] if chosen else []
 
     def answer(self, items: Sequence[Item]) -> str | None:
         """The labels of the one item."""
         if not items:
             return None if self.conditional else self._canonical(())
-        chosen = values(self.labels, self.key, items)
+        chosen = _values(self.labels, self.key, items)
         return None if chosen is None else self._canonical(chosen)
 
     def _canonical(self, chosen: Sequence[str | None]) -> str:
@@ -134,19 +134,14 @@ class AnyOf:
         )
 
 
-def stored(labels: Sequence[Label], value: object) -> str | list[str]:
-    """What Label Studio stores for a label: its value, or its path where labels are nested.
-
-    Raises:
-        InvalidParameterError: there is no such label.
-    """
+def _label(labels: Sequence[Label], value: str) -> Label:
     for label in labels:
         if label.value == value:
-            return label.value if label.path is None else list(label.path)
+            return label
     raise InvalidParameterError("the label is not one of the question's")
 
 
-def values(labels: Sequence[Label], key: str, items: Sequence[Item]) -> list[str] | None:
+def _values(labels: Sequence[Label], key: str, items: Sequence[Item]) -> list[str] | None:
     """The label values that a human's one result item holds; ``None`` for anything that is no list of them.
 
     Label Studio names an inner node of nested labels beside its leaves; alone it is no label.
@@ -154,7 +149,7 @@ def values(labels: Sequence[Label], key: str, items: Sequence[Item]) -> list[str
     entries = content(items, key)
     if not isinstance(entries, list):
         return None
-    known = {json.dumps(stored(labels, label.value)): label for label in labels}
+    known = {json.dumps(label.stored): label for label in labels}
     chosen = {entry: known[entry] for entry in map(json.dumps, entries) if entry in known}
     inner = {
         json.dumps(label.path[:end])

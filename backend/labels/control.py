@@ -47,7 +47,9 @@ class Request:
 
 
 class Control(Protocol):
-    """One control as its XML describes it. A frozen dataclass whose fields are JSON: they are its identity.
+    """One control as its XML describes it.
+
+    A frozen dataclass whose fields are numbers, strings and tuples of them: they are its identity.
 
     A vote is a string in a canonical form, so that equal answers are equal strings. The core compares votes
     through the aggregation and never looks into them.

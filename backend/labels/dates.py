@@ -27,6 +27,7 @@ _ASKED = {
     _BOTH: ("a date with its time", "YYYY-MM-DDThh:mm"),
     _YEAR: ("a year", "YYYY"),
 }
+_BOUND = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2})?)?")
 _DIRECTIVE = re.compile(r"%(.?)")
 _DIRECTIVES = frozenset("YymdHMSIpBb")
 """What means the same to d3, which the editor uses, and to Python."""
@@ -36,6 +37,10 @@ def obstacle(element: Element, _: Tree) -> str | None:
     """Why this DateTime cannot be voted on, or ``None``."""
     if _iso(element) is None:
         return f'only="{attribute(element, "only")}" is not supported: it is date, time, "date,time" or year'
+    for name in ("min", "max"):
+        bound = _bound(element, name)
+        if bound is not None and not _BOUND.fullmatch(bound):
+            return f'{name}="{bound}" is neither a year nor a date in ISO form'
     unknown = set(_DIRECTIVE.findall(_format(element))) - _DIRECTIVES
     if unknown:
         return f"its format has %{min(unknown)}, which is not supported yet"
@@ -46,7 +51,7 @@ def obstacle(element: Element, _: Tree) -> str | None:
 
 def read(element: Element, _: Tree) -> Control:
     """Which parts are asked for, how they are written, and their bounds."""
-    low, high = attribute(element, "min"), attribute(element, "max")
+    low, high = _bound(element, "min"), _bound(element, "max")
     return DateTimeControl(_iso(element) or _BOTH, _format(element), low, high)
 
 
@@ -122,6 +127,12 @@ def _parsed(text: str, form: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.year >= 1000 else None
+
+
+def _bound(element: Element, name: str) -> str | None:
+    """The editor's ``current`` is about which years it lists, and bounds nothing."""
+    bound = attribute(element, name)
+    return None if bound == "current" else bound
 
 
 def _iso(element: Element) -> str | None:

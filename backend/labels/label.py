@@ -19,3 +19,8 @@ class Label:
     text: str
     hint: str | None = None
     path: tuple[str, ...] | None = None
+
+    @property
+    def stored(self) -> str | list[str]:
+        """What Label Studio's list of labels holds."""
+        return self.value if self.path is None else list(self.path)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from backend.labels.control import Control, Shown
@@ -64,14 +65,7 @@ class Question:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over all that makes the question what it is to a model."""
-        identity = [
-            self.name,
-            self.tag.lower(),
-            asdict(self.control),  # type: ignore[call-overload]  # a Control is a dataclass
-            [[field.key, field.tag, field.name_key, field.text_key] for field in self.fields],
-            self.instructions,
-        ]
-        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        return _digest(self)
 
     def answer(self, result: Sequence[object]) -> str | None:
         """The vote that an annotation's ``result`` gives to this question.
@@ -83,6 +77,18 @@ class Question:
         if any(item.get("type") != self.tag.lower() for item in items):
             return None
         return self.control.answer(items)
+
+
+@lru_cache(maxsize=256)
+def _digest(question: Question) -> str:
+    identity = [
+        question.name,
+        question.tag.lower(),
+        asdict(question.control),  # type: ignore[call-overload]  # a Control is a dataclass
+        [[field.key, field.tag, field.name_key, field.text_key] for field in question.fields],
+        question.instructions,
+    ]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

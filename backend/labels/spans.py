@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.labels.closed_set import stored
 from backend.labels.control import Item, Request, Shown
 from backend.labels.field import Field
 from backend.labels.label import Label
@@ -17,6 +16,7 @@ from backend.labels.paragraphs import STRIDE
 from backend.labels.quotes import Quotable
 from backend.labels.rulers import RULERS, HyperTextRuler, Ruler
 from camvo.aggregation import Aggregation
+from camvo.errors import InvalidParameterError
 from camvo.span_vote import SpanVote
 from camvo.spans import Span, read, write
 
@@ -96,16 +96,19 @@ class Spans:
 
     def items(self, vote: str, shown: Shown) -> list[dict[str, Any]]:
         """An item for each span, with the words that it holds."""
+        spans, known = read(vote), {label.value for label in self.labels}
+        if any(span.label not in known for span in spans):
+            raise InvalidParameterError("a span's label is not one of the question's")
         located = self._ruler.located(self.field, shown.data)
         return [
             {
                 "value": {
                     **self._ruler.value(span.start, span.end),
                     "text": located.between(span.start, span.end),
-                    self.key: [stored(self.labels, span.label)],
+                    self.key: [span.label],
                 }
             }
-            for span in read(vote)
+            for span in spans
         ]
 
     def answer(self, items: Sequence[Item]) -> str | None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.labels import TaskQuestion, parse
+from camvo.errors import InvalidParameterError
 from camvo.spans import Span, read, write
 
 LABELS = '<Label value="Person" alias="PER" hint="a human being"/><Label value="Place"/>'
@@ -251,6 +252,12 @@ def test_labels_that_cannot_be_voted_on_are_skipped_with_the_reason(config: str,
     found = parse(config)
     assert found.questions == ()
     assert reason in found.skipped[0].reason
+
+
+@pytest.mark.parametrize("text", ['[[0,5,"Person"]]', "", "[[0,5]]"])
+def test_there_are_no_regions_for_a_vote_on_something_else(text: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        asked().regions(text)
 
 
 def test_one_label_is_enough_to_mark_spans() -> None:

@@ -315,6 +315,20 @@ def test_an_invalid_answer_is_no_vote(name: str, answer: object) -> None:
     assert TAGS[name].asked.vote(answer) is None
 
 
+BOUNDED = [
+    ('only="date" min="2020-02-01" max="2024-06-30"', "2020-02-01", "2020-01-31"),
+    ('only="date" max="2024-06-30"', "2024-06-30", "2024-07-01"),
+    ('only="year" min="2000" max="current"', "2000", "1999"),
+    ('min="2020-02-01"', "2020-02-01T00:00", "2020-01-31T23:59"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "inside", "outside"), BOUNDED)
+def test_a_moment_out_of_bounds_is_no_vote(attributes: str, inside: str, outside: str) -> None:
+    asked = Tag(plain("DateTime", attributes), st.nothing()).asked
+    assert (asked.vote(inside), asked.vote(outside)) == (inside, None)
+
+
 ACCEPTED = [
     ("any choices", [], "[]"),
     ("any choices", ["blue", "Red", "r"], '["r","Blue"]'),
@@ -396,6 +410,7 @@ def test_a_list_without_two_items_of_their_own_is_not_asked_about(items: object)
         (plain("DateTime", 'only="month,year"'), TEXT, "only="),
         (plain("DateTime", 'format="%d.%m."'), TEXT, "no year"),
         (plain("DateTime", 'format="%G-%V"'), TEXT, "%G"),
+        (plain("DateTime", 'min="yesterday"'), TEXT, 'min="yesterday"'),
         (plain("TextArea"), TEXT, "camvo_instructions"),
         (plain("TextArea", SENTENCE + ' perRegion="true"'), TEXT, "perRegion"),
         ('<Pairwise name="c" toName="text"/>', BOTH, "two names"),

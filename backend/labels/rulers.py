@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from backend.labels import hypertext, paragraphs
-from backend.labels.field import Field
+from backend.labels.field import Field, scalar
 from backend.labels.located import Located
 from backend.labels.paragraphs import STRIDE
 
@@ -60,7 +60,7 @@ class HyperTextRuler:
 
     def located(self, field: Field, data: Mapping[str, object]) -> Located:
         """What a reader sees of it."""
-        return hypertext.located(str(field.content(data)), inline=self.inline)
+        return hypertext.located(scalar(field.content(data)) or "", inline=self.inline)
 
     def value(self, start: int, end: int) -> dict[str, Any]:
         """``globalOffsets``, beside what the editor's model must have."""

@@ -12,7 +12,8 @@ import pytest
 from backend.labels import TaskQuestion, parse
 
 CONFIG = """<View>
-  <Labels name="ner" toName="text"><Label value="Person" alias="PER"/></Labels><Text name="text" value="$text"/>
+  <Labels name="ner" toName="text"><Label value="Person" alias="PER"/></Labels>
+  <Text name="text" value="$text"/>
   <Choices name="role" toName="text" perRegion="true"><Choice value="guest"/><Choice value="host"/></Choices>
   <HyperTextLabels name="page" toName="html"><Label value="Name"/></HyperTextLabels>
   <HyperText name="html" value="$html"/>
@@ -23,8 +24,9 @@ CONFIG = """<View>
 </View>"""
 DATA = {
     "text": "Ann 😀 stayed\r\nwith Bob & Eve in Rome.",
-    "html": "\n<html><head><title>T</title><style>p{color:red}</style></head>\n<body>\n <h1>Hello &amp; bye</h1>\n"
-    "<p>Ann 😀 met <b>Bob</b><br>\nin   Rome.</p><table>\n<tr><td>Carl</td><td>Dora</td></tr></table></body></html>",
+    "html": "\n<html><head><title>T</title><style>p{color:red}</style></head>\n<body>\n "
+    "<h1>Hello &amp; bye</h1>\n<p>Ann 😀 met <b>Bob</b><br>\nin   Rome.</p>"
+    "<table>\n<tr><td>Carl</td><td>Dora</td></tr></table></body></html>",
     "inline": "  <p>Ann 😀 met <b>Bob</b><br>\nin   Rome.</p>\n<p>Dora</p>",
     "talk": [
         {"author": "Ann", "text": "It rained 😀 there."},
@@ -45,9 +47,9 @@ def saved(control: str, kind: str, label: str, **value: Any) -> dict[str, Any]:
 
 
 def page(
-    control: str, path: str, start: int, end_path: str, end: int, offsets: tuple[int, int]
+    control: str, start: tuple[str, int], end: tuple[str, int], offsets: tuple[int, int]
 ) -> dict[str, Any]:
-    places = {"start": path, "startOffset": start, "end": end_path, "endOffset": end}
+    places = {"start": start[0], "startOffset": start[1], "end": end[0], "endOffset": end[1]}
     globally = {"start": offsets[0], "end": offsets[1]}
     return saved(control, "hypertextlabels", "Name", **places, globalOffsets=globally)
 
@@ -58,13 +60,13 @@ SAVED = [
     saved("role", "choices", "host", start=19, end=22),
     saved("ner", "labels", "PER", start=25, end=36),
     saved("role", "choices", "host", start=25, end=36),
-    page("page", "/h1[1]/text()[1]", 8, "/h1[1]/text()[1]", 11, (10, 13)),
-    page("page", "/p[1]/text()[1]", 0, "/p[1]/text()[1]", 6, (14, 19)),
-    page("page", "/p[1]/b[1]/text()[1]", 0, "/p[1]/text()[2]", 10, (24, 38)),
-    page("page", CELL, 0, CELL, 4, (44, 48)),
-    page("inside", "/p[1]/text()[1]", 0, "/p[1]/text()[1]", 6, (2, 7)),
-    page("inside", "/p[1]/b[1]/text()[1]", 0, "/p[1]/text()[2]", 10, (12, 26)),
-    page("inside", "/p[2]/text()[1]", 0, "/p[2]/text()[1]", 4, (28, 32)),
+    page("page", ("/h1[1]/text()[1]", 8), ("/h1[1]/text()[1]", 11), (10, 13)),
+    page("page", ("/p[1]/text()[1]", 0), ("/p[1]/text()[1]", 6), (14, 19)),
+    page("page", ("/p[1]/b[1]/text()[1]", 0), ("/p[1]/text()[2]", 10), (24, 38)),
+    page("page", (CELL, 0), (CELL, 4), (44, 48)),
+    page("inside", ("/p[1]/text()[1]", 0), ("/p[1]/text()[1]", 6), (2, 7)),
+    page("inside", ("/p[1]/b[1]/text()[1]", 0), ("/p[1]/text()[2]", 10), (12, 26)),
+    page("inside", ("/p[2]/text()[1]", 0), ("/p[2]/text()[1]", 4), (28, 32)),
     saved("claims", "paragraphlabels", "Claim", start="0", end="0", startOffset=13, endOffset=18),
     saved("claims", "paragraphlabels", "Claim", start="1", end="1", startOffset=3, endOffset=17),
 ]

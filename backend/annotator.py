@@ -100,9 +100,9 @@ class Annotator:
         lacking: list[TaskError] = []
         for one in asked:
             try:
-                if one.question.images and not self._seeing(job):
+                if one.question.images and not self._can_see(job):
                     raise ImageUnavailableError(
-                        "no model of the pool takes images",
+                        "no model that may be asked takes images",
                         where=f"control {one.name}",
                         fix="add one that does; vision: true says so where litellm does not know it",
                     )
@@ -192,6 +192,11 @@ class Annotator:
         names = self._seeing(job) if images(messages) else [model.name for model in job.settings.models]
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, messages) for name in awake or names}
+
+    def _can_see(self, job: Job) -> bool:
+        """Whether there is a model to show images to; with the policy ``single`` there is only the one."""
+        seeing, only = self._seeing(job), job.settings.policy.model
+        return bool(seeing) if only is None else only in seeing
 
     def _seeing(self, job: Job) -> list[str]:
         return [model.name for model in job.settings.models if self._pool.sees(model.name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -13,16 +13,18 @@ import structlog
 from backend import metrics, prompts
 from backend.embedding import Embedder
 from backend.epoch import epoch_of, question_hash
+from backend.images import Images
 from backend.labels import Question, TaskQuestion
 from backend.ledger import Ledger, Writer, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.llms import Pool
+from backend.llms.parts import Messages, images
 from backend.policies import policy_of
 from backend.prediction import Prediction, prediction_of, votes_of
 from backend.queries import Queries, Query
 from backend.recording import Asked, Job, Verdict, record
 from backend.states import StateKey, States
-from camvo.errors import BadAnswerError, ModelError, NoVoteError, TaskError
+from camvo.errors import BadAnswerError, ImageUnavailableError, ModelError, NoVoteError, TaskError
 from camvo.estimates import Observation
 from camvo.typing import Array
 
@@ -34,7 +36,7 @@ class _Prompt:
     """What every model is sent about a task, and the questions that its answer is read for."""
 
     questions: Sequence[TaskQuestion]
-    messages: Sequence[Mapping[str, str]]
+    messages: Messages
     schema: Mapping[str, Any]
 
 
@@ -51,11 +53,12 @@ class Annotator:
         queries: Queries,
         pool: Pool,
         embedder: Embedder,
+        images: Images,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
-        self._clock = clock
+        self._images, self._clock = images, clock
 
     async def annotate(self, job: Job) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
@@ -72,8 +75,10 @@ class Annotator:
         asked = self._questions(job)
         found = await self._stored([one.key for one in asked])
         open_questions = [one for one in asked if one.key not in found]
-        if open_questions:
-            found |= {round_.key: round_ for round_ in await self._annotate(job, open_questions)}
+        visible, unseen = await self._shown(job, open_questions)
+        self._skip(job, unseen, alone=not found and not visible)
+        if visible:
+            found |= {round_.key: round_ for round_ in await self._annotate(job, visible)}
         if job.audit:
             return None
         decided = [(one.question, found[one.key]) for one in asked if one.key in found]
@@ -91,11 +96,32 @@ class Annotator:
                 asked.append(self._question(job, question))
             except TaskError as error:
                 lacking.append(error)
-        if lacking and not asked:
+        self._skip(job, lacking, alone=not asked)
+        return asked
+
+    async def _shown(self, job: Job, asked: Sequence[Asked]) -> tuple[list[Asked], list[TaskError]]:
+        """The questions whose images (if any) can be shown to a model, and why the others' cannot."""
+        visible: list[Asked] = []
+        lacking: list[TaskError] = []
+        for one in asked:
+            try:
+                if one.question.images and not self._can_see(job):
+                    raise ImageUnavailableError(
+                        "no model that may be asked takes images",
+                        where=f"control {one.name}",
+                        fix="add one that does; vision: true says so where litellm does not know it",
+                    )
+                visible.append(replace(one, question=await self._images.shown(one.question)))
+            except TaskError as error:
+                lacking.append(error)
+        return visible, lacking
+
+    def _skip(self, job: Job, lacking: Sequence[TaskError], *, alone: bool) -> None:
+        """Leave out questions that lack something; an error if they are all that there is."""
+        if lacking and alone:
             raise lacking[0]
         for lack in lacking:
             _log.warning("question_skipped", task=job.task, code=lack.code, reason=str(lack))
-        return asked
 
     def _question(self, job: Job, question: Question) -> Asked:
         about = question.about(job.data)
@@ -103,7 +129,7 @@ class Annotator:
             project=job.project,
             task=job.task,
             control=question.name,
-            question=question_hash(about.texts),
+            question=question_hash({**about.texts, **about.images}),
             epoch=epoch_of(question, job.settings.instructions, self._embedder.identity),
         )
         return Asked(about, key)
@@ -150,7 +176,7 @@ class Annotator:
 
     async def _observe(self, job: Job, asked: Sequence[Asked]) -> dict[str, Observation]:
         contexts: list[Array] = await asyncio.gather(
-            *(self._embedder.vector("\n".join(one.question.texts.values())) for one in asked)
+            *(self._embedder.vector(one.question.context) for one in asked)
         )
         observations = {}
         for one, context in zip(asked, contexts, strict=True):
@@ -163,11 +189,22 @@ class Annotator:
             observations[one.name] = Observation(state, context, one.question.options, aggregation)
         return observations
 
-    def _costs(self, job: Job, messages: Sequence[Mapping[str, str]]) -> dict[str, float]:
-        """The expected price of each model that is not resting; of all of them when all are."""
-        names = [model.name for model in job.settings.models]
+    def _costs(self, job: Job, messages: Messages) -> dict[str, float]:
+        """The expected price of each model that is not resting; of all when all are.
+
+        Where there is an image, of those that can see.
+        """
+        names = self._seeing(job) if images(messages) else [model.name for model in job.settings.models]
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, messages) for name in awake or names}
+
+    def _can_see(self, job: Job) -> bool:
+        """Whether there is a model to show images to; with the policy ``single`` there is only the one."""
+        seeing, only = self._seeing(job), job.settings.policy.model
+        return bool(seeing) if only is None else only in seeing
+
+    def _seeing(self, job: Job) -> list[str]:
+        return [model.name for model in job.settings.models if self._pool.sees(model.name)]
 
     async def _vote(self, job: Job, arm: str, prompt: _Prompt) -> tuple[dict[str, str], float]:
         """One model's votes by question, empty where it failed, and what asking it cost in $."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
 from backend.labels import TaskQuestion
+from backend.labels.region_choices import RegionChoices
 from backend.ledger.rounds import Round
 
 Prediction: TypeAlias = dict[str, Any] | list[Any]
@@ -21,7 +23,7 @@ def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: 
     of all questions' scores, their errors taken as independent. ``model_version`` must be the backend's title
     in Label Studio, or the score column stays blank.
     """
-    answers = [(question.regions(round_.label), round_.score) for question, round_ in decided]
+    answers = [(question, round_.label, round_.score) for question, round_ in decided]
     return _signed(answers, model_version)
 
 
@@ -37,7 +39,7 @@ def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) 
     return [
         _signed(
             [
-                (question.regions(vote), round_.plan["arms"][arm]["correctness"])
+                (question, vote, round_.plan["arms"][arm]["correctness"])
                 for question, round_ in decided
                 if (vote := round_.votes.get(arm)) is not None
             ],
@@ -47,11 +49,23 @@ def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) 
     ]
 
 
-def _signed(answers: Sequence[tuple[list[dict[str, Any]], float]], model_version: str) -> dict[str, Any]:
-    """A prediction of several answers, each with its regions and its score."""
-    score = math.prod(own for _, own in answers)
+def _signed(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str) -> dict[str, Any]:
+    """A prediction of several answers: question, vote and score."""
+    regions = {
+        question.name: [region | {"score": own} for region in question.regions(vote)]
+        for question, vote, own in answers
+    }
+    for question, _, _ in answers:
+        if isinstance(control := question.question.control, RegionChoices):
+            for name in control.controls:
+                regions[name] = [
+                    {"id": f"{name}-{place}"} | region for place, region in enumerate(regions.get(name, []))
+                ]
+            marked = [region for name in control.controls for region in regions[name]]
+            regions[question.name] = control.given_to(marked, regions[question.name])
+    score = math.prod(own for _, _, own in answers)
     return {
-        "result": [region | {"score": own} for regions, own in answers for region in regions],
+        "result": list(chain(*regions.values())),
         "score": min(max(score, 0.0), 1.0),
         "model_version": model_version,
     }

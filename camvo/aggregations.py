@@ -12,12 +12,14 @@ from camvo.numeric import NumericVote
 from camvo.open_numeric import OpenNumericVote
 from camvo.open_vote import OpenVote
 from camvo.ranking import RankingVote
+from camvo.span_vote import SpanVote
 from camvo.subset import SubsetVote
 
 NAMED: Final[Mapping[str, type[Any]]] = {
     "labels": LabelVote,
     "numeric": NumericVote,
     "ranking": RankingVote,
+    "spans": SpanVote,
     "subset": SubsetVote,
     "open": OpenVote,
     "open_numeric": OpenNumericVote,

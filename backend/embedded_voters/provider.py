@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from backend.embedded_voters.voters import VOTERS, Vectors, Voter
 from backend.embedding import Embedder
 from backend.labels.closed_set import ONE_FORM
 from backend.llms.facts import count_tokens, litellm
+from backend.llms.parts import Messages, texts
 from backend.prompts import Prompt, read
 from backend.settings import ModelSettings
 from camvo.errors import InvalidParameterError
@@ -68,7 +69,7 @@ def _handler(embedder: Embedder) -> Any:
     return EmbeddedVoters()
 
 
-def _asked(model: str, messages: Sequence[Mapping[str, str]]) -> tuple[Voter, Prompt]:
+def _asked(model: str, messages: Messages) -> tuple[Voter, Prompt]:
     """Whom and what; litellm's own errors, so that neither counts as an outage."""
     if model not in VOTERS:
         message = f"there is no embedded voter {model!r}; there are {', '.join(VOTERS)}"
@@ -102,9 +103,9 @@ def _content(voter: Voter, prompt: Prompt, vectors: Vectors) -> str:
     return json.dumps(votes)
 
 
-def _filled(response: Any, model: str, messages: Sequence[Mapping[str, str]], content: str) -> Any:
+def _filled(response: Any, model: str, messages: Messages, content: str) -> Any:
     """The response with the answer, and a usage in the tokens that the pool counts with, too."""
-    sent = count_tokens(tuple(message["content"] for message in messages))
+    sent = count_tokens(texts(messages))
     written = count_tokens((content,))
     response.model = f"{PROVIDER}/{model}"  # without it litellm cannot price what it returns
     response.choices[0].message.content = content

@@ -1,4 +1,4 @@
-"""Choices: one label of a list, or any number of them, chosen for the whole task.
+"""Choices: one label of a list, or any number of them, chosen for the whole task or for each region.
 
 Label Studio stores ``{"choices": ["<alias or visible text>"]}``; its validator rejects the visible text of a
 choice that has an alias. With ``allowNested`` the editor stores paths, ``{"choices": [["A", "A1"]]}``, and
@@ -7,7 +7,7 @@ shows no other form, though the validator fails on it. Without, it shows the out
 
 from __future__ import annotations
 
-from backend.labels import closed_set, nested
+from backend.labels import closed_set, nested, region_choices
 from backend.labels.closed_set import AnyOf, OneOf
 from backend.labels.control import Control
 from backend.labels.element import Element, attribute, is_conditional, is_true
@@ -17,7 +17,7 @@ from backend.labels.tree import Tree
 _SEPARATOR = " / "
 
 
-def obstacle(element: Element, _: Tree) -> str | None:
+def obstacle(element: Element, tree: Tree) -> str | None:
     """Why this Choices cannot be voted on, or ``None``."""
     mode = _mode(element)
     if mode not in {"single", "single-radio", "multiple"}:
@@ -26,12 +26,16 @@ def obstacle(element: Element, _: Tree) -> str | None:
         return "choices that come from the task's data are not supported yet"
     if any(not nested.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
-    return closed_set.obstacle(_labels(element))
+    unclear = region_choices.obstacle(element, tree) if is_true(element, "perRegion") else None
+    return unclear or closed_set.obstacle(_labels(element))
 
 
-def read(element: Element, _: Tree) -> Control:
+def read(element: Element, tree: Tree) -> Control:
     """The labels in the order of the config, which is the order that breaks ties."""
-    if _mode(element) == "multiple":
+    several = _mode(element) == "multiple"
+    if is_true(element, "perRegion"):
+        return region_choices.read(element, tree, _labels(element), several=several)
+    if several:
         return AnyOf(_labels(element), "choices", is_conditional(element))
     return OneOf(_labels(element), "choices")
 

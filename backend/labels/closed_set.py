@@ -22,10 +22,11 @@ _ONE_RULE = "Choose exactly one of these labels; if none fits well, the closest:
 _ANY_RULE = "Choose every one of these labels that fits, as a JSON array; an empty one if none does:"
 
 
-def obstacle(labels: Sequence[Label]) -> str | None:
-    """Why these labels cannot be voted on, or ``None``."""
-    if len(labels) < _FEWEST:
-        return "it has fewer than two labels, so there is nothing to vote on"
+def obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | None:
+    """Why these labels cannot be voted on, or ``None``; there have to be so many at the ``fewest``."""
+    if len(labels) < fewest:
+        few = "no label" if fewest == 1 else "fewer than two labels"
+        return f"it has {few}, so there is nothing to vote on"
     stored = Counter(label.value for label in labels)
     visible = Counter(label.text for label in labels)
     for kind, counts in (("are stored as", stored), ("read", visible)):

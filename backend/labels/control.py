@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from camvo.aggregation import Aggregation
@@ -17,12 +17,14 @@ class Shown:
     """What one task shows for a question.
 
     Attributes:
-        texts: field key → plain text, in the order of the question's fields.
+        texts: field key → plain text, in the order of the question's fields; images are not among them.
         data: the task's data, which the texts were read from.
+        images: field key → the address of an image, in the order of the question's fields.
     """
 
     texts: Mapping[str, str]
     data: Mapping[str, object]
+    images: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

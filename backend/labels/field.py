@@ -6,13 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.labels import listing
+from backend.labels import listing, table
 from backend.labels.hypertext import plain_text
 from backend.labels.paragraphs import dialogue
 from camvo.errors import MissingFieldError
 
-TAGS = ("Text", "HyperText", "Paragraphs", "List")
-"""The object tags whose data is text."""
+IMAGE = "Image"
+"""The object tag whose data is the address of a picture, and is shown to models as one."""
+
+TAGS = ("Text", "HyperText", "Paragraphs", "List", "Table", "Chat", IMAGE)
+"""The object tags that can be shown to models."""
 
 _STEP = re.compile(r"[^.\[\]]+")
 
@@ -22,7 +25,7 @@ class Field:
     """A key of the task's data and the object tag that shows it.
 
     ``tag`` is one of ``TAGS``, ``name`` the object tag's name; ``name_key`` and ``text_key`` are where the
-    lines of a Paragraphs keep their speaker and their words.
+    lines of a Paragraphs or a Chat keep their speaker and their words.
     """
 
     key: str
@@ -52,17 +55,19 @@ class Field:
         return content
 
     def text(self, data: Mapping[str, object]) -> str:
-        """The field's plain text, possibly blank.
+        """The field's plain text, possibly blank; of an image, its address.
 
         Raises:
             MissingFieldError: the key is not there, or holds something that is no text.
         """
         content = self.content(data)
         match self.tag:
-            case "Paragraphs":
+            case "Paragraphs" | "Chat":
                 text, takes = dialogue(content, self.name_key, self.text_key), "a list of objects"
             case "List":
                 text, takes = listing.text(content), "a list of objects with an id each"
+            case "Table":
+                text, takes = table.lines(content), "an object or a list"
             case _:
                 text, takes = scalar(content), "a string"
         if text is None:

@@ -10,6 +10,8 @@ from backend.labels.tree import Tree, targets
 
 def obstacle(control: Element, tree: Tree) -> str | None:
     """The first reason that is found, or ``None`` for a control that can be voted on."""
+    if str(control.tag).lower() == "chat":
+        return "the messages that annotators add to a Chat are not voted on"
     module = SUPPORTED.get(str(control.tag).lower())
     if module is None:
         return f"{control.tag} is not supported yet"
@@ -22,10 +24,9 @@ def _misplaced(control: Element, tree: Tree) -> str | None:
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:
         return f'the name "{name}" is used more than once in this config'
-    for kind in ("perRegion", "perItem"):
-        if is_true(control, kind):
-            return f"{kind} is not supported yet"
-    return None
+    if is_true(control, "perRegion") and str(control.tag).lower() != "choices":
+        return f"perRegion is not supported for {control.tag}: regions are only given Choices"
+    return "perItem is not supported yet" if is_true(control, "perItem") else None
 
 
 def _unattached(control: Element, tree: Tree) -> str | None:

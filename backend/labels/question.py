@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from backend.labels.control import Control, Shown
-from backend.labels.field import Field
+from backend.labels.field import IMAGE, Field
+from backend.labels.image import file_name
 from camvo.errors import EmptyTextError
 
 
@@ -38,11 +39,13 @@ class Question:
             EmptyTextError: the first field is blank.
             TaskError: the task leaves nothing to decide.
         """
-        shown = Shown(self.texts(data), data)
+        texts = self.texts(data)
+        images = {field.key: texts.pop(field.key) for field in self.fields if field.tag == IMAGE}
+        shown = Shown(texts, data, {key: address for key, address in images.items() if address.strip()})
         return TaskQuestion(self, shown, self.control.options(shown))
 
     def texts(self, data: Mapping[str, object]) -> dict[str, str]:
-        """The plain text of every field: key → text, in the order of ``fields``.
+        """The plain text of every field, or the address of its image: by key, in the order of ``fields``.
 
         The first field is what is labelled, so it must say something; the others may be blank.
 
@@ -53,8 +56,9 @@ class Question:
         texts = {field.key: field.text(data) for field in self.fields}
         first = self.fields[0]
         if not texts[first.key].strip():
+            what = "image" if first.tag == IMAGE else "text"
             raise EmptyTextError(
-                "there is no text to label", where=first.where, fix="skip or delete the task"
+                f"there is no {what} to label", where=first.where, fix="skip or delete the task"
             )
         return texts
 
@@ -104,6 +108,24 @@ class TaskQuestion:
     def texts(self) -> Mapping[str, str]:
         """Field key → plain text."""
         return self.shown.texts
+
+    @property
+    def images(self) -> Mapping[str, str]:
+        """Field key → the address of an image."""
+        return self.shown.images
+
+    @property
+    def context(self) -> str:
+        """What is embedded: the texts; where there are none, the names of the images' files.
+
+        The embedder cannot see: an image's caption has to say what kind of image it is.
+        """
+        words = "\n".join(self.texts.values())
+        return words if words.strip() else "\n".join(map(file_name, self.images.values()))
+
+    def showing(self, images: Mapping[str, str]) -> TaskQuestion:
+        """The same question with its images at these addresses."""
+        return replace(self, shown=replace(self.shown, images=images))
 
     def vote(self, given: object) -> str | None:
         """The vote in a model's answer, a JSON value; ``None`` if it is no valid answer."""

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from backend.labels import choices, dates, number, pairwise, ranker, rating, taxonomy, textarea
+from backend.labels import (
+    choices,
+    dates,
+    number,
+    pairwise,
+    ranker,
+    rating,
+    span_labels,
+    taxonomy,
+    textarea,
+)
 from backend.labels.control import Control
 from backend.labels.element import Element
 from backend.labels.tree import Tree
@@ -35,6 +45,9 @@ SUPPORTED: Mapping[str, ControlTag] = MappingProxyType(
         "textarea": textarea,
         "pairwise": pairwise,
         "ranker": ranker,
+        "hypertextlabels": span_labels,
+        "labels": span_labels,
+        "paragraphlabels": span_labels,
     }
 )
 """Tag in lower case → its module. The lower-case name is also the ``type`` of the tag's result items."""

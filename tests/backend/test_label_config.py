@@ -22,6 +22,8 @@ NAMES = [
     "receipt",
     "preference",
     "search_results",
+    "ner",
+    "image",
 ]
 ANSWERS: dict[str, dict[str, object]] = {
     "review": {"aspects": ["Quality", "Service"], "stars": 4},
@@ -29,6 +31,14 @@ ANSWERS: dict[str, dict[str, object]] = {
     "receipt": {"date": "2024-03-14", "amount": 23.5, "shop": "Blue Door Café"},
     "preference": {"better": "left"},
     "search_results": {"order": ["mdn", "blog", "archery"]},
+    "ner": {
+        "entities": [
+            {"quote": "Marie Curie", "before": "", "label": "Person"},
+            {"quote": "Sorbonne", "before": "at the", "label": "Organisation"},
+        ],
+        "role": [{"quote": "Marie Curie", "before": "", "label": "Acts"}],
+    },
+    "image": {"condition": "Used", "sharpness": 4},
 }
 
 
@@ -74,7 +84,8 @@ def test_the_sample_task_holds_just_the_fields_that_are_read(name: str) -> None:
 def test_a_prompt_can_be_made_from_the_sample_task(name: str) -> None:
     questions = parse(xml(name)).questions
     prompt = prompts.read(prompts.messages([question.about(sample(name)) for question in questions], None))
-    assert all(text in prompt.text for text in sample(name).values() if isinstance(text, str))
+    shown = [text for question in questions for text in question.about(sample(name)).texts.values()]
+    assert all(text in prompt.text for text in shown)
     assert [asked.name for asked in prompt.questions] == [question.name for question in questions]
 
 
@@ -84,7 +95,8 @@ def test_label_studio_accepts_a_prediction_of_any_label(name: str) -> None:
     for question in parse(xml(name)).questions:
         asked = question.about(sample(name))
         for label, _ in question.control.request.labels:
-            vote = asked.vote(label) or asked.vote([label])
+            quote = {"quote": next(iter(asked.texts.values())), "before": "", "label": label}
+            vote = asked.vote(label) or asked.vote([label]) or asked.vote([quote])
             prediction = {"result": asked.regions(str(vote)), "score": 0.5}
             assert interface.validate_prediction(prediction, return_errors=True) == []
 

@@ -78,8 +78,9 @@ def test_a_config_is_parsed_once() -> None:
         (choices('value="$options"', ""), "task's data are not supported yet"),
         (choices('apiUrl="/labels"', ""), "task's data are not supported yet"),
         (choices(content='<Choice value="A"><View><Choice value="B"/></View></Choice>'), "fewer than two"),
-        (choices('perRegion="true"'), "perRegion is not supported yet"),
-        (choices('perregion="true"'), "perRegion is not supported yet"),
+        (choices('perRegion="true"'), "perRegion needs Labels on the same text"),
+        (choices('perregion="true"'), "perRegion needs Labels on the same text"),
+        ('<Rating name="stars" toName="text" perRegion="true"/>', "perRegion is not supported for Rating"),
         (choices('perItem="true"'), "perItem is not supported yet"),
         (choices(to_name="txt"), 'toName="txt" names no object'),
         (choices(content='<Choice value="A"/>'), "fewer than two labels"),
@@ -92,12 +93,8 @@ def test_a_config_is_parsed_once() -> None:
         (choices(name="c_{{idx}}"), "inside a Repeater"),
         (f'<Repeater on="$turns" indexFlag="i">{choices()}</Repeater>', "inside a Repeater"),
         ('<Relations name="links" toName="text"/>', "Relations is not supported yet"),
-        (
-            '<Labels name="ner" toName="text"><Label value="A"/><Label value="B"/></Labels>',
-            "Labels is not supp",
-        ),
-        ('<Chat name="chat" value="$messages"/>', "Chat is not supported yet"),
-        ('<Chat name="chat"/>', "Chat is not supported yet"),
+        ('<Chat name="chat" value="$messages"/>', "add to a Chat are not voted on"),
+        ('<Chat name="chat"/>', "add to a Chat are not voted on"),
     ],
 )
 def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: str, part: str) -> None:
@@ -108,7 +105,9 @@ def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: s
 @pytest.mark.parametrize(
     ("shown", "part"),
     [
-        ('<Image name="text" value="$image"/>', "Image is not supported yet"),
+        ('<Video name="text" value="$clip"/>', "Video is not supported yet"),
+        ('<Image name="text" valueList="$images"/>', "several images in one tag"),
+        ('<Table name="text" value="$table" valueType="csv|url"/>', "behind a URL is not supported yet"),
         ('<Text name="text" value="$text" valueType="url"/>', "behind a URL is not supported yet"),
         (
             '<HyperText name="text" value="$text" encoding="base64"/>',

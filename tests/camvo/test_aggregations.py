@@ -11,12 +11,14 @@ from camvo.numeric import NumericVote
 from camvo.open_numeric import OpenNumericVote
 from camvo.open_vote import OpenVote
 from camvo.ranking import RankingVote
+from camvo.span_vote import SpanVote
 from camvo.subset import SubsetVote
 
 EACH = [
     LABEL_VOTE,
     NumericVote(1.0, 5.0, step=1.0),
     RankingVote("borda"),
+    SpanVote(),
     SubsetVote(3),
     OpenVote("words"),
     OpenNumericVote(low=0.0),
@@ -53,6 +55,7 @@ def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
         (NumericVote(0.0, 10.0), ["2", "4"], (), "3"),
         (RankingVote("borda"), ['["a","b","c"]', '["b","a","c"]', '["a","c","b"]'], ABC, '["a","b","c"]'),
         (SubsetVote(3), ['["a"]', '["a","b"]', '["a","b","c"]'], ABC, '["a","b"]'),
+        (SpanVote(), ['[[0,5,"a"]]', '[[1,5,"a"],[7,9,"b"]]', '[[2,5,"a"]]'], ABC, '[[1,5,"a"]]'),
         (OpenVote("words"), ["Ada", "ada.", "Grace"], (), "Ada"),
         (OpenNumericVote(), ["100", "300", "200"], (), "200"),
     ],
@@ -70,6 +73,7 @@ def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers,
         (RankingVote("borda"), ['["a","b","c"]', '["c","b","a"]'], ABC),
         (OpenVote("exact"), ["2024", "2023"], ()),
         (OpenVote("words"), ["Ada", "Grace"], ()),
+        (SpanVote(), ['[[0,5,"a"]]', "[]"], ABC),
         (LABEL_VOTE, [], ABC),
     ],
 )
@@ -88,6 +92,7 @@ def test_two_spellings_of_one_answer_are_no_tie():
         (LABEL_VOTE, None, ABC),
         (NumericVote(0.0, 10.0), "11", ()),
         (RankingVote("borda"), '["a","b"]', ABC),
+        (SpanVote(), '[[0,5,"d"]]', ABC),
         (SubsetVote(3), '["d"]', ABC),
         (OpenVote("words"), "…", ()),
         (OpenNumericVote(high=0.0), "1", ()),

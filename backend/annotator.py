@@ -20,7 +20,7 @@ from backend.ledger.rounds import Round, RoundKey
 from backend.llms import Pool
 from backend.llms.parts import Messages, images
 from backend.policies import policy_of
-from backend.prediction import prediction_of
+from backend.prediction import Prediction, prediction_of, votes_of
 from backend.queries import Queries, Query
 from backend.recording import Asked, Job, Verdict, record
 from backend.states import StateKey, States
@@ -60,8 +60,10 @@ class Annotator:
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
         self._images, self._clock = images, clock
 
-    async def annotate(self, job: Job) -> dict[str, Any] | None:
+    async def annotate(self, job: Job) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
+
+        With ``show_votes`` a list: the prediction, then one for each model that voted.
 
         A task that was annotated before is looked up and teaches nothing again.
 
@@ -80,7 +82,10 @@ class Annotator:
         if job.audit:
             return None
         decided = [(one.question, found[one.key]) for one in asked if one.key in found]
-        return prediction_of(decided, job.settings.model_version)
+        prediction = prediction_of(decided, job.settings.model_version)
+        if not job.settings.show_votes:
+            return prediction
+        return [prediction, *votes_of(decided, job.settings.model_version)]
 
     def _questions(self, job: Job) -> list[Asked]:
         """The questions whose texts are there; one that lacks its own does not cost the others."""

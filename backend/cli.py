@@ -1,4 +1,4 @@
-"""The command line: ``camvo demo | serve | check``."""
+"""The command line; each command imports what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from backend.label_studio import commands
+from backend.replay import command, synthetic_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -82,6 +84,31 @@ def check(config: Config = None) -> None:
         environment = environment.model_copy(update={"config": config})
     if not run(Console(), environment):
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    config: Config = None,
+    project: Annotated[str | None, typer.Option(help="Number of one project in Label Studio.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what GET /status gives programs.")] = False,
+) -> None:
+    """Say what became of every project so far, from the ledger; no server is needed."""
+    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
+
+    from backend.settings import Environment  # noqa: PLC0415 - the same
+    from backend.status import terminal  # noqa: PLC0415 - the same
+
+    environment = Environment()
+    if config is not None:
+        environment = environment.model_copy(update={"config": config})
+    terminal.run(Console(), environment, project=project, as_json=as_json)
+
+
+app.command()(command.replay)
+app.command()(synthetic_command.synthetic)
+app.command()(commands.connect)
+app.command()(commands.disconnect)
+app.command()(commands.predict)
 
 
 def main() -> None:

@@ -13,12 +13,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from backend.embedding_model import PACKAGED, encode, open_model, weights_digest
+from backend.embedding_model import PACKAGED, encode, identity, open_model
 from camvo.errors import EmbedderError
 from camvo.typing import Array
 
@@ -67,14 +66,17 @@ class Embedder:
     def identity(self) -> str:
         """Name and the first 12 hexadecimal digits of the weights' SHA-256; part of every epoch.
 
-        The same weights have the same identity from whatever place they come. The first look loads the
-        model, later ones never block.
+        The same weights have the same identity from whatever place they come. The first look hashes them,
+        and fetches them where they are not on this machine; once :meth:`load` is through, none blocks.
 
         Raises:
             EmbedderError: the model is not to be had.
         """
         if self._identity is None:
-            self.load()
+            try:
+                self._identity = identity(self._name)
+            except EmbedderError:
+                self.load()
         return str(self._identity)
 
     @property
@@ -98,7 +100,7 @@ class Embedder:
             if self._model is None:
                 model = open_model(self._name, local_files_only=self._local, threads=self._threads)
                 self._dimension = encode(model, ["dimension"]).shape[1]
-                self._identity = f"{Path(self._name).name}@{weights_digest(self._name)[:12]}"
+                self._identity = identity(self._name)
                 self._model = model
 
     def embed(self, texts: Sequence[str]) -> Array:

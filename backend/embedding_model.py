@@ -78,6 +78,15 @@ def encode(model: Any, texts: Sequence[str]) -> Array:
     return matrix
 
 
+def identity(name: str) -> str:
+    """The model's name and the first 12 hexadecimal digits of its weights' SHA-256; it is not loaded.
+
+    Raises:
+        EmbedderError: there are no weights on this machine.
+    """
+    return f"{Path(name).name}@{weights_digest(name)[:12]}"
+
+
 def weights_digest(name: str) -> str:
     """SHA-256 of the model's weights (64 hexadecimal digits), several files in the order of their paths.
 

@@ -96,8 +96,8 @@ def record(
             continue
         voted = verdict.decisions[one.name]
         plan = verdict.describe(one.name)
-        human = feedback.human_label(connection, one.key, plan, job.settings)
-        label, taught_by = feedback.teacher(voted.label, human)
+        human = feedback.human_label(connection, one.key, plan)
+        label, taught_by = feedback.teacher(voted.label, human, job.settings)
         round_ = Round(
             key=one.key,
             plan=plan,
@@ -111,6 +111,8 @@ def record(
             taught_by=taught_by,
             context=verdict.plan.estimates[one.name].context,
             created_at=now,
+            human=human,
+            confirmed=feedback.confirmation(voted.label, human, plan),
         )
         contribution = verdict.policy.contribution(
             verdict.plan, one.name, verdict.votes, label, human=taught_by == "human"

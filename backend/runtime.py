@@ -8,6 +8,7 @@ survives one.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 import time
@@ -17,19 +18,23 @@ from concurrent.futures import wait as wait_for
 from typing import Any
 
 import structlog
+from sqlalchemy import Connection
 
-from backend import embedded_voters, feedback, upkeep
+from backend import embedded_voters, feedback, metrics, upkeep, webhooks
 from backend.annotator import Annotator
 from backend.embedding import Embedder
 from backend.images import Images
-from backend.jobs import Jobs, Prediction
+from backend.jobs import Jobs
+from backend.label_studio.catch_up import CatchUp
 from backend.labels import LabelConfig
 from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
+from backend.prediction import Prediction
 from backend.queries import Queries
 from backend.recording import Job
 from backend.settings import Environment, Settings
 from backend.states import States
+from backend.training import Training
 from backend.webhooks import START_TRAINING, WebhookEvent
 from backend.wire import task_of
 from camvo.errors import BadLabelConfigError, CamvoError
@@ -69,11 +74,14 @@ class Runtime:
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self._loop = asyncio.new_event_loop()
         self._overrides: dict[str, Settings] = {}
-        self._reviews: set[Future[None]] = set()
+        self._trainings: set[Future[None]] = set()
+        catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
+        self._training = Training([catch_up, self._review])
         self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
         self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()
+        metrics.started_at.set(self.clock())
         self._warm_up = threading.Thread(target=self._load, name="camvo-warm-up", daemon=True)
         self._warm_up.start()
 
@@ -91,7 +99,13 @@ class Runtime:
         )
 
     def predict(
-        self, project: str, config: LabelConfig, tasks: Sequence[Any], *, wait: bool = True
+        self,
+        project: str,
+        config: LabelConfig,
+        tasks: Sequence[Any],
+        *,
+        wait: bool = True,
+        interactive: bool = False,
     ) -> list[Prediction]:
         """Predictions for raw tasks, in their order and number; ``[]`` for one that has none (yet).
 
@@ -100,6 +114,7 @@ class Runtime:
             config: the parsed label config.
             tasks: the tasks as they came; one that cannot be read gets ``[]``.
             wait: whether to wait until the deadline; otherwise the work only goes on in the background.
+            interactive: whether the editor asks, which takes one prediction for a task, never a list.
 
         Raises:
             BadLabelConfigError: nothing in the config can be voted on.
@@ -118,7 +133,10 @@ class Runtime:
         ]
         deadline = settings.deadline if wait else None
         future = asyncio.run_coroutine_threadsafe(self._jobs.run(jobs, deadline), self._loop)
-        return future.result()
+        answers = future.result()
+        if not interactive:
+            return answers
+        return [answer[0] if isinstance(answer, list) and answer else answer for answer in answers]
 
     def project_settings(self, project: str) -> Settings:
         """The settings with the overrides that Label Studio sent in the project's ``extra_params``."""
@@ -132,8 +150,8 @@ class Runtime:
             self._overrides[key] = self.settings.for_project(stored.extra_params)
         return self._overrides[key]
 
-    def remember(self, project: str, extra_params: Any) -> None:
-        """Keep a project's ``extra_params``, which Label Studio sends with ``/setup`` only.
+    def remember(self, project: str, extra_params: Any, label_config: str | None = None) -> None:
+        """Keep a project's ``extra_params``, which Label Studio sends with ``/setup`` only, and its config.
 
         Raises:
             ConfigError: they do not fit the settings; the stored ones stay.
@@ -141,21 +159,31 @@ class Runtime:
         self.settings.for_project(extra_params)
         with self.ledger.read() as connection:
             stored = projects.get(connection, project)
-        if stored is not None and stored.extra_params == extra_params:
+        config = label_config or (stored.label_config if stored else None)
+        if stored is not None and (stored.extra_params, stored.label_config) == (extra_params, config):
             return
-        with self.ledger.write() as connection:
-            projects.remember(connection, project, extra_params=extra_params, now=self.clock())
+        self._write(
+            lambda connection: projects.remember(
+                connection, project, extra_params=extra_params, label_config=config, now=self.clock()
+            )
+        )
 
     def learn(self, event: WebhookEvent) -> None:
-        """Store a webhook durably, in the caller's thread; every process's state catches up with it."""
+        """Store a webhook durably; every process's state catches up with it."""
         if event.action == START_TRAINING:
-            review = upkeep.review(self.ledger, self._writer, event.project_key, self.settings, self.clock)
-            future = asyncio.run_coroutine_threadsafe(review, self._loop)
-            self._reviews.add(future)
-            future.add_done_callback(self._reviews.discard)
+            future = asyncio.run_coroutine_threadsafe(self._training.run(event), self._loop)
+            self._trainings.add(future)
+            future.add_done_callback(self._trainings.discard)
             return
-        with self.ledger.write() as connection:
-            feedback.apply(connection, event, self.settings, self.clock())
+        for part in webhooks.parts(event):
+            self._write(functools.partial(self._apply, part))
+
+    def _apply(self, event: WebhookEvent, connection: Connection) -> None:
+        feedback.apply(connection, event, self.settings, self.clock())
+
+    def _write(self, function: Callable[[Connection], None]) -> None:
+        """Write through the one writer: a thread of its own would wait behind every batch of it."""
+        self._writer.submit(function).result()
 
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""
@@ -169,7 +197,7 @@ class Runtime:
     def close(self, patience: float = 10.0) -> None:
         """Let what is under way finish for ``patience`` seconds, then stop; what was paid for is stored."""
         asyncio.run_coroutine_threadsafe(self._jobs.drain(patience), self._loop).result()
-        wait_for(list(self._reviews), patience)
+        wait_for(list(self._trainings), patience)
         self._writer.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -177,6 +205,9 @@ class Runtime:
         self._readers.shutdown()
         self.embedder.close()
         self.ledger.close()
+
+    async def _review(self, event: WebhookEvent) -> None:
+        await upkeep.review(self.ledger, self._writer, event.project_key, self.settings, self.clock)
 
     def _load(self) -> None:
         try:

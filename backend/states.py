@@ -106,9 +106,9 @@ class States:
 
         while True:
             news = await self._read(portion)
-            for event in news:
-                copy.state.add(Contribution.unpack(event.contribution))
-                copy.sequence = event.sequence
+            if news:
+                copy.state.add(*(Contribution.unpack(event.contribution) for event in news))
+                copy.sequence = news[-1].sequence
             if len(news) < _PORTION:
                 return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -72,6 +72,23 @@ def read(body: Mapping[str, Any]) -> WebhookEvent:
     )
 
 
+def parts(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
+    """An event with many annotations or tasks as several, each quick enough for one transaction.
+
+    Other writers wait no longer than one part takes. If we stop between two, START_TRAINING catches up with
+    the rest, as Label Studio repeats nothing.
+    """
+    most = max(len(event.annotations), len(event.annotation_ids), len(event.task_ids), 1)
+    for start in range(0, most, size):
+        end = start + size
+        yield replace(
+            event,
+            annotations=event.annotations[start:end],
+            annotation_ids=event.annotation_ids[start:end],
+            task_ids=event.task_ids[start:end],
+        )
+
+
 def project_key(project: Mapping[str, Any]) -> str:
     """The key under which ``/predict`` names the same project: its id and its creation in unix seconds."""
     try:
@@ -105,7 +122,7 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
             teaches=not given.get("was_cancelled")
             and (bool(given.get("ground_truth")) or not _made_in_bulk(given)),
             origin=_origin(result),
-            prediction_shown=bool(given.get("prediction")),
+            prediction_shown=bool(given.get("prediction")) or given.get("parent_prediction") is not None,
             completed_by=given["completed_by"] if is_id(given.get("completed_by")) else None,
         )
 

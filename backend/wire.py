@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from camvo.errors import BadBodyError
 
+WEBHOOK_HEADER = "X-Camvo-Secret"
+"""The header by which Label Studio's webhooks, which carry no basic auth, prove themselves."""
+
 ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; upstream's server sends the bare id."""
 
@@ -20,6 +23,7 @@ class SetupRequest(BaseModel):
 
     project: ProjectKey
     extra_params: Any = None
+    label_config: str | None = Field(default=None, alias="schema")
 
 
 class PredictRequest(BaseModel):
@@ -30,6 +34,12 @@ class PredictRequest(BaseModel):
     project: ProjectKey
     label_config: str
     tasks: list[Any]
+    params: Any = None
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody waits in the editor, which takes one prediction and no list of them."""
+        return isinstance(self.params, Mapping) and self.params.get("context") is not None
 
 
 _Request = TypeVar("_Request", bound=BaseModel)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from camvo.ensemble import Ensemble
+from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates
 from camvo.typing import Array
@@ -43,8 +43,34 @@ class Single(Ensemble):
     model: str
 
     def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
-        if self.model not in arms:
-            raise InvalidParameterError(f"the model {self.model!r} is not among {', '.join(arms)}")
-        return [arms.index(self.model)], None
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        return [_always((self.model,), arms)] * len(estimates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Baseline):
+    """Ask the same models every time, weighed as by Algorithm 2.
+
+    Attributes:
+        models: the names of the models, at least one.
+    """
+
+    models: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.models:
+            raise InvalidParameterError("a fixed subset needs at least one model")
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        return [_always(self.models, arms)] * len(estimates)
+
+
+def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:
+    for model in models:
+        if model not in arms:
+            raise InvalidParameterError(f"the model {model!r} is not among {', '.join(arms)}")
+    return Choice([position for position, arm in enumerate(arms) if arm in models])

@@ -6,13 +6,17 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc
 
-from camvo.confidence import FEW, beta, beta_of_sums
+from camvo.confidence import FEW, TIE, beta, beta_of_sums
 from camvo.typing import Array
 
-_NODES = 2.0 ** np.arange(-5, 8)
-"""Where the frontier is computed; between two of them it is at most 3% above its chord."""
+_LOWEST, _HIGHEST = -5, 7
+"""The octaves of b in which the frontier is computed; over one of them it is at most 3% above its chord."""
+_NODES = 2.0 ** np.arange(_LOWEST, _HIGHEST + 1)
+_FINE = 16
+_SLACK = 1e-9
 
 
 class BetaConfidence:
@@ -51,6 +55,15 @@ class BetaConfidence:
         return 1.0
 
 
+def may_reach(delta: float, right: Array, wrong: Array) -> NDArray[np.bool_]:
+    """Which sums Σ ωL and Σ ω(1−L) may reach δ > ½, by the chord over their own b, shape as given.
+
+    Every set that reaches δ passes, and few others do.
+    """
+    b, a = _frontier(1.0 - delta, _FINE)
+    return np.asarray((right > TIE) & (right >= np.interp(wrong, b, a) - _SLACK), dtype=np.bool_)
+
+
 def _rounded_up(shortfall: float) -> float:
     """1 − δ rounded up to two digits: few frontiers serve every δ, and one of a smaller δ is valid."""
     shortfall = max(shortfall * (1.0 + 1e-6), 1e-6)
@@ -61,12 +74,18 @@ def _rounded_up(shortfall: float) -> float:
 @lru_cache(maxsize=512)
 def _chords(shortfall: float) -> tuple[Array, Array]:
     """Slopes and offsets of the chords over [0, b₀], [b₀, b₁], … and of the line beyond the last node."""
-    delta = 1.0 - shortfall
-    low, high = _NODES.copy(), _NODES * (delta / shortfall)
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        enough = betainc(_NODES, middle, 0.5) >= delta
-        high, low = np.where(enough, middle, high), np.where(enough, low, middle)
-    b, a = np.append(0.0, _NODES), np.append(0.0, low)
+    b, a = _frontier(shortfall, 1)
     slopes = np.append(np.diff(a) / np.diff(b), 1.0)
     return slopes, a - slopes * b
+
+
+@lru_cache(maxsize=512)
+def _frontier(shortfall: float, fineness: int) -> tuple[Array, Array]:
+    """Points (b, a) just below the frontier, from (0, 0) on, with so many nodes in each octave of b."""
+    delta, nodes = 1.0 - shortfall, 2.0 ** (np.arange(_LOWEST * fineness, _HIGHEST * fineness + 1) / fineness)
+    low, high = nodes.copy(), nodes * (delta / shortfall)
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        enough = betainc(nodes, middle, 0.5) >= delta
+        high, low = np.where(enough, middle, high), np.where(enough, low, middle)
+    return np.append(0.0, nodes), np.append(0.0, low)

@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+import numpy as np
+from scipy.special import expit, logit
+
 from camvo.beta_likelihood import likeliest
 from camvo.errors import InvalidParameterError
+from camvo.typing import Array
 
 EstimatorName: TypeAlias = Literal["moments", "mle"]
 """How the Beta parameters are estimated: by the method of moments, or by maximum likelihood."""
@@ -30,11 +34,11 @@ NO_SPREAD = 1e-12
 
 def clip(value: float) -> float:
     """An estimate read as a probability: clipped to [0, 1]."""
-    return min(max(value, 0.0), 1.0)
+    return 0.0 if value <= 0.0 else 1.0 if value >= 1.0 else value
 
 
 def _inside(value: float) -> float:
-    return min(max(value, EPSILON), 1.0 - EPSILON)
+    return EPSILON if value <= EPSILON else 1.0 - EPSILON if value >= 1.0 - EPSILON else value
 
 
 @dataclass(slots=True)
@@ -54,11 +58,12 @@ class ClassSums:
     def add(self, q: float, weight: float) -> None:
         """Add ``weight`` observations of the estimate ``q``; a negative weight withdraws them."""
         q = clip(q)
+        inside = _inside(q)
         self.n += weight
         self.q += weight * q
         self.q_squared += weight * q * q
-        self.log_q += weight * math.log(_inside(q))
-        self.log_complement += weight * math.log1p(-_inside(q))
+        self.log_q += weight * math.log(inside)
+        self.log_complement += weight * math.log1p(-inside)
 
     def moments(self) -> tuple[float, float] | None:
         """(α, β) of Proposition B.1, or ``None`` with fewer than two observations or without spread.
@@ -99,11 +104,33 @@ _likeliest = lru_cache(maxsize=4096)(likeliest)
 """A class is fitted again only after its sums have changed; the memory is bounded and in no snapshot."""
 
 
-def log_density(x: float, alpha: float, beta: float) -> float:
-    """The logarithm of the Beta(α, β) density, x clipped to [ε, 1−ε]."""
-    x = _inside(x)
-    log_b = math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
-    return (alpha - 1.0) * math.log(x) + (beta - 1.0) * math.log1p(-x) - log_b
+Evidence: TypeAlias = tuple[float, float, float]
+"""The logarithm of the ratio of two Beta densities, as coefficients of ln θ and ln(1−θ) and a constant."""
+
+NO_EVIDENCE: Evidence = (0.0, 0.0, 0.0)
+
+
+def posterior(theta: Array, mu: Array, evidence: Array) -> Array:
+    """Est(θ) = P(h = 1 | θ) with prior μ (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
+
+    It need not rise with θ: the two Beta densities may cross more than once.
+
+    Args:
+        theta: the estimates, clipped to [ε, 1−ε], shape (…, K).
+        mu: the priors in [0, 1], shape (K,).
+        evidence: :meth:`BetaSums.evidence` of every arm, shape (K, 3).
+    """
+    inside = np.clip(theta, EPSILON, 1.0 - EPSILON)
+    log_odds = np.log(inside) * evidence[:, 0]
+    log_odds += np.log1p(-inside) * evidence[:, 1]
+    log_odds += evidence[:, 2] + logit(mu)
+    believed: Array = expit(log_odds)
+    return believed
+
+
+def _log_b(alpha: float, beta: float) -> float:
+    """The logarithm of the Beta function."""
+    return math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
 
 
 @dataclass(slots=True)
@@ -112,6 +139,7 @@ class BetaSums:
 
     correct: ClassSums = field(default_factory=ClassSums)
     wrong: ClassSums = field(default_factory=ClassSums)
+    _evidence: dict[EstimatorName, Evidence] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, q: float, reward: float, sign: int) -> None:
         """Add (+1) or withdraw (−1) one round in which the arm's estimate was q and its reward ``reward``.
@@ -121,25 +149,26 @@ class BetaSums:
         """
         if not 0.0 <= reward <= 1.0:
             raise InvalidParameterError(f"a reward is in [0, 1], got {reward}")
+        self._evidence.clear()
         if reward > 0.0:
             self.correct.add(q, sign * reward)
         if reward < 1.0:
             self.wrong.add(q, sign * (1.0 - reward))
 
-    def posterior(self, theta: float, mu: float, estimator: EstimatorName = "moments") -> float:
-        """Est(θ) = P(h = 1 | θ) with prior μ, in [0, 1] (§3, "Bayesian Estimation of Label Correctness").
+    def evidence(self, estimator: EstimatorName = "moments") -> Evidence:
+        """What an estimate says about being right: ln f(θ | h = 1) − ln f(θ | h = 0) of the fitted densities.
 
-        While either class has fewer than two observations or no spread, both densities are taken as 1 and
-        the posterior is μ. It need not rise with θ: the two Beta densities may cross more than once.
+        While either class has fewer than two observations or no spread, both densities are taken as 1. The
+        fit is kept until the sums change.
         """
-        correct, wrong = self.correct.fit(estimator), self.wrong.fit(estimator)
-        if correct is None or wrong is None or mu <= 0.0 or mu >= 1.0:
-            return clip(mu)
-        log_odds = math.log(mu) - math.log1p(-mu) + log_density(theta, *correct) - log_density(theta, *wrong)
-        if log_odds >= 0.0:
-            return 1.0 / (1.0 + math.exp(-log_odds))
-        odds = math.exp(log_odds)
-        return odds / (1.0 + odds)
+        found = self._evidence.get(estimator)
+        if found is None:
+            correct, wrong = self.correct.fit(estimator), self.wrong.fit(estimator)
+            found = NO_EVIDENCE
+            if correct is not None and wrong is not None:
+                found = (correct[0] - wrong[0], correct[1] - wrong[1], _log_b(*wrong) - _log_b(*correct))
+            self._evidence[estimator] = found
+        return found
 
     def to_list(self) -> list[list[float]]:
         """The ten sums, for a snapshot."""

@@ -12,6 +12,7 @@ estimates differ by O(1/n).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -41,18 +42,25 @@ class PairSums:
         """The arms in the order of the sums."""
         return tuple(self._index)
 
-    def add(self, rewards: Mapping[str, float], sign: int) -> None:
-        """Add (+1) or take back (−1) one round: every unordered pair of the arms with a reward in it."""
-        if len(rewards) < 2:
+    def add(self, rounds: Sequence[Mapping[str, float]], sign: int) -> None:
+        """Add (+1) or take back (−1) rounds: every unordered pair of the arms with a reward in one."""
+        rounds = [rewards for rewards in rounds if len(rewards) > 1]
+        if not rounds:
             return
-        missing = [arm for arm in rewards if arm not in self._index]
+        missing = [arm for arm in dict.fromkeys(chain(*rounds)) if arm not in self._index]
         if missing:
             self._index |= {arm: len(self._index) + position for position, arm in enumerate(missing)}
             self.sums = np.pad(self.sums, ((0, 0), (0, len(missing)), (0, len(missing))))
-        at = np.array([self._index[arm] for arm in rewards])
-        r = np.fromiter(rewards.values(), np.float64)
-        own = np.broadcast_to(r[:, None], (len(r), len(r)))
-        self.sums[:, at[:, None], at] += sign * np.stack((np.ones_like(own), own, own * own, own * r))
+        there, r = np.zeros((2, len(self._index), len(rounds)))
+        for column, rewards in enumerate(rounds):
+            at = [self._index[arm] for arm in rewards]
+            there[at, column] = 1.0
+            r[at, column] = list(rewards.values())
+        signed = sign * r
+        self.sums[_COUNT] += (sign * there) @ there.T
+        self.sums[_REWARD] += signed @ there.T
+        self.sums[_SQUARE] += (signed * r) @ there.T
+        self.sums[_PRODUCT] += signed @ r.T
 
     def correlation(self, arms: Sequence[str]) -> Array:
         """ρ = cov / (σσ) over the common rounds of each pair, shape (K, K), in [−1, 1], diagonal 1.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +40,17 @@ def lesson(
     """
     if len(votes) < 2 and not human:
         return Contribution(context, ())
-    changes = (Change(arm, float(q[arm]), None, reward(vote, label)) for arm, vote in sorted(votes.items()))
+    changes = [Change(arm, q[arm], None, reward(vote, label)) for arm, vote in sorted(votes.items())]
     return Contribution(context, tuple(changes))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Whom to ask first: positions of arms, ascending, with the plan's ``confidence`` and ``complete``."""
+
+    arms: Sequence[int]
+    confidence: float | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,30 +81,54 @@ class Ensemble:
         Raises:
             InvalidParameterError: no arm, no question, or a context that does not fit its state.
         """
-        if not costs or not observations:
+        return self.plan_window([observations], costs)[0]
+
+    def plan_window(
+        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
+    ) -> list[Plan]:
+        """The plans of several tasks with the same questions, states and prices, as one by one but quicker.
+
+        Raises:
+            InvalidParameterError: as :meth:`plan`, or tasks that differ in their questions or states.
+        """
+        if not costs or not tasks or not tasks[0]:
             raise InvalidParameterError("a plan needs at least one model and one question")
+        questions = tuple(tasks[0])
+        if any(tuple(task) != questions for task in tasks):
+            raise InvalidParameterError("tasks that are planned together have the same questions")
         arms = tuple(sorted(costs))
         prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
-        estimates = {
-            question: estimate(
-                seen,
+        columns = [
+            estimate(
+                [task[question] for task in tasks],
                 arms,
                 alpha=self.alpha,
                 lambda_r=self.lambda_r,
                 estimator=self.estimator,
                 correlated=self._correlated,
             )
-            for question, seen in observations.items()
-        }
-        chosen, confidence = self._choose(arms, prices, estimates)
+            for question in questions
+        ]
+        estimates = [dict(zip(questions, row, strict=True)) for row in zip(*columns, strict=True)]
+        chosen = self._choose(arms, prices, estimates)
+        return [
+            self._plan(arms, prices, seen, choice) for seen, choice in zip(estimates, chosen, strict=True)
+        ]
+
+    def _plan(
+        self, arms: tuple[str, ...], prices: Array, estimates: Mapping[str, Estimates], choice: Choice
+    ) -> Plan:
+        propensity = np.zeros(len(arms))
+        propensity[list(choice.arms)] = 1.0
         return Plan(
             arms=arms,
             costs=prices,
             estimates=estimates,
             weights={question: self._weights(seen) for question, seen in estimates.items()},
-            subset=tuple(arms[position] for position in chosen),
-            confidence=confidence,
-            propensity=np.isin(np.arange(len(arms)), chosen).astype(np.float64),
+            subset=tuple([arms[position] for position in choice.arms]),
+            confidence=choice.confidence,
+            complete=choice.complete,
+            propensity=propensity,
         )
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
@@ -110,7 +143,7 @@ class Ensemble:
             if not cast:
                 continue
             columns = (plan.weights[question], estimates.lower, estimates.correctness)
-            ballot = Ballot(cast, *(dict(zip(plan.arms, column, strict=True)) for column in columns))
+            ballot = Ballot(cast, *[dict(zip(plan.arms, column.tolist(), strict=True)) for column in columns])
             label, chances = estimates.aggregation.aggregate(ballot, estimates.labels)
             decisions[question] = Decision(label, chances[label], chances)
         return decisions
@@ -123,7 +156,7 @@ class Ensemble:
         cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
         return lesson(
             estimates.context,
-            dict(zip(plan.arms, estimates.q, strict=True)),
+            dict(zip(plan.arms, estimates.q.tolist(), strict=True)),
             cast,
             label,
             human=human,
@@ -136,10 +169,10 @@ class Ensemble:
         return False
 
     def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
-        """Positions of the arms to ask first, and δ_A of them where it is known."""
-        return list(range(len(arms))), None
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        """Whom to ask first, for each task."""
+        return [Choice(range(len(arms)))] * len(estimates)
 
     def _weights(self, estimates: Estimates) -> Array:
         """The arms' weights in the vote, shape (K,)."""

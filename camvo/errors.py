@@ -32,8 +32,15 @@ A person reads ``str(error)``: what went wrong, where, and what to do about it. 
     │   ├── ContextTooLongError   the prompt is longer than the model's window
     │   ├── RefusedError          a content filter or the model itself refused
     │   └── BadAnswerError        an empty answer, or one outside the label set
+    ├── ReplayError               a votes table, or what goes with it, that cannot be replayed
     ├── EmbedderError             the embedding model is not to be had
-    └── LedgerError               the ledger cannot be opened, read or written
+    ├── LedgerError               the ledger cannot be opened, read or written
+    ├── LabelStudioError          Label Studio's API did not do what it was asked
+    │   ├── LabelStudioUnreachableError   nobody answers there, or not in time
+    │   ├── LabelStudioKeyError           the API key is wrong, expired, or may not do this
+    │   ├── LabelStudioMissingError       there is no such project or object
+    │   └── PrivateAddressError           Label Studio does not call private addresses
+    └── BackendError              CaMVo's own server, asked from the command line, did not do its part
 """
 
 from __future__ import annotations
@@ -237,6 +244,12 @@ class BadAnswerError(ModelError):
     code = "model_bad_answer"
 
 
+class ReplayError(CamvoError):
+    """A votes table, prices, embeddings or options that cannot be replayed; ``where`` names the place."""
+
+    code = "replay_invalid"
+
+
 class EmbedderError(CamvoError):
     """The embedding model is not to be had, or returned something that is no embedding."""
 
@@ -247,3 +260,39 @@ class LedgerError(CamvoError):
     """The ledger cannot be opened, read or written."""
 
     code = "ledger_failed"
+
+
+class LabelStudioError(CamvoError):
+    """Label Studio's API did not do what it was asked."""
+
+    code = "label_studio_failed"
+
+
+class LabelStudioUnreachableError(LabelStudioError):
+    """Nobody answers at Label Studio's address, or not in time."""
+
+    code = "label_studio_unreachable"
+
+
+class LabelStudioKeyError(LabelStudioError):
+    """The API key is missing, wrong or expired, or its owner may not do this."""
+
+    code = "label_studio_unauthorized"
+
+
+class LabelStudioMissingError(LabelStudioError):
+    """There is no such project or object, or the key's owner cannot see it."""
+
+    code = "label_studio_not_found"
+
+
+class PrivateAddressError(LabelStudioError):
+    """Label Studio does not call backends or webhooks at private addresses unless it is told to."""
+
+    code = "label_studio_private_address"
+
+
+class BackendError(CamvoError):
+    """CaMVo's own server, asked from the command line, is not there or refused."""
+
+    code = "backend_failed"

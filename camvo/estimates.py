@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from camvo import linucb
 from camvo.aggregation import LABEL_VOTE, Aggregation
-from camvo.beta_mixture import EstimatorName, clip
+from camvo.beta_mixture import NO_EVIDENCE, EstimatorName, clip, posterior
 from camvo.copula import Copula, stream
 from camvo.errors import InvalidParameterError
-from camvo.state import Arm, State
+from camvo.state import State
 from camvo.typing import Array
 
 
@@ -62,18 +61,18 @@ class Estimates:
 
 
 def estimate(
-    seen: Observation,
+    seen: Sequence[Observation],
     arms: Sequence[str],
     *,
     alpha: float,
     lambda_r: float,
     estimator: EstimatorName = "moments",
     correlated: bool = False,
-) -> Estimates:
-    """Score every arm on one question.
+) -> list[Estimates]:
+    """Score every arm on one question of one or several tasks that are planned on the same state.
 
     Args:
-        seen: the question's state, context and label set.
+        seen: the question's context and label set in each task, with one state.
         arms: the names of the K models.
         alpha: α, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
@@ -81,65 +80,60 @@ def estimate(
         correlated: whether the arms' copula is wanted (Appendix G); it freezes their correlation as of now.
 
     Raises:
-        InvalidParameterError: the context does not fit the state or is not finite, or there is nothing
-            to decide (no label, fewer than two items to rank).
+        InvalidParameterError: the tasks have different states, a context does not fit the state or is not
+            finite, or there is nothing to decide (no label, fewer than two items to rank).
     """
-    state = seen.state
-    if seen.context.shape != (state.dimension,):
-        raise InvalidParameterError(
-            f"context of shape {seen.context.shape}, the state has d = {state.dimension}"
-        )
-    if not np.all(np.isfinite(seen.context)):
-        raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
+    state = seen[0].state
+    if any(other.state is not state for other in seen):
+        raise InvalidParameterError("tasks that are planned together share one state for each question")
+    contexts = [one.context for one in seen]
+    known = _known(state, arms, estimator)
+    n, mu = known.rewards, known.agreement
+    q, width = state.score(arms, contexts)
+    likely, believed = posterior(np.stack((q - alpha * width, q)), known.prior, known.evidence)
     smoothing = lambda_r * math.log(state.rounds + 2)
-    newcomer = 0.5 + 0.5 * seen.aggregation.guess(seen.labels)
-    rows = [
-        _arm(
-            state.get(arm),
-            seen.context,
-            alpha=alpha,
-            smoothing=smoothing,
-            newcomer=newcomer,
-            estimator=estimator,
-        )
-        for arm in arms
-    ]
-    rewards, mu, q, lower, correctness = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+    lower = likely
+    if smoothing > 0.0:
+        lower = (likely * n + smoothing / 2.0) / (n + smoothing)
+    newcomer = np.array([0.5 + 0.5 * one.aggregation.guess(one.labels) for one in seen])
+    correctness = (believed * n + 2.0 * newcomer[:, None]) / (n + 2.0)
     weights = mu * np.clip(q, 0.0, 1.0)
-    copula = None
-    if correlated:
-        copula = Copula(state.pairs.correlation(arms), stream(state.rounds, seen.context))
-    return Estimates(
-        labels=seen.labels,
-        context=seen.context,
-        rewards=rewards,
-        agreement=mu,
-        q=q,
-        lower=lower,
-        weights=weights,
-        correctness=correctness,
-        aggregation=seen.aggregation,
-        copula=copula,
-    )
+    rho = state.pairs.correlation(arms) if correlated else None
+    return [
+        Estimates(
+            labels=one.labels,
+            context=one.context,
+            rewards=n,
+            agreement=mu,
+            q=q[task],
+            lower=lower[task],
+            weights=weights[task],
+            correctness=correctness[task],
+            aggregation=one.aggregation,
+            copula=None if rho is None else Copula(rho, stream(state.rounds, one.context)),
+        )
+        for task, one in enumerate(seen)
+    ]
 
 
-def _arm(
-    arm: Arm | None,
-    context: Array,
-    *,
-    alpha: float,
-    smoothing: float,
-    newcomer: float,
-    estimator: EstimatorName,
-) -> tuple[float, float, float, float, float]:
-    """N, μ, q, L and correctness of one arm; t + 1 of the paper is the number of completed rounds + 2."""
-    if arm is None or arm.mu is None:
-        n, mu, q, likely, believed = 0, 1.0, 0.0, 0.5, 0.5
-    else:
-        n, mu = arm.rewards, arm.mu
-        q, width = linucb.score(arm.inverse, arm.b, context)
-        likely = arm.mixture.posterior(clip(q - alpha * width), mu, estimator)
-        believed = arm.mixture.posterior(clip(q), mu, estimator)
-    mass = n + smoothing
-    lower = (likely * n + smoothing / 2.0) / mass if mass > 0.0 else likely
-    return n, mu, q, lower, (believed * n + 2.0 * newcomer) / (n + 2.0)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What the state knows about the arms whatever the context: shape (K,), ``evidence`` (K, 3)."""
+
+    rewards: Array
+    agreement: Array
+    prior: Array
+    evidence: Array
+
+
+def _known(state: State, arms: Sequence[str], estimator: EstimatorName) -> _Known:
+    """N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
+    rows = []
+    for name in arms:
+        arm = state.get(name)
+        if arm is None or arm.mu is None:
+            rows.append((0.0, 1.0, 0.5, *NO_EVIDENCE))
+        else:
+            rows.append((arm.rewards, arm.mu, clip(arm.mu), *arm.mixture.evidence(estimator)))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 6)
+    return _Known(table[:, 0], table[:, 1], table[:, 2], table[:, 3:])

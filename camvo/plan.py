@@ -23,6 +23,7 @@ class Plan:
         subset: the models to ask first, in the order of ``arms``.
         confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
             asked) or the policy does not compute it.
+        complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
         propensity: the probability with which each arm is asked first, shape (K,).
     """
 
@@ -33,6 +34,7 @@ class Plan:
     subset: tuple[str, ...]
     confidence: float | None
     propensity: Array
+    complete: bool = True
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
@@ -53,6 +55,7 @@ class Plan:
             "labels": list(estimates.labels),
             "subset": list(self.subset),
             "confidence": self.confidence,
+            "complete": self.complete,
             "arms": arms,
         }
 

@@ -17,12 +17,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo import window_search
 from camvo.confidence import TIE
 from camvo.copula import Copula
-from camvo.ensemble import Ensemble
+from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation
-from camvo.oracle import BUDGET, ConfidenceName, Demand, cheapest
+from camvo.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
 from camvo.plan import Decision, Plan
 from camvo.state import Contribution
 from camvo.typing import Array, Votes
@@ -33,6 +34,12 @@ class Policy(Protocol):
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Decide whom to ask first, from each question's observation and each arm's price in $."""
+        ...
+
+    def plan_window(
+        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
+    ) -> list[Plan]:
+        """The plans of several tasks with the same questions, states and prices; as :meth:`plan` of each."""
         ...
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
@@ -85,8 +92,9 @@ class CaMVo(Ensemble):
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
         first = super().ask(plan, votes)
-        complete = all(question in answers for answers in votes.values() for question in plan.estimates)
-        return first if first or complete else self.complement(plan, votes)
+        if first or all(len(answers) == len(plan.estimates) for answers in votes.values()):
+            return first
+        return self.complement(plan, votes)
 
     def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The cheapest arms that make the votes at hand confident enough, whatever the plan's subset was.
@@ -94,14 +102,14 @@ class CaMVo(Ensemble):
         Nobody where the votes are enough (and at least k_min); all that are left where no set of them is.
         """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
-        chosen, _ = self._cheapest(
+        choice = self._cheapest(
             plan.costs,
             self._demands_after(plan, votes),
             plan.estimates,
             held=_voted(plan, votes),
             excluded=failed,
         )
-        return tuple(plan.arms[position] for position in chosen if plan.arms[position] not in votes)
+        return tuple(plan.arms[position] for position in choice.arms if plan.arms[position] not in votes)
 
     def confidence_in(self, plan: Plan, votes: Votes) -> float:
         """δ_A of the votes at hand on their weakest question; 0 without a vote."""
@@ -129,11 +137,32 @@ class CaMVo(Ensemble):
         return demands
 
     def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Mapping[str, Estimates]
-    ) -> tuple[list[int], float | None]:
-        young: NDArray[np.bool_] = np.any([e.rewards < self.n0 for e in estimates.values()], axis=0)
-        demands = [self._demand(e) for e in estimates.values()]
-        return self._cheapest(costs, demands, estimates, held=list(np.flatnonzero(young)))
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        young: NDArray[np.bool_] = np.any([e.rewards < self.n0 for e in estimates[0].values()], axis=0)
+        held = np.flatnonzero(young).tolist()
+        together = self._together(costs, estimates, held)
+        choices = []
+        for seen, found in zip(estimates, together, strict=True):
+            if found is None or found.complete:
+                choices.append(self._choice(found, len(arms)))
+            else:
+                demands = [self._demand(e) for e in seen.values()]
+                choices.append(self._cheapest(costs, demands, seen, held=held))
+        return choices
+
+    def _together(
+        self, costs: Array, estimates: Sequence[Mapping[str, Estimates]], held: list[int]
+    ) -> list[Subset | None]:
+        """The Oracle's sets for a window of tasks; incomplete ones where each needs a search of its own."""
+        few = len(costs) <= window_search.MOST_ARMS
+        if len(estimates) == 1 or not few or self.confidence != "beta" or not 0.5 < self.delta < 1.0:
+            return [Subset((), 0.0, complete=False)] * len(estimates)
+        demands = []
+        for question in estimates[0]:
+            rows = [self._demand(seen[question]) for seen in estimates]
+            demands.append((np.array([lower for lower, _ in rows]), np.array([weight for _, weight in rows])))
+        return window_search.cheapest_of_each(costs, demands, self.delta, self.k_min, held=held)
 
     def _cheapest(
         self,
@@ -142,8 +171,7 @@ class CaMVo(Ensemble):
         estimates: Mapping[str, Estimates],
         held: list[int],
         excluded: Sequence[int] = (),
-    ) -> tuple[list[int], float | None]:
-        """The Oracle's set, or all arms that did not fail where no set is known to be confident enough."""
+    ) -> Choice:
         subset = cheapest(
             costs,
             demands,
@@ -155,9 +183,14 @@ class CaMVo(Ensemble):
             excluded=excluded,
             budget=self.budget,
         )
+        return self._choice(subset, len(costs), excluded)
+
+    def _choice(self, subset: Subset | None, arms: int, excluded: Sequence[int] = ()) -> Choice:
+        """The Oracle's set, or all arms that did not fail where no set is known to be confident enough."""
         if subset is None or (not subset.complete and subset.confidence < self.delta - TIE):
-            return [position for position in range(len(costs)) if position not in excluded], None
-        return list(subset.arms), subset.confidence
+            everyone = [position for position in range(arms) if position not in excluded]
+            return Choice(everyone, complete=subset is None)
+        return Choice(subset.arms, subset.confidence, subset.complete)
 
     @property
     def _correlated(self) -> bool:

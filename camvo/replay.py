@@ -12,7 +12,7 @@ from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.plan import Plan
 from camvo.policy import Policy
-from camvo.state import State, revision
+from camvo.state import Contribution, State, revision
 from camvo.typing import Array, Votes
 
 _QUESTION = "label"
@@ -94,27 +94,26 @@ def replay(
     if human is not None and human.shape != (n,):
         raise InvalidParameterError(f"{n} items, but {human.shape} says who has a human label")
     state = State(table.contexts.shape[1], lambda_l)
+    positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
         np.full(n, -1), np.full(n, np.nan), np.zeros(n), np.zeros(table.votes.shape, dtype=np.bool_)
     )
     for start in range(0, n, window):
         items = range(start, min(start + window, n))
-        plans = [
-            policy.plan({_QUESTION: Observation(state, table.contexts[item], table.labels)}, table.prices)
-            for item in items
-        ]
-        for item, plan in zip(items, plans, strict=True):
+        seen = [{_QUESTION: Observation(state, table.contexts[item], table.labels)} for item in items]
+        learnt: list[Contribution] = []
+        for item, plan in zip(items, policy.plan_window(seen, table.prices), strict=True):
             votes = _ask(policy, plan, table, item, trace)
             decision = policy.decide(plan, votes).get(_QUESTION)
             if decision is None:
                 continue
-            trace.labels[item], trace.scores[item] = table.labels.index(decision.label), decision.score
-            learnt = policy.contribution(plan, _QUESTION, votes, decision.label)
-            state.add(learnt)
+            trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
+            learnt.append(policy.contribution(plan, _QUESTION, votes, decision.label))
             if human is not None and human[item]:
                 truth = table.labels[table.truth[item]]
                 taught = policy.contribution(plan, _QUESTION, votes, truth, human=True)
-                state.add(revision(learnt, taught))
+                learnt.append(revision(learnt[-1], taught))
+        state.add(*learnt)
         if progress is not None:
             progress(len(items))
     return trace
@@ -122,13 +121,11 @@ def replay(
 
 def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int, trace: Trace) -> Votes:
     """The votes that the policy wants on one item, noted in the trace with what they cost."""
-    arms = tuple(table.prices)
+    row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
     votes: dict[str, dict[str, str]] = {}
     while wanted := policy.ask(plan, votes):
         for arm in wanted:
-            position = arms.index(arm)
-            vote = int(table.votes[item, position])
-            votes[arm] = {_QUESTION: table.labels[vote]} if vote >= 0 else {}
-            trace.asked[item, position] = True
-            trace.costs[item] += table.prices[arm]
+            votes[arm] = {_QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
+    trace.asked[item] = [arm in votes for arm in table.prices]
+    trace.costs[item] = sum([table.prices[arm] for arm in votes])
     return votes

@@ -12,7 +12,7 @@ from camvo.confidence import TIE, Confidence
 from camvo.halves import Screen
 from camvo.typing import Array
 
-_COST_TIE = 1e-12
+COST_TIE = 1e-12
 """Relative: sums of the same prices in another order differ by rounding, whatever the unit."""
 _SLACK = 1e-9
 
@@ -29,7 +29,7 @@ class _Finds:
     def add(self, sets: Array, costs: Array, reached: Array, enough: float) -> None:
         (hits,) = (reached >= enough).nonzero()
         if len(hits):
-            self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + _COST_TIE))
+            self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + COST_TIE))
             hits = hits[costs[hits] <= self.limit]
             self.sets.append(sets[hits])
             self.costs.append(costs[hits])

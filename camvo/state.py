@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zipfile import BadZipFile
@@ -111,20 +111,52 @@ class Arm:
         """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
         return self.reward_sum / self.rewards if self.rewards else None
 
-    def learn(self, context: Array, change: Change) -> None:
-        """Apply one change (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
-        count = (change.added is not None) - (change.removed is not None)
-        delta = (change.added or 0.0) - (change.removed or 0.0)
-        if count:
-            linucb.update_inverse(self.inverse, context, count)
-        if delta:
-            self.b += delta * context
-        self.rewards += count
-        self.reward_sum += delta
-        if change.removed is not None:
-            self.mixture.add(change.q, change.removed, -1)
-        if change.added is not None:
-            self.mixture.add(change.q, change.added, +1)
+    def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
+        """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
+        added: list[Array] = []
+        withdrawn: list[Array] = []
+        for context, change in lessons:
+            count = (change.added is not None) - (change.removed is not None)
+            delta = (change.added or 0.0) - (change.removed or 0.0)
+            if count:
+                (added if count > 0 else withdrawn).append(context)
+            if delta:
+                self.b += delta * context
+            self.rewards += count
+            self.reward_sum += delta
+            if change.removed is not None:
+                self.mixture.add(change.q, change.removed, -1)
+            if change.added is not None:
+                self.mixture.add(change.q, change.added, +1)
+        if added:
+            columns = np.array(added).T
+            vectors = solved.of(name, added)
+            if vectors is None:
+                vectors = linucb.solve(self.inverse, columns)
+            linucb.update_inverse(self.inverse, columns, vectors, +1)
+        if withdrawn:
+            columns = np.array(withdrawn).T
+            linucb.update_inverse(self.inverse, columns, linucb.solve(self.inverse, columns), -1)
+
+
+class Solved:
+    """A⁻¹e of every arm for the contexts that were scored last: ``vectors`` are arm → (d, m).
+
+    A context is known by being the same object, which costs nothing to see.
+    """
+
+    def __init__(self, contexts: Sequence[Array] = ()) -> None:
+        self.vectors: dict[str, Array] = {}
+        self._contexts = contexts
+        self._columns = {id(context): column for column, context in enumerate(contexts)}
+
+    def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
+        """The columns of these contexts, in Fortran order; ``None`` where one was not scored."""
+        vectors = self.vectors.get(arm)
+        wanted = [self._columns[id(context)] for context in contexts if id(context) in self._columns]
+        if vectors is None or len(wanted) < len(contexts):
+            return None
+        return vectors if vectors.shape[1] == 1 else np.asfortranarray(vectors[:, wanted])
 
 
 class State:
@@ -152,6 +184,7 @@ class State:
         self.rounds = 0
         self.pairs = PairSums()
         self._arms: dict[str, Arm] = {}
+        self._solved = Solved()
 
     def __getitem__(self, arm: str) -> Arm:
         return self._arms[arm]
@@ -163,25 +196,59 @@ class State:
         """The arm's sums, or ``None`` when it has no history."""
         return self._arms.get(arm)
 
-    def add(self, contribution: Contribution) -> None:
-        """Add one contribution in place.
+    def score(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
+        """Each arm's estimate q and width for each context (lines 6–7), shape (m, K) each.
+
+        An arm without rewards has q = 0 and the width 0. What was solved on the way is kept until the
+        state changes, so that learning from the same context objects does not solve it again.
+
+        Args:
+            arms: the names of the K arms.
+            contexts: m embeddings of shape (d,), all finite.
 
         Raises:
-            InvalidParameterError: the context has another dimension than the state.
+            InvalidParameterError: a context does not fit the state or is not finite.
         """
-        context = contribution.context
-        if context.shape != (self.dimension,):
+        columns = np.array(contexts, dtype=np.float64).T
+        if columns.shape != (self.dimension, len(contexts)):
             raise InvalidParameterError(
-                f"context of shape {context.shape}, the state has d = {self.dimension}"
+                f"contexts of shape {contexts[0].shape}, the state has d = {self.dimension}"
             )
-        self.rounds += contribution.rounds
-        for change in contribution.changes:
-            if change.arm not in self._arms:
-                self._arms[change.arm] = Arm.fresh(self.dimension, self.lambda_l)
-            self._arms[change.arm].learn(context, change)
-        changes = contribution.changes
-        self.pairs.add({c.arm: c.removed for c in changes if c.removed is not None}, -1)
-        self.pairs.add({c.arm: c.added for c in changes if c.added is not None}, +1)
+        if not np.isfinite(columns).all():
+            raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
+        q, squares = np.zeros((2, len(arms), len(contexts)))
+        self._solved = Solved(contexts)
+        for position, name in enumerate(arms):
+            arm = self._arms.get(name)
+            if arm is not None and arm.rewards:
+                vectors = linucb.solve(arm.inverse, columns)
+                q[position], squares[position] = linucb.score(vectors, arm.b, columns)
+                self._solved.vectors[name] = vectors
+        return q.T, np.sqrt(np.maximum(squares.T, 0.0))
+
+    def add(self, *contributions: Contribution) -> None:
+        """Add contributions in place; many at once are quicker than one by one, and the sum is the same.
+
+        Raises:
+            InvalidParameterError: a context has another dimension than the state.
+        """
+        solved, self._solved = self._solved, Solved()
+        lessons: dict[str, list[tuple[Array, Change]]] = {}
+        for contribution in contributions:
+            if contribution.context.shape != (self.dimension,):
+                raise InvalidParameterError(
+                    f"context of shape {contribution.context.shape}, the state has d = {self.dimension}"
+                )
+            for change in contribution.changes:
+                lessons.setdefault(change.arm, []).append((contribution.context, change))
+        self.rounds += sum(contribution.rounds for contribution in contributions)
+        for name, taught in lessons.items():
+            if name not in self._arms:
+                self._arms[name] = Arm.fresh(self.dimension, self.lambda_l)
+            self._arms[name].learn(name, taught, solved)
+        changes = [contribution.changes for contribution in contributions]
+        self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
+        self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)
 
     def snapshot(self) -> bytes:
         """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""

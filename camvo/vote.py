@@ -34,15 +34,17 @@ def weighted_vote(
     'yes'
     """
     _check(votes, labels)
-    candidates = [label for label in labels if label in votes.values()]
+    candidates = list(dict.fromkeys(votes.values()))
     for score in (weights, tie_breakers):
+        if len(candidates) == 1:
+            break
         totals = {
-            label: math.fsum(score[arm] for arm, vote in votes.items() if vote == label)
+            label: math.fsum([score[arm] for arm, vote in votes.items() if vote == label])
             for label in candidates
         }
         top = max(totals.values())
         candidates = [label for label in candidates if totals[label] >= top - TIE]
-    return candidates[0]
+    return candidates[0] if len(candidates) == 1 else min(candidates, key=labels.index)
 
 
 def posterior(
@@ -71,19 +73,19 @@ def posterior(
     if len(labels) == 1:
         return {labels[0]: 1.0}
     log_likelihood = dict.fromkeys(labels, 0.0)
-    for arm, vote in sorted(votes.items()):
+    others = math.log(len(labels) - 1)
+    for arm in sorted(votes):
         right = min(max(correctness[arm], EPSILON), 1.0 - EPSILON)
-        log_likelihood[vote] += math.log(right) - math.log((1.0 - right) / (len(labels) - 1))
+        log_likelihood[votes[arm]] += math.log(right) - math.log1p(-right) + others
     top = max(log_likelihood.values())
-    unnormalised = {label: math.exp(value - top) for label, value in log_likelihood.items()}
-    total = math.fsum(unnormalised.values())
-    return {label: value / total for label, value in unnormalised.items()}
+    unnormalised = [math.exp(value - top) for value in log_likelihood.values()]
+    total = math.fsum(unnormalised)
+    return {label: value / total for label, value in zip(labels, unnormalised, strict=True)}
 
 
 def _check(votes: Mapping[str, str], labels: Sequence[str]) -> None:
     if not votes:
         raise InvalidParameterError("there is no vote to count")
-    known = set(labels)
     for arm, vote in votes.items():
-        if vote not in known:
+        if vote not in labels:
             raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")

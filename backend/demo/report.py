@@ -65,8 +65,7 @@ def standing(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
         stored = events.after(connection, project, 0)
     contributions = [Contribution.unpack(event.contribution) for event in stored]
     state = State(len(contributions[0].context))
-    for contribution in contributions:
-        state.add(contribution)
+    state.add(*contributions)
     return {arm: (state[arm].rewards, state[arm].mu or 0.0) for arm in state}
 
 

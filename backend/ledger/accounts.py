@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Dialect, Insert, bindparam, select
 
 from backend.ledger import tables
 from backend.ledger.picodollars import from_picodollars, to_picodollars
@@ -19,6 +20,9 @@ TOTAL = "total"
 """The scope of the account over all days; any other scope is a day, as in 2026-03-14."""
 
 _table = tables.accounts
+_READ = select(_table.c.spent, _table.c.reserved).where(
+    _table.c.project == bindparam("owner"), _table.c.scope == bindparam("of")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,7 @@ def day_of(now: float) -> str:
 
 def read(connection: Connection, project: str, scope: str) -> Account:
     """One account; an empty one when nothing was booked yet."""
-    row = connection.execute(
-        select(_table.c.spent, _table.c.reserved).where(_table.c.project == project, _table.c.scope == scope)
-    ).one_or_none()
+    row = connection.execute(_READ, {"owner": project, "of": scope}).one_or_none()
     return Account() if row is None else Account(row.spent, row.reserved)
 
 
@@ -48,8 +50,10 @@ def check(connection: Connection, project: str, scope: str, amount: int, usd: fl
     Raises:
         BudgetExhaustedError: they do not.
     """
+    if usd is None:
+        return
     account = read(connection, project, scope)
-    if usd is None or account.spent + account.reserved + amount <= to_picodollars(usd):
+    if account.spent + account.reserved + amount <= to_picodollars(usd):
         return
     spent, held, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
     name, period, wait = (
@@ -67,13 +71,18 @@ def check(connection: Connection, project: str, scope: str, amount: int, usd: fl
 
 def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:
     """Add to what a project and a day have spent and reserved; picodollars, negative to take away."""
-    for owner, scope in ((project, TOTAL), (EVERY_PROJECT, day)):
-        statement = insert(connection, _table).values(
-            project=owner, scope=scope, spent=spent, reserved=reserved
-        )
-        connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=[_table.c.project, _table.c.scope],
-                set_={"spent": _table.c.spent + spent, "reserved": _table.c.reserved + reserved},
-            )
-        )
+    amounts = {"spent": spent, "reserved": reserved}
+    accounts = ({"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day})
+    connection.execute(_addition(connection.dialect), [account | amounts for account in accounts])
+
+
+@cache
+def _addition(dialect: Dialect) -> Insert:
+    statement = insert(dialect, _table)
+    return statement.on_conflict_do_update(
+        index_elements=[_table.c.project, _table.c.scope],
+        set_={
+            "spent": _table.c.spent + statement.excluded.spent,
+            "reserved": _table.c.reserved + statement.excluded.reserved,
+        },
+    )

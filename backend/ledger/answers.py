@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, delete, exists, or_, select
+from sqlalchemy import Connection, Dialect, bindparam, delete, exists, or_, select
+from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger import tables
 from backend.ledger.picodollars import from_picodollars, to_picodollars
-from backend.ledger.upsert import insert
+from backend.ledger.upsert import insert, insert_new
 
 _table, _links, _claims = tables.answers, tables.answer_tasks, tables.claims
 
 _KEYS_A_QUERY = 500
+_FIND = select(*(column for column in _table.c if column.name != "created_at")).where(
+    _table.c.key.in_(bindparam("keys", expanding=True))
+)
+_RELEASE = delete(_claims).where(_claims.c.key == bindparam("of"), _claims.c.owner == bindparam("by"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,9 @@ class StoredAnswer:
 def find(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
     """The answers that are there, by key."""
     wanted = list(dict.fromkeys(keys))
-    columns = [column for column in _table.c if column.name != "created_at"]
     found: dict[str, StoredAnswer] = {}
     for start in range(0, len(wanted), _KEYS_A_QUERY):
-        query = select(*columns).where(_table.c.key.in_(wanted[start : start + _KEYS_A_QUERY]))
-        for row in connection.execute(query):
+        for row in connection.execute(_FIND, {"keys": wanted[start : start + _KEYS_A_QUERY]}):
             values = dict(row._mapping)
             found[row.key] = StoredAnswer(**(values | {"cost": from_picodollars(values["cost"])}))
     return found
@@ -64,14 +69,14 @@ def keep(connection: Connection, answer: StoredAnswer, project: str, task: int, 
         "seconds": answer.seconds,
         "created_at": now,
     }
-    connection.execute(insert(connection, _table).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection.dialect, _table), row)
     use(connection, answer.key, project, task)
 
 
 def use(connection: Connection, key: str, project: str, task: int) -> None:
     """Note that a task uses an answer: it is kept as long as one task does."""
     row = {"key": key, "project": project, "task": task}
-    connection.execute(insert(connection, _links).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection.dialect, _links), row)
 
 
 def claim(connection: Connection, key: str, owner: str, now: float, seconds: float) -> bool:
@@ -80,18 +85,23 @@ def claim(connection: Connection, key: str, owner: str, now: float, seconds: flo
     Returns:
         Whether ``owner`` has it now: it was free, had expired, or was this owner's before.
     """
-    statement = insert(connection, _claims).values(key=key, owner=owner, expires_at=now + seconds)
-    granted = statement.on_conflict_do_update(
+    row = {"key": key, "owner": owner, "expires_at": now + seconds, "now": now}
+    return connection.execute(_claim(connection.dialect), row).first() is not None
+
+
+@cache
+def _claim(dialect: Dialect) -> ReturningInsert[Any]:
+    statement = insert(dialect, _claims)
+    return statement.on_conflict_do_update(
         index_elements=[_claims.c.key],
         set_={"owner": statement.excluded.owner, "expires_at": statement.excluded.expires_at},
-        where=or_(_claims.c.expires_at <= now, _claims.c.owner == owner),
+        where=or_(_claims.c.expires_at <= bindparam("now"), _claims.c.owner == statement.excluded.owner),
     ).returning(_claims.c.key)
-    return connection.execute(granted).first() is not None
 
 
 def release(connection: Connection, key: str, owner: str) -> None:
     """Let go of a claim; another owner's stays."""
-    connection.execute(delete(_claims).where(_claims.c.key == key, _claims.c.owner == owner))
+    connection.execute(_RELEASE, {"of": key, "by": owner})
 
 
 def forget_task(connection: Connection, project: str, task: int) -> int:

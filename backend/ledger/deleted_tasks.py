@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
-from backend.ledger import answers, human_annotations, rounds, tables
-from backend.ledger.upsert import insert
+from backend.ledger import answers, human_annotations, rounds, tables, votes
+from backend.ledger.upsert import insert_new
 
 _table = tables.deleted_tasks
+_FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
 
 
 def delete(connection: Connection, project: str, task: int, now: float) -> None:
@@ -16,13 +17,13 @@ def delete(connection: Connection, project: str, task: int, now: float) -> None:
     Take its human labels out of the rewards before: afterwards the rounds are gone.
     """
     human_annotations.forget_task(connection, project, task)
+    votes.forget_task(connection, project, task)
     rounds.forget_task(connection, project, task)
     answers.forget_task(connection, project, task)
     row = {"project": project, "task": task, "deleted_at": now}
-    connection.execute(insert(connection, _table).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection.dialect, _table), row)
 
 
 def contain(connection: Connection, project: str, task: int) -> bool:
     """Whether the task was deleted; Label Studio gives no number twice."""
-    query = select(_table.c.task).where(_table.c.project == project, _table.c.task == task)
-    return connection.execute(query).first() is not None
+    return connection.execute(_FIND, {"of": project, "number": task}).first() is not None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Select, bindparam, insert, select
 
 from backend.ledger import projects, tables
 
 _table = tables.events
+_APPEND = insert(_table)
 
 Kind = Literal["round", "revision"]
 
@@ -53,18 +55,17 @@ def append(
     """Append an event to the project's list and return its number."""
     projects.ensure(connection, project, now)
     sequence = projects.next_sequence(connection, project)
-    connection.execute(
-        insert(_table).values(
-            project=project,
-            sequence=sequence,
-            control=control,
-            epoch=epoch,
-            kind=kind,
-            round_id=round_id,
-            contribution=contribution,
-            created_at=now,
-        )
-    )
+    row = {
+        "project": project,
+        "sequence": sequence,
+        "control": control,
+        "epoch": epoch,
+        "kind": kind,
+        "round_id": round_id,
+        "contribution": contribution,
+        "created_at": now,
+    }
+    connection.execute(_APPEND, row)
     return sequence
 
 
@@ -78,13 +79,19 @@ def after(
     limit: int = 1000,
 ) -> list[Event]:
     """The first ``limit`` events after number ``sequence``, in order; of one control and epoch if given."""
-    query = select(_table).where(_table.c.project == project, _table.c.sequence > sequence)
-    if control is not None:
-        query = query.where(_table.c.control == control)
-    if epoch is not None:
-        query = query.where(_table.c.epoch == epoch)
-    rows = connection.execute(query.order_by(_table.c.sequence).limit(limit))
+    given = {"of": project, "number": sequence, "most": limit, "name": control, "hash": epoch}
+    rows = connection.execute(_after(control is not None, epoch is not None), given)
     return [Event(**row._mapping) for row in rows]
+
+
+@cache
+def _after(of_control: bool, of_epoch: bool) -> Select[Any]:
+    query = select(_table).where(_table.c.project == bindparam("of"), _table.c.sequence > bindparam("number"))
+    if of_control:
+        query = query.where(_table.c.control == bindparam("name"))
+    if of_epoch:
+        query = query.where(_table.c.epoch == bindparam("hash"))
+    return query.order_by(_table.c.sequence).limit(bindparam("most"))
 
 
 def last(connection: Connection, project: str) -> int:

@@ -10,12 +10,17 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from backend.ledger import tables
 from backend.ledger.upsert import insert
 
 _table = tables.human_annotations
+_OF_TASK = (
+    select(_table)
+    .where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"), ~_table.c.deleted)
+    .order_by(_table.c.annotation_id)
+)
 
 _EMPTIED: Final[dict[str, Any]] = {
     "labels": {},
@@ -112,11 +117,7 @@ def delete(connection: Connection, project: str, ids: Collection[int], now: floa
 
 def of_task(connection: Connection, project: str, task: int) -> list[Annotation]:
     """A task's annotations that were not deleted, ordered by id."""
-    rows = connection.execute(
-        select(_table)
-        .where(_table.c.project == project, _table.c.task == task, ~_table.c.deleted)
-        .order_by(_table.c.annotation_id)
-    )
+    rows = connection.execute(_OF_TASK, {"of": project, "number": task})
     return [_annotation(row) for row in rows]
 
 
@@ -124,6 +125,12 @@ def tasks(connection: Connection, project: str) -> list[int]:
     """The tasks that anybody ever annotated, in ascending order; those whose annotations are gone too."""
     query = select(_table.c.task).where(_table.c.project == project, _table.c.task.is_not(None)).distinct()
     return list(connection.scalars(query.order_by(_table.c.task)))
+
+
+def numbers(connection: Connection, project: str) -> frozenset[int]:
+    """The ids of all annotations of a project that were not deleted."""
+    query = select(_table.c.annotation_id).where(_table.c.project == project, ~_table.c.deleted)
+    return frozenset(connection.scalars(query))
 
 
 def forget_task(connection: Connection, project: str, task: int) -> int:
@@ -136,7 +143,7 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
 
 
 def _upsert(connection: Connection, values: Mapping[str, Any]) -> None:
-    statement = insert(connection, _table).values(dict(values))
+    statement = insert(connection.dialect, _table).values(dict(values))
     identity = [_table.c.project, _table.c.annotation_id]
     connection.execute(statement.on_conflict_do_update(index_elements=identity, set_=dict(values)))
 

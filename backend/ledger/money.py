@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from backend.ledger import accounts, tables
 from backend.ledger.picodollars import from_picodollars, to_picodollars
@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 _calls = tables.calls
+_RESERVE = insert(_calls).returning(_calls.c.id)
+_CALL = select(_calls).where(_calls.c.id == bindparam("call"))
+_END = update(_calls).where(_calls.c.id == bindparam("call"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def reserve(
         "expires_at": now + seconds,
         "created_at": now,
     }
-    return int(connection.execute(insert(_calls).values(call).returning(_calls.c.id)).scalar_one())
+    return int(connection.execute(_RESERVE, call).scalar_one())
 
 
 def settle(
@@ -113,7 +116,7 @@ def settle(
     Raises:
         LedgerError: there is no such call.
     """
-    call = connection.execute(select(_calls).where(_calls.c.id == call_id)).one_or_none()
+    call = connection.execute(_CALL, {"call": call_id}).one_or_none()
     if call is None:
         raise LedgerError(f"there is no call {call_id}", where="money", fix="reserve before settling")
     if call.state == "settled":
@@ -160,5 +163,5 @@ def spent(connection: Connection, project: str, *, now: float) -> Spending:
 def _end(connection: Connection, call: Row[Any], state: str, cost: int, **report: object) -> None:
     held = call.reserved if call.state == "reserved" else 0
     booked = call.cost or 0
-    connection.execute(update(_calls).where(_calls.c.id == call.id).values(state=state, cost=cost, **report))
+    connection.execute(_END, {"call": call.id, "state": state, "cost": cost, **report})
     accounts.book(connection, call.project, call.day, spent=cost - booked, reserved=-held)

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from backend.ledger import tables
-from backend.ledger.upsert import insert
+from backend.ledger.upsert import insert_new
 from camvo.errors import LedgerError
 
 _table = tables.projects
+_GET = select(_table).where(_table.c.key == bindparam("project"))
+_NEXT = (
+    update(_table)
+    .where(_table.c.key == bindparam("project"))
+    .values(sequence=_table.c.sequence + 1)
+    .returning(_table.c.sequence)
+)
 
 
 class Unset(Enum):
@@ -49,12 +56,12 @@ class Project:
 def ensure(connection: Connection, project: str, now: float) -> None:
     """Make the project known; nothing happens when it is."""
     row = {"key": project, "sequence": 0, "updated_at": now}
-    connection.execute(insert(connection, _table).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection.dialect, _table), row)
 
 
 def get(connection: Connection, project: str) -> Project | None:
     """The project, ``None`` when it never came up."""
-    row = connection.execute(select(_table).where(_table.c.key == project)).one_or_none()
+    row = connection.execute(_GET, {"project": project}).one_or_none()
     return None if row is None else _project(row)
 
 
@@ -88,12 +95,7 @@ def next_sequence(connection: Connection, project: str) -> int:
     Raises:
         LedgerError: the project is not known.
     """
-    sequence = connection.execute(
-        update(_table)
-        .where(_table.c.key == project)
-        .values(sequence=_table.c.sequence + 1)
-        .returning(_table.c.sequence)
-    ).scalar_one_or_none()
+    sequence = connection.execute(_NEXT, {"project": project}).scalar_one_or_none()
     if sequence is None:
         raise LedgerError(
             "the project is not in the ledger", where=f"project {project}", fix="ensure it first"

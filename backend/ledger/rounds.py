@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, delete, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger import tables
-from backend.ledger.upsert import insert as insert_into
+from backend.ledger.upsert import insert_new
 from camvo.errors import LedgerError
 from camvo.typing import Array
 
 _table = tables.rounds
 
 _TASKS_A_QUERY = 500
+_FIND = select(_table).where(
+    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
+)
 
 Teacher = Literal["vote", "human"]
 
@@ -54,6 +59,8 @@ class Round:
         taught_by: whose label that is.
         context: e_t, shape (d,), float64; stored as float32 where that loses nothing.
         created_at: unix seconds.
+        human: the humans' label, whether or not it teaches; ``None`` while there is none.
+        confirmed: how right the voted label is by the human one, in [0, 1].
         id: the row's number, 0 before it is stored; never used again.
     """
 
@@ -69,6 +76,8 @@ class Round:
     taught_by: Teacher | None
     context: Array
     created_at: float
+    human: str | None = None
+    confirmed: float | None = None
     id: int = 0
 
 
@@ -79,10 +88,8 @@ def find(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Rou
     for project, of_project_keys in groupby(sorted(wanted), key=lambda key: key.project):
         tasks = sorted({key.task for key in of_project_keys})
         for start in range(0, len(tasks), _TASKS_A_QUERY):
-            query = select(_table).where(
-                _table.c.project == project, _table.c.task.in_(tasks[start : start + _TASKS_A_QUERY])
-            )
-            rounds = (_round(row) for row in connection.execute(query))
+            of = {"of": project, "tasks": tasks[start : start + _TASKS_A_QUERY]}
+            rounds = (_round(row) for row in connection.execute(_FIND, of))
             found |= {round_.key: round_ for round_ in rounds if round_.key in wanted}
     return found
 
@@ -97,8 +104,7 @@ def insert(connection: Connection, round_: Round) -> int:
     del row["id"], row["key"]
     row |= {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
     row["context"] = _pack(round_.context)
-    statement = insert_into(connection, _table).values(row).on_conflict_do_nothing().returning(_table.c.id)
-    round_id = connection.execute(statement).scalar_one_or_none()
+    round_id = connection.execute(_insert(connection.dialect), row).scalar_one_or_none()
     if round_id is None:
         raise LedgerError(
             "the round is in the ledger already",
@@ -106,6 +112,11 @@ def insert(connection: Connection, round_: Round) -> int:
             fix="find it first, in the same transaction",
         )
     return int(round_id)
+
+
+@cache
+def _insert(dialect: Dialect) -> ReturningInsert[Any]:
+    return insert_new(dialect, _table).returning(_table.c.id)
 
 
 def of_task(connection: Connection, project: str, task: int) -> list[Round]:
@@ -133,6 +144,11 @@ def of_project(connection: Connection, project: str, *, page: int = 500) -> Iter
 def set_taught(connection: Connection, round_id: int, label: str | None, by: Teacher | None) -> None:
     """Record which label the rewards in the state come from by now."""
     connection.execute(update(_table).where(_table.c.id == round_id).values(taught=label, taught_by=by))
+
+
+def set_human(connection: Connection, round_id: int, label: str | None, confirmed: float | None) -> None:
+    """Record what the humans say by now, and how right that makes the voted label."""
+    connection.execute(update(_table).where(_table.c.id == round_id).values(human=label, confirmed=confirmed))
 
 
 def forget_task(connection: Connection, project: str, task: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, delete, select
 
 from backend.ledger import tables
-from backend.ledger.upsert import insert
+from backend.ledger.upsert import insert_new
 
 _table = tables.snapshots
 
@@ -39,7 +39,7 @@ def save(  # noqa: PLR0917 - the first four name a state, as in latest()
         "state": state,
         "created_at": now,
     }
-    connection.execute(insert(connection, _table).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection.dialect, _table), row)
     of_state = _of_state(project, control, epoch)
     latest = select(_table.c.sequence).where(*of_state).order_by(_table.c.sequence.desc()).limit(KEPT)
     connection.execute(delete(_table).where(*of_state, _table.c.sequence.not_in(latest)))

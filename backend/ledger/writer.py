@@ -53,16 +53,16 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, function: Callable[[Connection], _T]) -> _T:
-        """Run ``function`` in a write transaction and return its value once that is committed.
+    def submit(self, function: Callable[[Connection], _T]) -> Future[_T]:
+        """Run ``function`` in a write transaction; the future has its value once that is committed.
 
         Others share the transaction, each in a savepoint of its own: an exception undoes this function's
-        writes only, and is raised here. When the database itself fails, the functions of a batch are run
-        again one by one, so ``function`` must be safe to run twice. It runs even if the caller is cancelled
-        meanwhile, and has to be as quick as anything in a transaction.
+        writes only, and is the future's. When the database itself fails, the functions of a batch are run
+        again one by one, so ``function`` must be safe to run twice. It has to be as quick as anything in a
+        transaction.
 
         Raises:
-            LedgerError: the database failed, or the writer is closed.
+            LedgerError: the writer is closed; by the future, that the database failed.
         """
         job = _Job(function)
         with self._door:
@@ -71,7 +71,11 @@ class Writer:
                     "the writer is closed", where=self._ledger.place, fix="the process is stopping"
                 )
             self._jobs.put(job)
-        return await asyncio.wrap_future(job.future)
+        return job.future
+
+    async def run(self, function: Callable[[Connection], _T]) -> _T:
+        """:meth:`submit` for an event loop; the function runs even if the caller is cancelled meanwhile."""
+        return await asyncio.wrap_future(self.submit(function))
 
     def close(self) -> None:
         """Write what is queued, then stop the thread; later calls do nothing."""

@@ -87,6 +87,12 @@ class Environment(BaseSettings):
             raise ConfigError(
                 "is missing", where=missing, fix="set both BASIC_AUTH_USER and BASIC_AUTH_PASS, or none"
             )
+        if made.label_studio_url is not None and "@" in made.label_studio_url:
+            raise ConfigError(
+                "credentials do not belong in an address",
+                where="LABEL_STUDIO_URL",
+                fix="set LABEL_STUDIO_API_KEY",
+            )
         return made
 
     def secret(self, name: str) -> str | None:

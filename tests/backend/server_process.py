@@ -108,7 +108,12 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._ledger: Ledger | None = None
         self._started_at = 0
-        self._http = httpx.Client(timeout=PATIENCE, headers={"Connection": "close"})
+        auth = (
+            (variables["BASIC_AUTH_USER"], variables["BASIC_AUTH_PASS"])
+            if "BASIC_AUTH_USER" in variables
+            else None
+        )
+        self._http = httpx.Client(timeout=PATIENCE, headers={"Connection": "close"}, auth=auth)
 
     def __enter__(self) -> ServerProcess:
         return self
@@ -167,6 +172,11 @@ class ServerProcess:
     def log(self) -> str:
         """What was printed since the last start."""
         return self.log_path.read_bytes()[self._started_at :].decode()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return str(self._http.base_url).rstrip("/")
 
     def kill_worker(self) -> None:
         """kill -9 of the one worker; the master starts another."""

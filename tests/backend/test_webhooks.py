@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from label_studio_requests import (
     SENTIMENT,
     Annotation,
@@ -157,3 +159,31 @@ def test_an_event_that_names_no_action_or_project_is_refused(change: dict[str, A
         webhooks.read({**start_training(), **change})
     assert caught.value.where == where
     assert caught.value.fix
+
+
+@given(
+    annotations=st.integers(0, 50), ids=st.integers(0, 50), tasks=st.integers(0, 50), size=st.integers(1, 20)
+)
+def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
+    annotations: int, ids: int, tasks: int, size: int
+) -> None:
+    event = webhooks.WebhookEvent(
+        "ANNOTATIONS_CREATED",
+        "7.1",
+        annotations=[{"id": number} for number in range(annotations)],
+        annotation_ids=range(ids),
+        task_ids=range(tasks),
+    )
+    found = list(webhooks.parts(event, size))
+    for name in ("annotations", "annotation_ids", "task_ids"):
+        pieces = [list(getattr(part, name)) for part in found]
+        assert max(map(len, pieces)) <= size
+        assert [one for piece in pieces for one in piece] == list(getattr(event, name))
+    assert {(part.action, part.project_key) for part in found} == {("ANNOTATIONS_CREATED", "7.1")}
+
+
+def test_an_annotation_made_from_a_prediction_was_shown_one_whatever_else_is_said() -> None:
+    body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
+    del body["annotation"]["prediction"]  # Label Studio's API leaves the copy out
+    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
+    assert found.prediction_shown

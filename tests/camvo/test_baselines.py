@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.baselines import Baseline, Majority, Single
+from camvo.baselines import Baseline, Fixed, Majority, Single
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
@@ -95,6 +95,20 @@ def test_a_single_model_learns_from_humans_only():
 def test_a_single_model_that_is_not_in_the_pool_is_refused_by_name():
     with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
         plan(Single(model="d"), State(2))
+
+
+def test_a_fixed_subset_is_asked_and_weighed_by_its_agreement():
+    policy, everyone = Fixed(models=("c", "a")), taught(0.9, 0.5, 0.6)
+    planned = plan(policy, everyone)
+    assert planned.subset == ("a", "c")
+    assert planned.weights["q"].tolist() == plan(Baseline(), everyone).weights["q"].tolist()
+
+
+def test_a_fixed_subset_is_of_at_least_one_model_and_all_of_them_are_in_the_pool():
+    with pytest.raises(InvalidParameterError, match="at least one model"):
+        Fixed(models=())
+    with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
+        plan(Fixed(models=("a", "d")), State(2))
 
 
 def test_every_policy_learns_the_same_from_the_same_votes():

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import digamma
 
 from camvo.beta_likelihood import likeliest
-from camvo.beta_mixture import EPSILON, NO_SPREAD, BetaSums, ClassSums
+from camvo.beta_mixture import EPSILON, NO_SPREAD, BetaSums, ClassSums, posterior
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation, estimate
 from camvo.policy import CaMVo
@@ -18,6 +18,10 @@ from camvo.state import Change, Contribution, State
 
 estimates = st.floats(0.0, 1.0)
 samples = st.lists(estimates, min_size=2, max_size=40)
+
+
+def estimated(observation, arms, **parameters):
+    return estimate([observation], arms, **parameters)[0]
 
 
 def summed(qs):
@@ -125,7 +129,7 @@ def test_estimating_leaves_the_sums_and_their_snapshot_alone():
     for q, reward in ((0.8, 1.0), (0.6, 1.0), (0.3, 0.0), (0.4, 0.0)):
         sums.add(q, reward, +1)
     before = sums.to_list()
-    sums.posterior(0.5, 0.5, "mle")
+    sums.evidence("mle")
     assert sums.to_list() == before
     assert BetaSums.from_list(before) == sums
 
@@ -142,8 +146,12 @@ def test_the_posterior_is_bayes_rule_with_the_densities_that_scipy_fits():
         return stats.beta.pdf(theta, *stats.beta.fit(sample, floc=0.0, fscale=1.0)[:2])
 
     expected = mu * density(right) / (mu * density(right) + (1.0 - mu) * density(wrong))
-    assert sums.posterior(theta, mu, "mle") == pytest.approx(expected, rel=1e-5)
-    assert sums.posterior(theta, mu, "mle") != sums.posterior(theta, mu)
+    likeliest, moments = (
+        posterior(np.array([theta]), np.array([mu]), np.array([sums.evidence(estimator)]))[0]
+        for estimator in ("mle", "moments")
+    )
+    assert likeliest == pytest.approx(expected, rel=1e-5)
+    assert likeliest != moments
 
 
 def taught():
@@ -157,9 +165,9 @@ def test_the_estimator_of_the_policy_reaches_the_estimates():
     seen = Observation(taught(), np.array([1.0, 0.5]), ("yes", "no"))
     for name in ("moments", "mle"):
         planned = CaMVo(estimator=name).plan({"q": seen}, {"a": 1.0}).estimates["q"]
-        direct = estimate(seen, ["a"], alpha=0.25, lambda_r=1.0, estimator=name)
+        direct = estimated(seen, ["a"], alpha=0.25, lambda_r=1.0, estimator=name)
         assert planned.lower.tolist() == direct.lower.tolist()
-    moments = estimate(seen, ["a"], alpha=0.25, lambda_r=1.0)
+    moments = estimated(seen, ["a"], alpha=0.25, lambda_r=1.0)
     assert direct.lower[0] != moments.lower[0]
     assert direct.correctness[0] != moments.correctness[0]
 

@@ -46,9 +46,17 @@ def together(rng, count, arms=ARMS):
 
 def summed(rounds, sign=1, into=None):
     sums = PairSums() if into is None else into
-    for rewards in rounds:
-        sums.add(rewards, sign)
+    sums.add(rounds, sign)
     return sums
+
+
+def test_rounds_add_up_the_same_one_by_one_and_together():
+    rng = np.random.default_rng(1)
+    rounds = [{a: float(rng.integers(2)) for a in ARMS if rng.random() < 0.7} for _ in range(30)]
+    one_by_one = PairSums()
+    for rewards in rounds:
+        one_by_one.add([rewards], +1)
+    assert np.array_equal(one_by_one.sums, summed(rounds).sums)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,6 +9,11 @@ from camvo import linucb
 from camvo.errors import InvalidParameterError
 
 
+def learn(inverse, context, sign):
+    columns = np.asfortranarray(context[:, None])
+    linucb.update_inverse(inverse, columns, linucb.solve(inverse, columns), sign)
+
+
 def unit(rng, dimension):
     vector = rng.normal(size=dimension)
     return vector / np.linalg.norm(vector)
@@ -25,7 +30,7 @@ def test_the_inverse_is_that_of_the_sum_of_outer_products(seed, dimension, lambd
     inverse, a = linucb.fresh_inverse(dimension, lambda_l), lambda_l * np.eye(dimension)
     for _ in range(50):
         context = unit(rng, dimension)
-        linucb.update_inverse(inverse, context, +1)
+        learn(inverse, context, +1)
         a += np.outer(context, context)
     np.testing.assert_allclose(linucb.full_inverse(inverse), np.linalg.inv(a), rtol=1e-9, atol=1e-12)
 
@@ -35,10 +40,10 @@ def test_the_inverse_stays_positive_definite_through_thousands_of_updates_and_wi
     inverse, held = linucb.fresh_inverse(dimension, lambda_l), []
     for _ in range(6000):
         if held and rng.random() < 0.49:
-            linucb.update_inverse(inverse, held.pop(rng.integers(len(held))), -1)
+            learn(inverse, held.pop(rng.integers(len(held))), -1)
         else:
             held.append(unit(rng, dimension))
-            linucb.update_inverse(inverse, held[-1], +1)
+            learn(inverse, held[-1], +1)
     full = linucb.full_inverse(inverse)
     a = lambda_l * np.eye(dimension) + sum(np.outer(context, context) for context in held)
     assert np.array_equal(full, full.T)
@@ -46,24 +51,43 @@ def test_the_inverse_stays_positive_definite_through_thousands_of_updates_and_wi
     np.testing.assert_allclose(full, np.linalg.inv(a), rtol=0.0, atol=1e-9)
 
 
-def test_the_score_is_the_ridge_estimate_and_its_width():
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_score_is_the_ridge_estimate_and_its_squared_width(count):
     rng, dimension, lambda_l = np.random.default_rng(5), 7, 2.0
     contexts = rng.normal(size=(30, dimension))
     rewards = rng.integers(2, size=30).astype(float)
     inverse = linucb.fresh_inverse(dimension, lambda_l)
     for context in contexts:
-        linucb.update_inverse(inverse, context, +1)
-    context = rng.normal(size=dimension)
+        learn(inverse, context, +1)
     a_inverse = np.linalg.inv(lambda_l * np.eye(dimension) + contexts.T @ contexts)
-    q, width = linucb.score(inverse, contexts.T @ rewards, context)
-    assert q == pytest.approx(context @ a_inverse @ contexts.T @ rewards, abs=1e-12)
-    assert width == pytest.approx(np.sqrt(context @ a_inverse @ context), abs=1e-12)
+    columns = np.asfortranarray(rng.normal(size=(dimension, count)))
+    b = contexts.T @ rewards
+    q, squares = linucb.score(linucb.solve(inverse, columns), b, columns)
+    np.testing.assert_allclose(q, columns.T @ a_inverse @ b, atol=1e-12)
+    np.testing.assert_allclose(squares, np.diag(columns.T @ a_inverse @ columns), atol=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 20))
+@settings(max_examples=40, deadline=None)
+def test_many_contexts_at_once_are_as_one_by_one(seed, dimension, count):
+    rng = np.random.default_rng(seed)
+    together, apart = (linucb.fresh_inverse(dimension, 0.7) for _ in range(2))
+    columns = np.asfortranarray(rng.normal(size=(dimension, count)))
+    linucb.update_inverse(together, columns, linucb.solve(together, columns), +1)
+    for context in columns.T:
+        learn(apart, context, +1)
+    np.testing.assert_allclose(linucb.full_inverse(together), linucb.full_inverse(apart), atol=1e-10)
+    half = np.asfortranarray(columns[:, ::2])
+    linucb.update_inverse(together, half, linucb.solve(together, half), -1)
+    for context in half.T:
+        learn(apart, context, -1)
+    np.testing.assert_allclose(linucb.full_inverse(together), linucb.full_inverse(apart), atol=1e-9)
 
 
 def test_an_update_happens_in_place():
     inverse = linucb.fresh_inverse(3, 1.0)
     address = inverse.__array_interface__["data"]
-    linucb.update_inverse(inverse, np.array([1.0, 0.0, 0.0]), +1)
+    learn(inverse, np.array([1.0, 0.0, 0.0]), +1)
     assert inverse[0, 0] == 0.5
     assert inverse.__array_interface__["data"] == address
 
@@ -75,15 +99,12 @@ def test_an_update_happens_in_place():
 )
 def test_an_array_that_blas_would_copy_is_refused(inverse):
     with pytest.raises(InvalidParameterError, match="Fortran"):
-        linucb.update_inverse(inverse, np.ones(3), +1)
+        learn(inverse, np.ones(3), +1)
 
 
-def test_withdrawing_from_an_arm_without_history_is_refused_and_changes_nothing():
-    inverse = linucb.fresh_inverse(2, 1.0)
+@pytest.mark.parametrize("count", [1, 3])
+def test_withdrawing_from_an_arm_without_history_is_refused_and_changes_nothing(count):
+    inverse, columns = linucb.fresh_inverse(2, 1.0), np.ones((2, count), order="F")
     with pytest.raises(InvalidParameterError, match="never added"):
-        linucb.update_inverse(inverse, np.array([1.0, 0.0]), -1)
+        linucb.update_inverse(inverse, columns, linucb.solve(inverse, columns), -1)
     assert np.array_equal(inverse, np.eye(2))
-
-
-def test_a_context_of_zeros_scores_zero_without_width():
-    assert linucb.score(linucb.fresh_inverse(2, 1.0), np.ones(2), np.zeros(2)) == (0.0, 0.0)

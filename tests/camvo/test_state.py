@@ -336,3 +336,42 @@ def test_a_contribution_of_another_dimension_is_refused_and_changes_nothing():
     with pytest.raises(InvalidParameterError, match="d = 6"):
         state.add(Contribution(np.ones(5), (Change("large", 0.5, None, 1.0),)))
     assert_same_bits(state, State(DIMENSION))
+
+
+@given(seeds)
+@settings(max_examples=30, deadline=None)
+def test_many_contributions_at_once_are_as_one_by_one(seed):
+    rng = np.random.default_rng(seed)
+    voted = [random_round(rng) for _ in range(25)]
+    corrected = [revision(one, human(rng, one)) for one in voted[::3]]
+    withdrawn = [revision(one, Contribution(one.context, (), rounds=0)) for one in voted[1::6]]
+    together = State(DIMENSION)
+    together.add(*voted, *corrected, *withdrawn)
+    assert_close(together, summed([*voted, *corrected, *withdrawn]))
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_what_was_scored_is_learnt_as_if_it_had_not_been(seed):
+    rng = np.random.default_rng(seed)
+    scored, plain = (summed([random_round(np.random.default_rng(seed)) for _ in range(9)]) for _ in range(2))
+    news = [random_round(rng) for _ in range(5)]
+    scored.score(ARMS, [one.context for one in news])
+    scored.add(*news[:3])
+    scored.add(*news[3:])
+    plain.add(*news)
+    assert_close(scored, plain)
+
+
+def test_scores_of_many_contexts_are_those_of_each():
+    rng = np.random.default_rng(2)
+    state = summed([random_round(rng) for _ in range(9)])
+    contexts = [unit(rng) for _ in range(4)]
+    for together, context in zip(zip(*state.score(ARMS, contexts), strict=True), contexts, strict=True):
+        np.testing.assert_allclose(together, np.array(state.score(ARMS, [context]))[:, 0], atol=1e-12)
+
+
+def test_an_arm_without_rewards_scores_zero():
+    q, width = State(DIMENSION).score(ARMS, [np.ones(DIMENSION)])
+    assert not q.any()
+    assert not width.any()

@@ -1,0 +1,1 @@
+"""CaMVo as a client of Label Studio: connecting a project, predicting a large one, catching up."""

@@ -1,0 +1,272 @@
+"""A stand-in for the part of Label Studio's API that CaMVo uses, on a free local port.
+
+Its objects start as copies of what a real 1.23.2 answered (``label_studio_answers.json``), and it does what
+that one was seen to do on the side: it makes a webhook along with an ML backend unless there is one for the
+address, gives the project the backend's title for a version, and keeps the webhook when the backend goes.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import SecretStr
+
+from backend.label_studio.client import Client
+from backend.webhooks import project_key
+
+ANSWERS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("label_studio_answers.json").read_text()
+)
+KEY = "the-owners-key"
+PROJECT: int = ANSWERS["project"]["body"]["id"]
+
+Answer = tuple[int, Any]
+
+
+class LabelStudioApi:
+    """One organisation with one project; a context manager. Its content may be changed at any time."""
+
+    def __init__(self) -> None:
+        self.project = copy.deepcopy(ANSWERS["project"]["body"])
+        self.backends: dict[int, dict[str, Any]] = {}
+        self.webhooks: dict[int, dict[str, Any]] = {}
+        self.tasks: dict[int, dict[str, Any]] = {}
+        self.answers: dict[tuple[str, str], Answer | bytes] = {}
+        """(method, path) → what to say in the place of the usual answer."""
+        self.before: Callable[[str, str], None] = lambda method, path: None
+        """Called with every request before it is answered."""
+        self.seen: list[tuple[str, str, Any]] = []
+        self._numbers = itertools.count(100)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    @property
+    def project_key(self) -> str:
+        return project_key(self.project)
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """The requests so far that were to change something."""
+        return [(method, path) for method, path, _ in self.seen if method != "GET"]
+
+    def client(self, key: str = KEY) -> Client:
+        return Client(self.url, SecretStr(key))
+
+    def __enter__(self) -> LabelStudioApi:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    # content
+
+    def says(self, method: str, path: str, name: str) -> None:
+        """Answer a request with a recorded answer."""
+        self.answers[method, path] = (ANSWERS[name]["status"], ANSWERS[name]["body"])
+
+    def add_tasks(self, *texts: str) -> list[int]:
+        template = ANSWERS["tasks"]["body"]["tasks"][0]
+        numbers = []
+        for text in texts:
+            number = next(self._numbers)
+            new = {"id": number, "data": {"text": text}, "annotations": [], "predictions": []}
+            self.tasks[number] = copy.deepcopy(template) | new
+            numbers.append(number)
+        return numbers
+
+    def annotate(self, task: int, mood: str, **changes: Any) -> int:
+        """An annotation as an import makes it, which raises no event."""
+        annotation = copy.deepcopy(ANSWERS["tasks"]["body"]["tasks"][0]["annotations"][0])
+        annotation |= {"id": next(self._numbers), "task": task, **changes}
+        annotation["result"][0]["value"]["choices"] = [mood]
+        self.tasks[task]["annotations"].append(annotation)
+        return int(annotation["id"])
+
+    def predict(self, task: int, version: str, score: float = 0.5, mood: str = "Glad") -> int:
+        """A prediction that is there already."""
+        prediction = copy.deepcopy(ANSWERS["tasks"]["body"]["tasks"][1]["predictions"][0])
+        prediction |= {"id": next(self._numbers), "model_version": version, "score": score}
+        prediction["result"] = [region(mood)]
+        self.tasks[task]["predictions"].append(prediction)
+        return int(prediction["id"])
+
+    def predictions(self) -> list[tuple[int, str, float]]:
+        """(task, version, score) of all that are stored."""
+        return [
+            (task["id"], one["model_version"], one["score"])
+            for task in self.tasks.values()
+            for one in task["predictions"]
+        ]
+
+    # requests
+
+    def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer | bytes:
+        if (method, path) in self.answers:
+            return self.answers[method, path]
+        found = {
+            "version": self._version,
+            "projects": self._project,
+            "ml": self._ml,
+            "webhooks": self._webhook,
+            "tasks": self._tasks,
+            "annotations": self._annotation,
+            "predictions": self._prediction,
+        }[path.split("/")[2]]
+        rest = [part for part in path.split("/")[3:] if part]
+        return found(method, rest, query, body)
+
+    def _version(self, *_: Any) -> Answer:
+        return 200, ANSWERS["version"]["body"]
+
+    def _project(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if rest[0] != str(self.project["id"]):
+            return _recorded("project_missing")
+        if rest[1:] == ["import", "predictions"]:
+            return self._import(body)
+        if method == "PATCH":
+            self.project |= body
+        return 200, self.project
+
+    def _import(self, body: list[dict[str, Any]]) -> Answer:
+        if any(one["task"] not in self.tasks for one in body):
+            return _recorded("predictions_refused")
+        known = [one for one in body if one["result"][0]["value"]["choices"] != ["Nope"]]
+        for one in known:
+            self.tasks[one["task"]]["predictions"].append({**one, "id": next(self._numbers)})
+        return 201, {"created": len(known)}
+
+    def _ml(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if rest[1:] == ["predict", "test"]:
+            return _recorded("backend_tried")
+        if method == "GET":
+            return 200, list(self.backends.values())
+        if method == "POST":
+            made = copy.deepcopy(ANSWERS["backend_created"]["body"]) | {"description": "", **body}
+            made |= {"id": next(self._numbers), "model_version": "camvo"}
+            made.pop("basic_auth_pass", None)
+            self.backends[made["id"]] = made
+            self._make_webhook(made["url"])
+            if not self.project["model_version"] and self.project["show_collab_predictions"]:
+                self.project["model_version"] = made["title"]
+            return 201, made
+        number = int(rest[0])
+        if method == "DELETE":
+            if self.backends.pop(number)["title"] == self.project["model_version"]:
+                self.project["model_version"] = ""
+            return 204, None
+        assert {"url", "project"} <= set(body), "Label Studio answers 500 without them"
+        shown = {name: value for name, value in body.items() if name != "basic_auth_pass"}
+        self.backends[number] |= shown | {"state": "CO"}
+        self._make_webhook(body["url"])
+        return 200, self.backends[number]
+
+    def _make_webhook(self, url: str) -> None:
+        if all(one["url"] != f"{url}/webhook" for one in self.webhooks.values()):
+            fields = {"url": f"{url}/webhook", "headers": {}, "send_for_all_actions": True, "actions": []}
+            self._webhook("POST", [], {}, fields)
+
+    def _webhook(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if method == "GET":
+            return 200, list(self.webhooks.values())
+        if method == "DELETE":
+            del self.webhooks[int(rest[0])]
+            return 204, None
+        if method == "PATCH":
+            self.webhooks[int(rest[0])] |= {"actions": [], **body}
+            return 200, self.webhooks[int(rest[0])]
+        made = copy.deepcopy(ANSWERS["webhook_created"]["body"]) | body | {"id": next(self._numbers)}
+        self.webhooks[made["id"]] = made
+        return 201, made
+
+    def _tasks(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        asked = json.loads(query["query"])
+        found = sorted(self.tasks.values(), key=lambda task: int(task["id"]))
+        for item in asked.get("filters", {}).get("items", []):
+            if item["filter"] == "filter:tasks:id":
+                found = [task for task in found if task["id"] > item["value"]]
+            else:
+                assert item["filter"] == "filter:tasks:annotations_ids"
+                found = [task for task in found if task["annotations"]]
+        if "selectedItems" in asked:
+            found = [task for task in found if task["id"] in asked["selectedItems"]["included"]]
+        return 200, {"total": len(found), "tasks": found[: int(query["page_size"])]}
+
+    def _annotation(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        for task in self.tasks.values():
+            for annotation in task["annotations"]:
+                if annotation["id"] == int(rest[0]):
+                    return 200, annotation
+        return _recorded("annotation_missing")
+
+    def _prediction(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        number = int(rest[0])
+        for task in self.tasks.values():
+            for prediction in task["predictions"]:
+                if prediction["id"] == number and method == "PATCH":
+                    prediction.update(body)
+                    return 200, prediction
+            task["predictions"] = [one for one in task["predictions"] if one["id"] != number]
+        return 204, None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+            wbufsize = -1
+
+            def _serve(self) -> None:
+                parts = urlsplit(self.path)
+                length = int(self.headers.get("content-length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                api.seen.append((self.command, parts.path, body))
+                api.before(self.command, parts.path)
+                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                answer: Answer | bytes = _recorded("key_wrong")
+                if self.headers.get("authorization") == f"Token {KEY}":
+                    answer = api._answer(self.command, parts.path, query, body)
+                status, said = (200, answer) if isinstance(answer, bytes) else answer
+                sent = said if isinstance(said, bytes) else json.dumps(said).encode()
+                self.send_response(status)
+                if 300 <= status < 400:
+                    self.send_header("location", "https://elsewhere.test/")
+                self.send_header("content-length", str(0 if status == 204 else len(sent)))
+                self.end_headers()
+                if status != 204:
+                    self.wfile.write(sent)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names in http.server
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
+                """Keep the terminal quiet."""
+
+        return Handler
+
+
+def region(mood: str) -> dict[str, Any]:
+    """A region of the recorded project's one control."""
+    return {"from_name": "mood", "to_name": "note", "type": "choices", "value": {"choices": [mood]}}
+
+
+def _recorded(name: str) -> Answer:
+    return ANSWERS[name]["status"], ANSWERS[name]["body"]

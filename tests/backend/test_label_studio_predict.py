@@ -1,0 +1,236 @@
+"""``camvo predict``: every task once, whatever was there, whoever interferes, wherever it is stopped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from label_studio_api import PROJECT, LabelStudioApi, region
+
+from backend.label_studio.predict import TRIES, Run, Tally
+from camvo.errors import BodyTooLargeError, LabelStudioError
+
+
+class Oracle:
+    """A backend that answers with what it is told: task → the predictions of each time it is asked."""
+
+    def __init__(self, score: float = 0.75) -> None:
+        self.score = score
+        self.late: Counter[int] = Counter()
+        self.asked: list[list[int]] = []
+        self.longest = 1000
+        self.votes = False
+
+    def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+        if len(tasks) > self.longest:
+            raise BodyTooLargeError("too many")
+        self.asked.append([task["id"] for task in tasks])
+        return [self._answer(task["id"]) for task in tasks]
+
+    def _answer(self, task: int) -> Any:
+        if self.late[task]:
+            self.late[task] -= 1
+            return []
+        mine = prediction("camvo", self.score)
+        return [mine, prediction("red", 0.5)] if self.votes else mine
+
+
+def prediction(version: str, score: float, mood: str = "Glad") -> dict[str, Any]:
+    return {"result": [region(mood)], "score": score, "model_version": version}
+
+
+@pytest.fixture
+def api() -> Iterator[LabelStudioApi]:
+    with LabelStudioApi() as made:
+        yield made
+
+
+def run(api: LabelStudioApi, oracle: Oracle, **changes: Any) -> Tally:
+    advanced: list[int] = []
+    given = {
+        "client": api.client(),
+        "predictor": oracle,
+        "project": PROJECT,
+        "key": api.project_key,
+        "label_config": api.project["label_config"],
+        "model_version": "camvo",
+        "batch": 2,
+        "sleep": lambda seconds: None,
+        **changes,
+    }
+    tally = Run(**given)(advanced.append)
+    assert sum(advanced) == len(api.tasks)
+    return tally
+
+
+def test_every_task_gets_one_prediction(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcde")
+    assert run(api, Oracle()) == Tally(created=5)
+    assert api.predictions() == [(number, "camvo", 0.75) for number in numbers]
+
+
+def test_a_second_run_asks_nothing_and_stores_nothing(api: LabelStudioApi) -> None:
+    api.add_tasks(*"abcde")
+    run(api, Oracle())
+    oracle = Oracle()
+    assert run(api, oracle) == Tally(kept=5)
+    assert oracle.asked == []
+
+
+def test_only_missing_leaves_our_predictions_and_does_not_see_those_of_others(api: LabelStudioApi) -> None:
+    ours, others = api.add_tasks("a", "b")
+    api.predict(ours, "camvo", 0.2)
+    api.predict(others, "another", 0.2)
+    assert run(api, Oracle()) == Tally(created=1, kept=1)
+    assert api.predictions() == [(ours, "camvo", 0.2), (others, "another", 0.2), (others, "camvo", 0.75)]
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcdef")
+    path = f"/api/projects/{PROJECT}/import/predictions"
+    stored: list[str] = []
+
+    def stop(method: str, asked: str) -> None:
+        stored.extend([asked] if asked == path else [])
+        if len(stored) == 2:
+            api.answers["POST", path] = (503, {})
+
+    api.before = stop
+    with pytest.raises(LabelStudioError):
+        run(api, Oracle())
+    api.before, api.answers = (lambda method, asked: None), {}
+    oracle = Oracle()
+    assert run(api, oracle) == Tally(created=4, kept=2)
+    assert oracle.asked == [numbers[2:4], numbers[4:]]
+    assert Counter(task for task, _, _ in api.predictions()) == Counter(numbers)
+
+
+def test_a_prediction_that_label_studio_stored_meanwhile_is_not_doubled(api: LabelStudioApi) -> None:
+    first, second = api.add_tasks("a", "b")
+
+    class Opened(Oracle):
+        def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+            api.predict(first, "camvo", 0.75)  # somebody opened the task while models were thinking
+            return super().predict(key, label_config, tasks)
+
+    assert run(api, Opened()) == Tally(created=1, kept=1)
+    assert api.predictions() == [(first, "camvo", 0.75), (second, "camvo", 0.75)]
+
+
+def test_a_task_that_was_deleted_meanwhile_does_not_cost_the_others_theirs(api: LabelStudioApi) -> None:
+    first, second = api.add_tasks("a", "b")
+
+    class Deleted(Oracle):
+        def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+            del api.tasks[first]
+            return super().predict(key, label_config, tasks)
+
+    given = {"client": api.client(), "predictor": Deleted(), "project": PROJECT, "key": api.project_key}
+    tally = Run(**given, label_config="", model_version="camvo")(lambda tasks: None)
+    assert (tally.created, api.predictions()) == (1, [(second, "camvo", 0.75)])
+
+
+def test_a_late_task_is_asked_for_again_alone(api: LabelStudioApi) -> None:
+    first, second = api.add_tasks("a", "b")
+    oracle = Oracle()
+    oracle.late[second] = 2
+    assert run(api, oracle) == Tally(created=2)
+    assert oracle.asked == [[first, second], [second], [second]]
+
+
+def test_a_task_that_never_gets_one_is_given_up_and_counted(api: LabelStudioApi) -> None:
+    first, second = api.add_tasks("a", "b")
+    oracle = Oracle()
+    oracle.late[second] = 1000
+    assert run(api, oracle) == Tally(created=1, undecided=1)
+    assert oracle.asked == [[first, second], *[[second]] * TRIES]
+
+
+def test_waiting_grows_with_every_request_in_vain(api: LabelStudioApi) -> None:
+    [only] = api.add_tasks("a")
+    oracle, waited = Oracle(), list[float]()
+    oracle.late[only] = 1000
+    run(api, oracle, sleep=waited.append)
+    assert waited == sorted(waited)
+    assert len(waited) == TRIES - 1
+
+
+def test_tasks_too_long_for_one_request_are_sent_in_several(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcde")
+    oracle = Oracle()
+    oracle.longest = 2
+    assert run(api, oracle, batch=5) == Tally(created=5)
+    assert sorted(task for asked in oracle.asked for task in asked) == numbers
+
+
+def test_a_single_task_too_long_is_counted_and_the_others_stored(api: LabelStudioApi) -> None:
+    api.add_tasks("a")
+    oracle = Oracle()
+    oracle.longest = 0
+    assert run(api, oracle) == Tally(too_large=1)
+
+
+def test_predictions_that_label_studio_passes_over_are_counted(api: LabelStudioApi) -> None:
+    api.add_tasks("a")
+
+    class Unknown(Oracle):
+        def _answer(self, task: int) -> Any:
+            return prediction("camvo", 0.75, mood="Nope")
+
+    assert run(api, Unknown()) == Tally(refused=1)
+
+
+def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStudioApi) -> None:
+    [only] = api.add_tasks("a")
+    oracle = Oracle()
+    oracle.votes = True
+    run(api, oracle)
+    assert api.predictions() == [(only, "camvo", 0.75), (only, "red", 0.5)]
+
+
+# -- refresh
+
+
+def test_refresh_replaces_what_differs_in_its_place_and_leaves_the_rest(api: LabelStudioApi) -> None:
+    same, other, none = api.add_tasks("a", "b", "c")
+    kept, changed = api.predict(same, "camvo", 0.75), api.predict(other, "camvo", 0.2, "Sad")
+    assert run(api, Oracle(), refresh=True) == Tally(created=1, replaced=1, kept=1)
+    assert api.predictions() == [(number, "camvo", 0.75) for number in (same, other, none)]
+    assert [api.tasks[task]["predictions"][0]["id"] for task in (same, other)] == [kept, changed]
+
+
+def test_refresh_removes_doubles_of_ours_only(api: LabelStudioApi) -> None:
+    [only] = api.add_tasks("a")
+    for version in ("camvo", "another", "camvo", "another"):
+        api.predict(only, version, 0.75)
+    run(api, Oracle(), refresh=True)
+    assert sorted(api.predictions()) == [(only, "another", 0.75)] * 2 + [(only, "camvo", 0.75)]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    there=st.lists(
+        st.lists(st.sampled_from([("camvo", 0.75), ("camvo", 0.1), ("x", 0.1)]), max_size=3), max_size=5
+    ),
+    refresh=st.booleans(),
+    batch=st.integers(1, 4),
+)
+def test_whatever_was_there_every_task_ends_with_ours_and_others_are_untouched(
+    api: LabelStudioApi, there: list[list[tuple[str, float]]], refresh: bool, batch: int
+) -> None:
+    api.tasks.clear()
+    for number, found in zip(api.add_tasks(*map(str, range(len(there)))), there, strict=True):
+        for version, score in found:
+            api.predict(number, version, score)
+    others = [one for one in api.predictions() if one[1] == "x"]
+    doubled = Counter(task for task, version, _ in api.predictions() if version == "camvo")
+    run(api, Oracle(), refresh=refresh, batch=batch)
+    ours = [one for one in api.predictions() if one[1] == "camvo"]
+    assert [one for one in api.predictions() if one[1] == "x"] == others
+    for number in api.tasks:
+        mine = [score for task, _, score in ours if task == number]
+        assert mine == [0.75] if refresh else len(mine) == max(doubled[number], 1)

@@ -1,0 +1,116 @@
+"""What proves a connection, and what disproves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from label_studio_api import PROJECT, LabelStudioApi
+
+from backend.label_studio import connect as connecting
+from backend.label_studio import proof
+from backend.label_studio.proof import Fact, prove
+from backend.label_studio.server import Server
+from backend.label_studio.wanted import Wanted
+from backend.settings import Environment
+
+URL = "http://127.0.0.1:9090"
+WANTED = Wanted(PROJECT, URL, "camvo", Environment())
+
+
+class Counting(Server):
+    """A backend that counts a webhook whenever the project is saved, unless it never arrives."""
+
+    def __init__(self, api: LabelStudioApi, *, arrives: bool = True) -> None:
+        super().__init__(URL, Environment())
+        self._api, self._arrives = api, arrives
+
+    def reachable(self) -> bool:
+        return True
+
+    def project_updates(self) -> int:
+        saved = ("PATCH", f"/api/projects/{PROJECT}/")
+        return self._api.writes.count(saved) if self._arrives else 0
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
+    """A connected project with one task."""
+    monkeypatch.setattr(proof, "_PATIENCE", 0.3)
+    with LabelStudioApi() as made:
+        made.project["model_version"] = ""
+        made.add_tasks("a")
+        connecting.connect(made.client(), WANTED, lambda name, text: None)
+        yield made
+
+
+def facts(api: LabelStudioApi, **changes: Any) -> dict[str, Fact]:
+    return {fact.name: fact for fact in prove(api.client(), Counting(api, **changes), WANTED)}
+
+
+def test_all_holds_after_connecting(api: LabelStudioApi) -> None:
+    assert {name: fact.holds for name, fact in facts(api).items()} == dict.fromkeys(
+        ("health", "version", "prediction", "webhook"), True
+    )
+
+
+def test_proving_changes_nothing(api: LabelStudioApi) -> None:
+    before = (dict(api.project), api.backends.copy(), api.webhooks.copy(), api.predictions())
+    facts(api)
+    assert (api.project, api.backends, api.webhooks, api.predictions()) == before
+
+
+@pytest.mark.parametrize(("state", "said"), [("DI", "--backend-url"), ("ER", "k_min is too large")])
+def test_a_backend_that_label_studio_cannot_use_is_said_to_be_so(
+    api: LabelStudioApi, state: str, said: str
+) -> None:
+    [backend] = api.backends.values()
+    backend |= {"state": state, "error_message": "k_min is too large"}
+    health = facts(api)["health"]
+    assert health.holds is False
+    assert said in health.text
+
+
+def test_an_older_backend_that_is_asked_in_its_place_is_named(api: LabelStudioApi) -> None:
+    [backend] = api.backends.values()
+    api.backends = {
+        1: {**backend, "id": 1, "title": "older", "url": "http://older:1", "description": ""},
+        **api.backends,
+    }
+    health = facts(api)["health"]
+    assert health.holds is False
+    assert "older at http://older:1" in health.text
+
+
+@pytest.mark.parametrize("where", ["title", "backend", "project"])
+def test_a_version_that_differs_anywhere_is_said_to_do_so(api: LabelStudioApi, where: str) -> None:
+    [backend] = api.backends.values()
+    if where == "project":
+        api.project["model_version"] = "other"
+    else:
+        backend["title" if where == "title" else "model_version"] = "other"
+    version = facts(api)["version"]
+    assert version.holds is False
+    assert "'other'" in version.text
+
+
+def test_without_a_task_there_is_nothing_to_try(api: LabelStudioApi) -> None:
+    api.tasks.clear()
+    assert facts(api)["prediction"].holds is None
+
+
+@pytest.mark.parametrize("response", [[], [[]], None, [{"result": [], "score": 0.0}]])
+def test_an_answer_without_a_prediction_is_no_proof(api: LabelStudioApi, response: object) -> None:
+    [number] = api.backends
+    path = f"/api/ml/{number}/predict/test"
+    api.answers["POST", path] = (200, {"task": {"id": 1}, "response": response})
+    assert facts(api)["prediction"].holds is False
+    assert api.writes.count(("POST", path)) == 3
+
+
+def test_a_webhook_that_does_not_arrive_names_both_reasons(api: LabelStudioApi) -> None:
+    webhook = facts(api, arrives=False)["webhook"]
+    assert webhook.holds is False
+    assert "CAMVO_WEBHOOK_SECRET" in webhook.text
+    assert "SSRF_PROTECTION_ENABLED" in webhook.text

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.replay.votes_file import VotesFile, read
+from camvo.errors import ReplayError
+
+GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
+
+
+def table(folder: Path, content: str | bytes) -> VotesFile:
+    path = folder / "votes.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read(path)
+
+
+def refusal(folder: Path, content: str | bytes) -> str:
+    with pytest.raises(ReplayError) as caught:
+        table(folder, content)
+    return str(caught.value).removeprefix(str(folder / "votes.csv"))
+
+
+def test_models_are_the_other_columns_in_their_order(tmp_path: Path) -> None:
+    assert table(tmp_path, GOOD).models == ("small", "large")
+
+
+def test_labels_are_those_of_the_votes_and_the_truth_in_the_order_of_their_characters(tmp_path: Path) -> None:
+    assert table(tmp_path, GOOD).labels == ("maybe", "no", "yes")
+    assert table(tmp_path, "m,truth\n10,2\n9,10\n").labels == ("10", "2", "9")
+
+
+def test_votes_and_truth_are_positions_and_a_blank_cell_is_none(tmp_path: Path) -> None:
+    found = table(tmp_path, GOOD)
+    assert found.votes.tolist() == [[2, 1], [-1, 2], [0, 1]]
+    assert found.truth.tolist() == [2, -1, 1]
+
+
+def test_only_a_model_is_needed(tmp_path: Path) -> None:
+    found = table(tmp_path, "m\nyes\nno\n")
+    assert (found.texts, found.truth.tolist()) == (None, [-1, -1])
+
+
+def test_a_text_may_be_long_and_go_over_lines_which_are_counted(tmp_path: Path) -> None:
+    long = "word " * 100_000
+    found = table(tmp_path, f'text,m\n"{long}\n\nend",yes\n\nshort,no\n')
+    assert found.texts == (f"{long}\n\nend", "short")
+    assert found.lines == (2, 6)
+
+
+def test_the_mark_that_a_spreadsheet_puts_before_utf_8_is_no_part_of_a_name(tmp_path: Path) -> None:
+    assert table(tmp_path, b"\xef\xbb\xbftext,m\nx,yes\n").models == ("m",)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", ": an empty table (a header and a row for each item)"),
+        ("text,m\n", ": an empty table (a header and a row for each item)"),
+        (
+            "item_id,text,truth\na,b,c\n",
+            ": no model column (every column but text, truth, item_id is a model",
+        ),
+        ("text,m\nx,yes\ny\n", ", line 3: 1 cells under 2 columns"),
+        ('text,m\n"x\nx",yes\ny,no,no\n', ", line 4: 3 cells under 2 columns"),
+        ("text,Truth,m\nx,yes,yes\n", ", line 1: the column 'Truth' is to be called 'truth'"),
+        ("text,m,m\nx,yes,yes\n", ", line 1: two columns 'm'"),
+        ("text,,m\nx,yes,yes\n", ", line 1: a column without a name"),
+        ("item_id,m\na,yes\nb,no\na,no\n", ", line 4: the item_id 'a' is that of line 2 too"),
+        ("item_id,m\na,yes\n ,no\n", ", line 3: no item_id"),
+        ("m,n\nyes,no\nno,Yes\n", ", line 3, column 'n': the labels 'yes' and 'Yes' differ only in case or"),
+        ("m\nvery good\nvery  good \n", ", line 3, column 'm': the labels 'very good' and 'very  good ' dif"),
+        ("truth,m\nNo,no\n", ", line 2, column 'm': the labels 'No' and 'no' differ only in case or blanks"),
+        ("text,m\nx, \n", ": no model gave a label to any item"),
+        ('m\n"yes"x\n', ", line 2: is no CSV ("),
+        (b"m\n\xff\n", ": is not UTF-8 (save it as CSV with the encoding UTF-8)"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(content: str | bytes, said: str, tmp_path: Path) -> None:
+    message = refusal(tmp_path, content)
+    assert message.startswith(said)
+    assert "\n" not in message
+
+
+def test_a_text_that_was_taken_for_a_label_is_not_printed_whole(tmp_path: Path) -> None:
+    message = refusal(tmp_path, f"m\n{'a' * 500}\n{'A' * 500}\n")
+    assert len(message) < 200
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match=r"none\.csv: cannot be read \(No such file"):
+        read(tmp_path / "none.csv")

@@ -1,0 +1,72 @@
+"""Trainings of one project never overlap, and none that is asked for is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from backend import logs
+from backend.training import Training
+from backend.webhooks import WebhookEvent
+
+
+def event(project: str = "1.1", label_config: str = "") -> WebhookEvent:
+    return WebhookEvent("START_TRAINING", project, label_config)
+
+
+def test_all_that_come_during_a_run_are_one_more_run_with_the_newest_event() -> None:
+    seen: list[str] = []
+
+    async def scenario() -> None:
+        started, go_on = asyncio.Event(), asyncio.Event()
+
+        async def step(wanted: WebhookEvent) -> None:
+            seen.append(wanted.label_config)
+            started.set()
+            await go_on.wait()
+
+        training = Training([step])
+        first = asyncio.create_task(training.run(event(label_config="first")))
+        await started.wait()
+        for config in ("second", "third"):
+            await training.run(event(label_config=config))
+        go_on.set()
+        await first
+
+    asyncio.run(scenario())
+    assert seen == ["first", "third"]
+
+
+def test_projects_do_not_wait_for_each_other() -> None:
+    async def scenario() -> None:
+        both = asyncio.Barrier(2)
+
+        async def step(wanted: WebhookEvent) -> None:
+            await asyncio.wait_for(both.wait(), 10)
+
+        training = Training([step])
+        await asyncio.gather(training.run(event("1.1")), training.run(event("2.1")))
+
+    asyncio.run(scenario())
+
+
+def test_a_step_that_breaks_is_logged_by_its_kind_and_the_next_is_taken(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("info")
+    seen: list[str] = []
+
+    async def breaks(wanted: WebhookEvent) -> None:
+        raise KeyError("the text of a task")
+
+    async def works(wanted: WebhookEvent) -> None:
+        seen.append(wanted.project_key)
+
+    training = Training([breaks, works])
+    asyncio.run(training.run(event()))
+    asyncio.run(training.run(event()))
+    assert seen == ["1.1", "1.1"]
+    logged = "".join(capfd.readouterr())
+    assert "KeyError" in logged
+    assert "the text of a task" not in logged

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+
+from camvo.state import Change, Contribution, State
+
+ARMS = [f"model {arm}" for arm in range(7)]
+DIMENSION = 384
+
+
+def learn(state, rng, rounds):
+    """What a server does with a round: score the context, then add what its votes taught."""
+    for _ in range(rounds):
+        context = rng.normal(size=DIMENSION)
+        q, _ = state.score(ARMS, [context])
+        changes = zip(ARMS, q[0].tolist(), rng.random(len(ARMS)).round().tolist(), strict=True)
+        state.add(
+            Contribution(context, tuple(Change(arm, seen, None, reward) for arm, seen, reward in changes))
+        )
+
+
+def test_a_state_is_as_large_as_the_inverses_of_its_arms_however_many_rounds_it_has_learnt():
+    rng = np.random.default_rng(0)
+    learn(State(DIMENSION), rng, 2)
+    tracemalloc.start()
+    try:
+        state = State(DIMENSION)
+        learn(state, rng, 50)
+        gc.collect()
+        after_50 = tracemalloc.get_traced_memory()[0]
+        learn(state, rng, 450)
+        gc.collect()
+        after_500 = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert after_500 <= 1.1 * len(ARMS) * DIMENSION**2 * 8
+    assert after_500 <= after_50 + 2_000

@@ -1,0 +1,15 @@
+"""One Label Studio for all end-to-end tests: it takes half a minute to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from label_studio import LabelStudio
+
+
+@pytest.fixture(scope="session")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelStudio]:
+    """A Label Studio that may call private addresses."""
+    with LabelStudio(tmp_path_factory.mktemp("studio")) as started:
+        yield started

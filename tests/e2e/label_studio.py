@@ -1,0 +1,167 @@
+"""A real Label Studio for the end-to-end tests, in a virtual environment and with data of its own.
+
+::
+
+    with LabelStudio(tmp_path) as studio:
+        studio.url, studio.token        # where it listens, and its owner's legacy token
+
+The virtual environment is made once, in the folder that ``CAMVO_LABEL_STUDIO_VENV`` names or else in the
+user's cache, and used again by later runs: Label Studio and CaMVo cannot share one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+VERSION = "1.23.2"
+"""Of label-studio: the one whose protocol was measured."""
+
+USER, PASSWORD, TOKEN = "owner@example.com", "an-owners-password", "0123456789abcdef0123456789abcdef01234567"
+
+OPEN: Mapping[str, str] = {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
+"""What a backend at a private address needs."""
+
+_START = 480.0
+"""Seconds until it must be healthy: it migrates an empty database first."""
+
+
+def environment_folder() -> Path:
+    """Where the virtual environment is, or will be."""
+    given = os.environ.get("CAMVO_LABEL_STUDIO_VENV")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else cache / "camvo" / f"label-studio-{VERSION}"
+
+
+def installed() -> Path:
+    """The program ``label-studio`` of the cached virtual environment, which is made when it is missing."""
+    folder = environment_folder()
+    program = folder / "bin" / "label-studio"
+    mark = folder / f"label-studio-{VERSION}.installed"
+    if not mark.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)  # noqa: S603 - our own
+        pip = [str(folder / "bin" / "pip"), "install", "--quiet", f"label-studio=={VERSION}"]
+        subprocess.run(pip, check=True)  # noqa: S603 - our own
+        mark.touch()
+    return program
+
+
+class LabelStudio:
+    """One Label Studio on a free port of the loopback interface; a context manager.
+
+    Args:
+        folder: gets its database, its files and its log.
+        settings: further environment variables; without :data:`OPEN` it refuses private addresses, as it does
+            when nobody configures it.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = OPEN) -> None:
+        self.folder, self.user, self.password, self.token = folder, USER, PASSWORD, TOKEN
+        self.log_path = folder / "label-studio.log"
+        self._settings = dict(settings)
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def ask(self, method: str, path: str, json: object = None, **params: object) -> Any:
+        """A request to its API with its owner's token; the answer's JSON."""
+        response = httpx.request(
+            method,
+            f"{self.url}{path}",
+            json=json,
+            params=params,
+            headers={"Authorization": f"Token {self.token}"},
+            timeout=120.0,
+        )
+        assert response.is_success, f"{method} {path}: {response.status_code} {response.text[:500]}"
+        return response.json() if response.content else None
+
+    def __enter__(self) -> LabelStudio:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it and wait until it is healthy; a second start finds the data of the first."""
+        program = installed()
+        data = self.folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        command = [str(program), "start", "--no-browser", "--internal-host", "127.0.0.1"]
+        command += ["--port", str(self._port), "--data-dir", str(data), "--username", self.user]
+        command += ["--password", self.password, "--user-token", self.token, "--enable-legacy-api-token"]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own
+                command,
+                cwd=self.folder,
+                env=self._environment(data),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._await_health()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End it and every process that it started."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait(10)
+        self._process = None
+
+    def _environment(self, data: Path) -> dict[str, str]:
+        own = ("LABEL_STUDIO_", "CAMVO_", "DJANGO_", "PYTHON")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        return inherited | {
+            "DJANGO_DB": "sqlite",
+            "LABEL_STUDIO_BASE_DATA_DIR": str(data),
+            "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true",
+            "HOST": self.url,
+            "COLLECT_ANALYTICS": "false",
+            "SENTRY_DSN": "",
+            "FRONTEND_SENTRY_DSN": "",
+            "LATEST_VERSION_CHECK": "false",
+            **self._settings,
+        }
+
+    def _await_health(self) -> None:
+        assert self._process is not None
+        until = time.monotonic() + _START
+        while time.monotonic() < until and self._process.poll() is None:
+            try:
+                if httpx.get(f"{self.url}/health", timeout=5.0).status_code == httpx.codes.OK:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.5)
+        tail = self.log_path.read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"Label Studio did not get healthy; its log ends:\n{tail}")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,330 @@
+"""``camvo connect``, ``disconnect`` and ``predict`` with a real Label Studio and a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from label_studio import LabelStudio
+from label_studio_requests import SENTIMENT
+from openai_server import OpenAIServer, Reply
+from server_process import ServerProcess, child, config_for, run_cli, wait_until
+from sqlalchemy import select
+
+from backend.ledger import tables
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+CREDENTIALS = {
+    "BASIC_AUTH_USER": "label-studio",
+    "BASIC_AUTH_PASS": "a-password-4711",
+    "CAMVO_WEBHOOK_SECRET": "a-secret-4711",
+}
+SIGNS = ("label studio", "webhook", "backend", "settings", "health", "version", "prediction", "webhook")
+
+
+class Models:
+    """Scripted models, which agree; they can be held back."""
+
+    def __init__(self) -> None:
+        self.mood = "Glad"
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.free = 10**9
+        """Calls that are answered at once all the same."""
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        self.free -= 1
+        reply = Reply.says(json.dumps({"mood": self.mood}))
+        return reply if self.free >= 0 else reply.once(self.go_on)
+
+
+class Installation:
+    """A server with its models, and the Label Studio that it is connected to."""
+
+    def __init__(self, studio: LabelStudio, server: ServerProcess, models: Models) -> None:
+        self.studio, self.server, self.models = studio, server, models
+        self.variables = {
+            **CREDENTIALS,
+            "LABEL_STUDIO_URL": studio.url,
+            "LABEL_STUDIO_API_KEY": studio.token,
+        }
+
+    def project(self, *texts: str, **changes: Any) -> int:
+        """A new project with tasks."""
+        made = self.studio.ask(
+            "POST", "/api/projects/", {"title": "diary", "label_config": SENTIMENT, **changes}
+        )
+        if texts:
+            tasks = [{"data": {"text": text}} for text in texts]
+            self.studio.ask("POST", f"/api/projects/{made['id']}/import", tasks)
+        return int(made["id"])
+
+    def camvo(self, command: str, project: int, *arguments: str, **variables: str) -> CompletedProcess[str]:
+        return run_cli(
+            command,
+            *("--project", str(project), "--backend-url", self.server.url, *arguments),
+            cwd=self.server.folder,
+            **(self.variables | variables),
+        )
+
+    def connected(self, *texts: str) -> int:
+        project = self.project(*texts)
+        done = self.camvo("connect", project)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return project
+
+    def predictions(self, project: int) -> list[tuple[int, str, float]]:
+        found = self.studio.ask("GET", "/api/predictions/", project=project)
+        return sorted((one["task"], one["model_version"], one["score"]) for one in found)
+
+    def tasks(self, project: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.studio.ask("GET", "/api/tasks/", project=project, fields="all")[
+            "tasks"
+        ]
+        return found
+
+    def train(self, project: int) -> None:
+        [backend] = self.studio.ask("GET", "/api/ml/", project=project)
+        self.studio.ask("POST", f"/api/ml/{backend['id']}/train")
+
+    def learnt(self, task: int) -> list[tuple[str, str]]:
+        """What the task's rounds were taught with, and by whom."""
+        query = select(tables.rounds.c.taught, tables.rounds.c.taught_by).where(tables.rounds.c.task == task)
+        return [tuple(row) for row in self.server.rows(query)]
+
+
+@pytest.fixture(scope="module")
+def installation(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    folder, models = tmp_path_factory.mktemp("server"), Models()
+    variables = {**CREDENTIALS, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": studio.token}
+    with (
+        OpenAIServer(models) as openai,
+        ServerProcess(folder, config_for(openai, folder, policy={"k_min": 3}), **variables) as server,
+    ):
+        server.start()
+        yield Installation(studio, server, models)
+
+
+def signs(done: CompletedProcess[str]) -> list[tuple[str, str]]:
+    """The sign and the name of each line of ``camvo connect``."""
+    return re.findall(r"^([✓✗–]) (\w+(?: studio)?) ", done.stdout, re.MULTILINE)
+
+
+# -- connect and disconnect
+
+
+def test_connecting_is_proved_line_by_line(installation: Installation) -> None:
+    project = installation.project("A sunny day.")
+    done = installation.camvo("connect", project, "--review-queue", "--extra-params", "delta=0.9")
+    assert (done.returncode, signs(done)) == (0, [("✓", name) for name in SIGNS]), done.stdout
+    [backend] = installation.studio.ask("GET", "/api/ml/", project=project)
+    [webhook] = installation.studio.ask("GET", "/api/webhooks/", project=project)
+    assert (backend["title"], backend["model_version"], backend["state"]) == ("camvo", "camvo", "CO")
+    assert webhook["headers"] == {"X-Camvo-Secret": CREDENTIALS["CAMVO_WEBHOOK_SECRET"]}
+    found = installation.studio.ask("GET", f"/api/projects/{project}/")
+    assert (found["model_version"], found["sampling"]) == ("camvo", "Uncertainty sampling")
+    stored = installation.server.rows(select(tables.projects.c.key, tables.projects.c.extra_params))
+    assert {"delta": 0.9} in [row.extra_params for row in stored if row.key.startswith(f"{project}.")]
+
+
+def test_nothing_secret_is_printed(installation: Installation) -> None:
+    done = installation.camvo("connect", installation.project("A sunny day."))
+    printed = done.stdout + done.stderr
+    assert all(
+        installation.variables[name] not in printed for name in ("BASIC_AUTH_PASS", "CAMVO_WEBHOOK_SECRET")
+    )
+    assert installation.studio.token not in printed
+
+
+def test_connecting_twice_changes_nothing_and_says_so(installation: Installation) -> None:
+    project = installation.connected("A sunny day.")
+    before = [
+        installation.studio.ask("GET", path, project=project) for path in ("/api/ml/", "/api/webhooks/")
+    ]
+    done = installation.camvo("connect", project)
+    assert done.returncode == 0
+    assert "nothing had to be changed" in done.stdout
+    after = [installation.studio.ask("GET", path, project=project) for path in ("/api/ml/", "/api/webhooks/")]
+    assert [[one["id"] for one in found] for found in after] == [
+        [one["id"] for one in found] for found in before
+    ]
+
+
+def test_a_project_without_tasks_is_connected_and_says_that_nothing_could_be_tried(
+    installation: Installation,
+) -> None:
+    done = installation.camvo("connect", installation.project())
+    assert (done.returncode, ("–", "prediction") in signs(done)) == (0, True), done.stdout
+
+
+def test_a_personal_access_token_works_too(installation: Installation) -> None:
+    token = installation.studio.ask("POST", "/api/token/")["token"]
+    done = installation.camvo("connect", installation.project("A sunny day."), LABEL_STUDIO_API_KEY=token)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_wrong_secret_is_found_out(installation: Installation) -> None:
+    done = installation.camvo("connect", installation.project("A day."), CAMVO_WEBHOOK_SECRET="another")
+    assert done.returncode == 1
+    assert signs(done)[-1] == ("✗", "webhook")
+
+
+def test_a_backend_that_is_not_there_leaves_nothing_behind(installation: Installation) -> None:
+    project = installation.project("A sunny day.")
+    done = installation.camvo("connect", project, "--backend-url", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "health check failed" in done.stdout
+    for path in ("/api/ml/", "/api/webhooks/"):
+        assert installation.studio.ask("GET", path, project=project) == []
+
+
+def test_disconnecting_leaves_nothing_of_ours(installation: Installation) -> None:
+    project = installation.project("A sunny day.", show_collab_predictions=False)
+    kept = ("model_version", "sampling", "show_collab_predictions")
+    before = installation.studio.ask("GET", f"/api/projects/{project}/")
+    assert installation.camvo("connect", project, "--review-queue").returncode == 0
+    done = installation.camvo("disconnect", project)
+    assert done.returncode == 0, done.stdout
+    for path in ("/api/ml/", "/api/webhooks/"):
+        assert installation.studio.ask("GET", path, project=project) == []
+    after = installation.studio.ask("GET", f"/api/projects/{project}/")
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+
+
+# -- predict
+
+
+def test_predict_stores_each_tasks_prediction_once_and_its_score_is_shown(installation: Installation) -> None:
+    project = installation.connected(*(f"Day {number}." for number in range(7)))
+    done = installation.camvo("predict", project, "--batch", "3")
+    assert done.stdout.startswith("7 predictions stored"), done.stdout + done.stderr
+    again = installation.camvo("predict", project)
+    assert again.stdout.startswith("0 predictions stored, 0 replaced, 7 tasks left")
+    tasks = installation.tasks(project)
+    assert [len(task["predictions"]) for task in tasks] == [1] * 7
+    assert all(task["predictions_score"] == task["predictions"][0]["score"] for task in tasks)
+
+
+def test_what_predict_stored_label_studio_does_not_ask_for_again(installation: Installation) -> None:
+    project = installation.connected("A sunny day.", "A rainy day.")
+    installation.camvo("predict", project)
+    before = installation.predictions(project)
+    retrieve = {"selectedItems": {"all": True, "excluded": []}, "project": project}
+    installation.studio.ask(
+        "POST", "/api/dm/actions", retrieve, id="retrieve_tasks_predictions", project=project
+    )
+    assert installation.predictions(project) == before
+
+
+def test_a_predict_that_was_killed_goes_on(installation: Installation) -> None:
+    project = installation.connected(*(f"Evening {number}." for number in range(8)))
+    models = installation.models
+    models.go_on.clear()
+    models.free = 15  # five tasks
+    command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project), "--batch", "2"]
+    killed = subprocess.Popen(  # noqa: S603 - our own command line
+        [*command, "--backend-url", installation.server.url],
+        env=child(**installation.variables),
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: len(installation.predictions(project)) == 4, "two stored batches")
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait(60)
+        models.free = 10**9
+        models.go_on.set()
+    done = installation.camvo("predict", project, "--batch", "2")
+    assert done.stdout.startswith("4 predictions stored, 0 replaced, 4 tasks left"), done.stdout + done.stderr
+    assert Counter(task for task, _, _ in installation.predictions(project)) == Counter(
+        task["id"] for task in installation.tasks(project)
+    )
+
+
+def test_refresh_replaces_what_differs_and_doubles_nothing(installation: Installation) -> None:
+    project = installation.connected("One.", "Two.", "Three.")
+    installation.camvo("predict", project)
+    right = installation.predictions(project)
+    found = installation.studio.ask("GET", "/api/predictions/", project=project)
+    installation.studio.ask("PATCH", f"/api/predictions/{found[0]['id']}/", {"score": 0.01})
+    double = {key: found[1][key] for key in ("task", "result", "score", "model_version")}
+    installation.studio.ask("POST", "/api/predictions/", double)
+    other = {**double, "model_version": "somebody-elses"}
+    installation.studio.ask("POST", "/api/predictions/", other)
+    done = installation.camvo("predict", project, "--refresh")
+    assert done.stdout.startswith("0 predictions stored, 2 replaced, 1 tasks left"), done.stdout
+    ours = [one for one in installation.predictions(project) if one[1] == "camvo"]
+    assert ours == right
+    assert len(installation.predictions(project)) == len(right) + 1
+
+
+# -- what people say
+
+
+def annotate(installation: Installation, task: int, mood: str) -> int:
+    region = {"from_name": "mood", "to_name": "note", "type": "choices", "value": {"choices": [mood]}}
+    made = installation.studio.ask("POST", f"/api/tasks/{task}/annotations/", {"result": [region]})
+    return int(made["id"])
+
+
+def test_an_annotation_arrives_through_the_webhook(installation: Installation) -> None:
+    project = installation.connected("A sunny day.")
+    installation.camvo("predict", project)
+    [task] = installation.tasks(project)
+    annotate(installation, task["id"], "Sad")
+    wait_until(lambda: installation.learnt(task["id"]) == [("Sad", "human")], "what the human said")
+
+
+def test_imported_annotations_are_learnt_at_the_next_training(installation: Installation) -> None:
+    project = installation.connected()
+    region = {"from_name": "mood", "to_name": "note", "type": "choices", "value": {"choices": ["Calm"]}}
+    imported = [{"data": {"text": "Imported."}, "annotations": [{"result": [region]}]}]
+    installation.studio.ask("POST", f"/api/projects/{project}/import", imported)
+    installation.camvo("predict", project)
+    [task] = installation.tasks(project)
+    assert installation.learnt(task["id"]) == [("Glad", "vote")]
+    installation.train(project)
+    wait_until(lambda: installation.learnt(task["id"]) == [("Calm", "human")], "what was imported")
+
+
+def test_what_was_deleted_while_the_server_was_down_is_unlearnt(installation: Installation) -> None:
+    project = installation.connected("A day on which the server is down.")
+    installation.camvo("predict", project)
+    [task] = installation.tasks(project)
+    number = annotate(installation, task["id"], "Sad")
+    wait_until(lambda: installation.learnt(task["id"]) == [("Sad", "human")], "what the human said")
+    port = installation.server.url.rpartition(":")[2]
+    installation.server.kill()
+    installation.studio.ask("DELETE", f"/api/annotations/{number}/")
+    installation.server.start("--port", port)
+    assert installation.learnt(task["id"]) == [("Sad", "human")]
+    installation.train(project)
+    wait_until(lambda: installation.learnt(task["id"]) == [("Glad", "vote")], "what the vote taught")
+
+
+# -- a Label Studio as it comes
+
+
+def test_a_refused_private_address_is_named_and_nothing_is_left(
+    installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with LabelStudio(tmp_path_factory.mktemp("closed"), {}) as closed:
+        there = Installation(closed, installation.server, installation.models)
+        project = there.project("A sunny day.")
+        done = there.camvo("connect", project)
+        assert done.returncode == 1
+        [line] = [line for line in done.stdout.splitlines() if line.startswith("✗")]
+        assert "ML_BLOCK_LOCAL_IP=false and SSRF_PROTECTION_ENABLED=false" in line
+        for path in ("/api/ml/", "/api/webhooks/"):
+            assert closed.ask("GET", path, project=project) == []

@@ -68,7 +68,7 @@ def _signed(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: s
 def _classified(
     name: str, control: RegionChoices, regions: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The regions that may get a class, with an ``id``; under the control's own name, the items with classes."""
+    """The regions that may get a class, with an ``id``; under ``name`` the items that give it to them."""
     marked = {
         carrier: [
             {"id": f"{carrier}-{place}"} | region for place, region in enumerate(regions.get(carrier, ()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.estimates import Estimates
+from camvo.sequence import Sequence
 from camvo.typing import Array
 
 
@@ -23,7 +24,8 @@ class Plan:
         subset: the models to ask first, in the order of ``arms``.
         confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
             asked) or the policy does not compute it.
-        propensity: the probability with which each arm is asked first, shape (K,).
+        propensity: the probability with which each arm is asked whatever the votes, shape (K,).
+        sequence: in which order arms are asked and when to stop, where a policy asks in stages.
     """
 
     arms: tuple[str, ...]
@@ -33,6 +35,7 @@ class Plan:
     subset: tuple[str, ...]
     confidence: float | None
     propensity: Array
+    sequence: Sequence | None = None
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
@@ -49,12 +52,15 @@ class Plan:
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
-        return {
+        described = {
             "labels": list(estimates.labels),
             "subset": list(self.subset),
             "confidence": self.confidence,
             "arms": arms,
         }
+        if self.sequence is not None:
+            described["sequence"] = self.sequence.describe(question)
+        return described
 
 
 @dataclass(frozen=True, slots=True)

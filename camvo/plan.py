@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.estimates import Estimates
-from camvo.sequence import Sequence
+from camvo.stages import Stages
 from camvo.typing import Array
 
 
@@ -25,7 +25,7 @@ class Plan:
         confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
             asked) or the policy does not compute it.
         propensity: the probability with which each arm is asked whatever the votes, shape (K,).
-        sequence: in which order arms are asked and when to stop, where a policy asks in stages.
+        stages: in which order arms are asked and when to stop, where a policy asks in stages.
     """
 
     arms: tuple[str, ...]
@@ -35,7 +35,7 @@ class Plan:
     subset: tuple[str, ...]
     confidence: float | None
     propensity: Array
-    sequence: Sequence | None = None
+    stages: Stages | None = None
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
@@ -58,8 +58,8 @@ class Plan:
             "confidence": self.confidence,
             "arms": arms,
         }
-        if self.sequence is not None:
-            described["sequence"] = self.sequence.describe(question)
+        if self.stages is not None:
+            described["stages"] = self.stages.describe(question)
         return described
 
 

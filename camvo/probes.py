@@ -41,24 +41,21 @@ class Pattern:
         arms: every arm that could have been asked.
         groups: for each of them, arms with the same number named the same label; SILENT was asked and gave no
             vote, UNASKED was not asked. Numbers are canonical in the order of ``arms``.
+        everyone: whether every arm was asked whatever the votes, and not because they were divided.
     """
 
     arms: tuple[str, ...]
     groups: Signature
+    everyone: bool = False
 
     @classmethod
-    def of(cls, arms: Sequence[str], votes: Mapping[str, str | None]) -> Pattern:
+    def of(cls, arms: Sequence[str], votes: Mapping[str, str | None], *, everyone: bool = False) -> Pattern:
         """The pattern of ``votes``: arm → label, ``None`` where it gave none, absent if it was not asked."""
         names: list[str | int] = []
         for arm in arms:
             vote = votes.get(arm)
             names.append((SILENT if arm in votes else UNASKED) if vote is None else vote)
-        return cls(tuple(arms), canonical(names))
-
-    @property
-    def complete(self) -> bool:
-        """Whether every arm was asked."""
-        return UNASKED not in self.groups
+        return cls(tuple(arms), canonical(names), everyone)
 
     def along(self, order: Sequence[str]) -> Signature | None:
         """The groups of the arms in ``order``; ``None`` where the round does not show what happens along it.
@@ -74,9 +71,19 @@ class Pattern:
         asked = sum(group != UNASKED for group in groups)
         if UNASKED in groups[:asked]:
             return None
-        if not self.complete and any(found[arm] != UNASKED for arm in found.keys() - set(order)):
+        if UNASKED in self.groups and any(found[arm] != UNASKED for arm in found.keys() - set(order)):
             return None
         return groups
+
+    def to_list(self) -> list[Any]:
+        """As plain JSON."""
+        return [list(self.arms), list(self.groups), self.everyone]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> Pattern:
+        """Inverse of :meth:`to_list`."""
+        arms, groups, everyone = data
+        return cls(tuple(arms), tuple(groups), everyone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +101,13 @@ class Probe:
 
     def to_list(self) -> list[Any]:
         """As plain JSON."""
-        return [list(self.pattern.arms), list(self.pattern.groups), self.right]
+        return [*self.pattern.to_list(), self.right]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> Probe:
         """Inverse of :meth:`to_list`."""
-        arms, groups, right = data
-        return cls(Pattern(tuple(arms), tuple(groups)), right)
+        *pattern, right = data
+        return cls(Pattern.from_list(pattern), right)
 
 
 @dataclass(slots=True)
@@ -121,12 +128,12 @@ class ProbeSums:
 
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
-        rows = [[list(p.arms), list(p.groups), count] for p, count in self.patterns.items()]
+        rows = [[*pattern.to_list(), count] for pattern, count in self.patterns.items()]
         return [rows, self.tried, self.right]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ProbeSums:
         """Inverse of :meth:`to_list`."""
         rows, tried, right = data
-        patterns = Counter({Pattern(tuple(arms), tuple(groups)): count for arms, groups, count in rows})
+        patterns = Counter({Pattern.from_list(pattern): count for *pattern, count in rows})
         return cls(patterns, tried, right)

@@ -20,9 +20,10 @@ from camvo.estimates import Observation
 from camvo.one_coin import accuracies
 from camvo.plan import Plan
 from camvo.probes import Pattern, Signature
-from camvo.sequence import Coin, Path, Sequence, propensities, throw
+from camvo.rule import Rule
+from camvo.stages import Coin, Path, Stages, propensities, throw
 from camvo.state import Contribution
-from camvo.stopping import Evidence, Rule
+from camvo.stopping import Evidence
 from camvo.typing import Array, Votes
 
 _Evidence = frozenset[tuple[Pattern, int]]
@@ -56,18 +57,20 @@ class Sequential(Ensemble):
         found = {
             question: self._studied(seen, order, shares) for question, seen in sorted(observations.items())
         }
-        sequence = self._sequence(observations, order, found)
+        stages = self._stages(observations, order, found)
         return replace(
             plan,
             weights={
-                question: np.array([dict(zip(order, weights, strict=True))[arm] for arm in plan.arms])
-                for question, (weights, _, _) in found.items()
+                question: np.array(
+                    [dict(zip(order, found[question][0], strict=True))[arm] for arm in plan.arms]
+                )
+                if seen.aggregation == LABEL_VOTE
+                else plan.weights[question]
+                for question, seen in observations.items()
             },
-            subset=tuple(arm for arm in plan.arms if arm in sequence.first),
-            propensity=np.array(
-                [1.0 if arm in sequence.first else sequence.propensity[0] for arm in plan.arms]
-            ),
-            sequence=sequence,
+            subset=tuple(arm for arm in plan.arms if arm in stages.first),
+            propensity=np.array([1.0 if arm in stages.first else stages.propensity[0] for arm in plan.arms]),
+            stages=stages,
         )
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
@@ -78,8 +81,8 @@ class Sequential(Ensemble):
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
         """Rewards of the arms that were not asked because of the votes, and what a coin's round shows."""
-        sequence = _of(plan)
-        teachers = sequence.teachers(human=human)
+        stages = _of(plan)
+        teachers = stages.teachers(human=human)
         estimates = plan.estimates[question]
         cast = {
             arm: answers[question]
@@ -96,7 +99,7 @@ class Sequential(Ensemble):
         )
         if estimates.aggregation != LABEL_VOTE:
             return taught
-        return replace(taught, probe=sequence.probe(question, votes))
+        return replace(taught, probe=stages.probe(question, votes))
 
     def _studied(
         self, seen: Observation, order: tuple[str, ...], shares: tuple[float, ...]
@@ -108,12 +111,12 @@ class Sequential(Ensemble):
         evidence = frozenset(seen.state.probes.patterns.items())
         return _study(evidence, order, shares, len(seen.labels), self.max_stages, self.agreement)
 
-    def _sequence(
+    def _stages(
         self,
         observations: Mapping[str, Observation],
         order: tuple[str, ...],
         found: Mapping[str, tuple[tuple[float, ...], Rule, Rule | None]],
-    ) -> Sequence:
+    ) -> Stages:
         rounds = min(seen.state.rounds for seen in observations.values())
         everyone, certificate = propensities(rounds)
         if any(learned is None for _, _, learned in found.values()):
@@ -126,7 +129,7 @@ class Sequential(Ensemble):
             else Path(weights, certain, learned)
             for question, (weights, certain, learned) in found.items()
         }
-        return Sequence(order, coin, (everyone, max(everyone, certificate)), paths)
+        return Stages(order, coin, (everyone, max(everyone, certificate)), paths)
 
 
 @lru_cache(maxsize=64)
@@ -140,13 +143,13 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
 ) -> tuple[tuple[float, ...], Rule, Rule | None]:
     """What the coin's rounds say; they are studied again only after another one has come."""
     rows: Counter[Signature] = Counter()
-    complete: Counter[Signature] = Counter()
+    everyone: Counter[Signature] = Counter()
     for pattern, count in evidence:
         groups = _along(pattern, order)
         if groups is not None:
             rows[groups] += count
-            complete[groups] += count if pattern.complete else 0
-    weights = _weights(frozenset((+complete).items()), shares, labels)
+            everyone[groups] += count if pattern.everyone else 0
+    weights = _weights(frozenset((+everyone).items()), shares, labels)
     study = Evidence(dict(sorted(rows.items())), weights, np.array(shares))
     majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
     learned = study.learned(stages, agreement) if agreement < 1.0 else None
@@ -154,9 +157,9 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
 
 
 @lru_cache(maxsize=64)
-def _weights(complete: frozenset[tuple[Signature, int]], shares: tuple[float, ...], labels: int) -> Array:
+def _weights(everyone: frozenset[tuple[Signature, int]], shares: tuple[float, ...], labels: int) -> Array:
     """They change only with the rounds that asked everyone."""
-    return accuracies(dict(sorted(complete)), np.array(shares), labels)
+    return accuracies(dict(sorted(everyone)), np.array(shares), labels)
 
 
 @lru_cache(maxsize=2**14)
@@ -170,7 +173,7 @@ def _shares(costs: list[float]) -> tuple[float, ...]:
     return tuple(float(f"{cost / total:.2g}") if total > 0.0 else 1.0 / len(costs) for cost in costs)
 
 
-def _of(plan: Plan) -> Sequence:
-    if plan.sequence is None:
-        raise InvalidParameterError("the plan was made by another policy: it has no sequence")
-    return plan.sequence
+def _of(plan: Plan) -> Stages:
+    if plan.stages is None:
+        raise InvalidParameterError("the plan was made by another policy: it has no stages")
+    return plan.stages

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from camvo.probes import SILENT, Pattern, Probe, Signature, canonical
-from camvo.stopping import Rule, is_certain
+from camvo.rule import Rule, is_certain
 from camvo.typing import Array
 
 Coin: TypeAlias = Literal["everyone", "certificate", "nobody"]
@@ -39,6 +39,20 @@ def throw(contexts: Iterable[Array], rounds: int) -> float:
     return int.from_bytes(digest.digest(), "little") / 2.0**64
 
 
+def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
+    """The arms whose rewards say how good they are: those that were not asked because of the votes.
+
+    A voted label that was not everybody's agrees with the arms that made it, so it teaches nothing; a human's
+    teaches about the arms of the first stage.
+
+    Args:
+        order: all arms, in the order in which they are asked.
+        first: how many of them were asked whatever the votes.
+        human: whether the label is a human's.
+    """
+    return frozenset(order[:first] if human or first == len(order) else ())
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """How one question is asked about.
@@ -55,7 +69,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Stages:
     """In which order arms are asked about a task, and when to stop.
 
     Attributes:
@@ -81,15 +95,18 @@ class Sequence:
     def ask(self, votes: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
         """The arms to ask now, given the votes so far; nobody means that every question is decided."""
         length = len(self.first)
-        stages = len(next(iter(self.paths.values())).rule.moves)
-        for stage in range(stages + 1):
+        last = len(next(iter(self.paths.values())).rule.moves)
+        for stage in range(last + 1):
             missing = tuple(arm for arm in self.order[:length] if arm not in votes)
-            if missing or stage == stages:
+            if missing or stage == last:
                 return missing
-            length = max(
+            upto = max(
                 self._upto(path, path.rule, stage, self._seen(question, votes, length))
                 for question, path in self.paths.items()
             )
+            if upto == length:
+                break
+            length = upto
         return ()
 
     def probe(self, question: str, votes: Mapping[str, Mapping[str, str]]) -> Probe | None:
@@ -97,20 +114,16 @@ class Sequence:
         if self.coin == "nobody":
             return None
         given = {arm: answers.get(question) for arm, answers in votes.items()}
-        return Probe(Pattern.of(sorted(self.order), given), self._would_be_right(question, votes))
+        everyone = len(self.first) == len(self.order)
+        pattern = Pattern.of(sorted(self.order), given, everyone=everyone)
+        return Probe(pattern, self._would_be_right(question, votes))
 
     def teachers(self, *, human: bool) -> frozenset[str]:
-        """The arms whose rewards say how good they are: those that were not asked because of the votes.
-
-        The voted label of a round that did not ask everyone agrees with the arms that made it, so it teaches
-        nothing; a human's label teaches about the arms of the first stage.
-        """
-        if self.coin == "everyone":
-            return frozenset(self.order)
-        return frozenset(self.first if human else ())
+        """The :func:`teachers` of a round that is asked about like this."""
+        return teachers(self.order, len(self.first), human=human)
 
     def describe(self, question: str) -> dict[str, Any]:
-        """One question's sequence as plain JSON."""
+        """One question's stages as plain JSON."""
         path = self.paths[question]
         return {
             "order": list(self.order),
@@ -140,7 +153,10 @@ class Sequence:
         for stage in range(len(path.trial.moves)):
             if length >= asked:
                 return True
-            length = self._upto(path, path.trial, stage, self._seen(question, votes, length))
+            upto = self._upto(path, path.trial, stage, self._seen(question, votes, length))
+            if upto == length:
+                break
+            length = upto
         if length >= asked:
             return True
         leaders = [_leader(self._seen(question, votes, upto), path.weights) for upto in (length, asked)]

@@ -24,15 +24,12 @@ from camvo.probes import UNASKED, Signature
 from camvo.rule import Rule
 from camvo.typing import Array
 
-CREDIBILITY = 0.95
-"""The errors of a rule are within the budget with this probability, or it is not followed. With agreement
-0.99 that takes about 300 rounds without an error."""
+CONFIDENCE = 0.95
+"""Of the bound on a rule's errors that has to be within the budget. With agreement 0.99 it takes 299 rounds
+without an error."""
 
 _PRICES = 1.5 * 1.3 ** np.arange(24)
 """λ, in prices of asking everybody, from careless to careful."""
-
-_CELL_ERRORS = 0.5
-"""Errors that every pattern stopped at is charged with beside those that were seen (the Jeffreys prior)."""
 
 _Indices = NDArray[np.int64]
 
@@ -67,7 +64,12 @@ class Evidence:
             self._count(np.array(self._rows, dtype=np.int64), weights)
 
     def _count(self, groups: _Indices, weights: Array) -> None:
-        """For each length of the prefix: every row's cell (−1: it had ended), and each cell's sums."""
+        """For each length of the prefix: every row's cell, and each cell's sums.
+
+        The last cell is that of rows which had ended; nothing is at stake in it. The risk of stopping in a
+        cell is pooled with that of all cells of its length, as if there had been one round more like those;
+        ``_unseen`` is what is added where the last votes may make a pattern that never came.
+        """
         n = len(groups)
         support = np.zeros((n, self._arms + 1))
         leaders: list[_Indices] = []
@@ -85,28 +87,29 @@ class Evidence:
         self._cell: list[_Indices] = []
         self._size: list[Array] = []
         self._risk: list[Array] = []
+        self._unseen: list[Array] = []
         self._certain: list[NDArray[np.bool_]] = []
         for position in range(self._arms):
             there = groups[:, position] != UNASKED
             _, inside = np.unique(groups[there, : position + 1], axis=0, return_inverse=True)
             cells = int(inside.max(initial=-1)) + 1
-            cell = np.full(n, -1, dtype=np.int64)
+            cell = np.full(n, cells, dtype=np.int64)
             cell[there] = inside.ravel()
             wrong = ~clear[position] | (leaders[position] != leaders[-1])
-            size = self._sums(cell, self._counts, cells)
-            errors = self._sums(cell, self._counts * wrong, cells)
-            safe = np.zeros(cells, dtype=np.bool_)
+            safe = np.ones(cells + 1, dtype=np.bool_)
             safe[cell[there]] = certain[position][there] | (position == self._arms - 1)
             self._cell.append(cell)
+            size = np.maximum(self._sums(position, self._counts, cells + 1), 1.0)
+            errors = self._sums(position, self._counts * wrong, cells + 1)
+            pooled = (errors[~safe].sum() + 0.5) / (size[~safe].sum() + 1.0)
             self._size.append(size)
             self._certain.append(safe)
-            self._risk.append(np.where(safe, 0.0, (errors + _CELL_ERRORS) / (size + 2.0 * _CELL_ERRORS)))
+            self._risk.append(np.where(safe, 0.0, (errors + pooled) / (size + 1.0)))
+            self._unseen.append(np.where(safe, 0.0, pooled / (size + 1.0)))
 
-    @staticmethod
-    def _sums(cell: _Indices, values: Array, cells: int) -> Array:
-        """The sum of the rows' values in each cell."""
-        there = cell >= 0
-        return np.asarray(np.bincount(cell[there], values[there], cells), dtype=np.float64)
+    def _sums(self, position: int, values: Array, cells: int) -> Array:
+        """The sum of the rows' values in each cell after ``position`` + 1 arms."""
+        return np.asarray(np.bincount(self._cell[position], values, cells), dtype=np.float64)
 
     def certain(self, stages: int, first: int) -> Rule:
         """The cheapest rule that stops at certificates alone; ``first`` is the start without evidence."""
@@ -117,8 +120,9 @@ class Evidence:
     def learned(self, stages: int, agreement: float) -> Rule | None:
         """The cheapest rule whose labels are everybody's in at least ``agreement`` of the rounds.
 
-        ``None`` where the evidence is not enough for any but certificates: the errors that a rule may turn
-        out to make are bounded by the :data:`CREDIBILITY` quantile of their Beta posterior.
+        ``None`` where the evidence is not enough for any but certificates: the upper bound of Clopper and
+        Pearson on the rule's errors has to be within the budget. It is read with the pooled errors, which are
+        fractional and more than were seen, since the rule was chosen on the rounds that it is judged by.
         """
         if not self._rows:
             return None
@@ -134,7 +138,7 @@ class Evidence:
 
     def _bound(self, error: float) -> float:
         errors = error * self.rounds
-        return float(betaincinv(errors + 0.5, self.rounds - errors + 0.5, CREDIBILITY))
+        return float(betaincinv(errors + 1.0, max(self.rounds - errors, TIE), CONFIDENCE))
 
     def _solve(self, stages: int, price: float | None) -> _Solution:
         """The cheapest solution at λ = ``price`` an error; ``None`` for one that makes none."""
@@ -145,15 +149,16 @@ class Evidence:
         values: list[Array] = stop
         choices: list[list[_Indices]] = []
         for stage in range(stages - 1):
+            ahead = [self._counts * value[cell] for value, cell in zip(values, self._cell, strict=True)]
             solved = [
-                self._step(position, stop[position], values, price, last=stage == 0)
+                self._step(position, stop[position], ahead, price, last=stage == 0)
                 for position in range(self._arms)
             ]
             values = [value for value, _ in solved]
             choices.append([choice for _, choice in solved])
         choices.reverse()
         begun = [
-            self._paid[k + 1] + float(self._counts @ self._at(k, values)) / self.rounds
+            self._paid[k + 1] + float(self._counts @ values[k][self._cell[k]]) / self.rounds
             for k in range(self._arms)
         ]
         first = int(np.argmin(begun))
@@ -166,7 +171,7 @@ class Evidence:
         for stage in choices:
             then = at[-1].copy()
             for position in range(self._arms):
-                here = (at[-1] == position) & (self._cell[position] >= 0)
+                here = at[-1] == position
                 then[here] = stage[position][self._cell[position][here]] - 1
             at.append(then)
         return at
@@ -176,40 +181,29 @@ class Evidence:
         risk = np.zeros(len(self._rows))
         ends = paths[-1]
         for position in range(self._arms):
-            here = (ends == position) & (self._cell[position] >= 0)
+            here = ends == position
             risk[here] = self._risk[position][self._cell[position][here]]
             if len(paths) > 1:
                 came = (paths[-2] == position) & (ends > position) & (ends < self._arms - 1)
-                risk[came] += self._unseen(position)[self._cell[position][came]]
+                risk[came] += self._unseen[position][self._cell[position][came]]
         return risk
 
-    def _unseen(self, position: int) -> Array:
-        """The risk that the last votes make a pattern that was never seen from each cell."""
-        return _CELL_ERRORS / (self._size[position] + 2.0 * _CELL_ERRORS)
-
-    def _at(self, position: int, values: Sequence[Array]) -> Array:
-        """The value of every row after ``position`` + 1 arms; nothing is at stake where it had ended."""
-        cell = self._cell[position]
-        return (
-            np.where(cell >= 0, values[position][cell], 0.0) if len(values[position]) else np.zeros(len(cell))
-        )
-
     def _step(
-        self, position: int, stop: Array, values: Sequence[Array], price: float | None, *, last: bool
+        self, position: int, stop: Array, ahead: Sequence[Array], price: float | None, *, last: bool
     ) -> tuple[Array, _Indices]:
         """The best of stopping and going on from each cell: its value, and how many arms are asked then.
 
-        What follows the last stage is taken as it comes: certificates need everyone then, and whatever was
-        never seen is a risk.
+        ``ahead`` is the value of every row after each number of arms, times its count. What follows the last
+        stage is taken as it comes: certificates need everyone then, and whatever was never seen is a risk.
         """
         best = stop
         choice: _Indices = np.full(len(stop), position + 1, dtype=np.int64)
         end = self._arms - 1
         for further in range(max(position + 1, end if last and price is None else 0), self._arms):
-            ahead = self._sums(self._cell[position], self._counts * self._at(further, values), len(stop))
-            value: Array = self._paid[further + 1] - self._paid[position + 1] + ahead / self._size[position]
+            later = self._sums(position, ahead[further], len(stop)) / self._size[position]
+            value: Array = self._paid[further + 1] - self._paid[position + 1] + later
             if last and price is not None and further < end:
-                value = value + price * self._unseen(position)
+                value = value + price * self._unseen[position]
             better = value < best - TIE
             best = np.where(better, value, best)
             choice = np.where(better, further + 1, choice)
@@ -224,7 +218,7 @@ class Evidence:
             move: dict[Signature, int] = {}
             for row, (here, there) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
                 cell = self._cell[here][row]
-                if going[row] and cell >= 0 and not self._certain[here][cell]:
+                if going[row] and not self._certain[here][cell]:
                     move[self._rows[row][: here + 1]] = there + 1
                 going[row] = there > here
             moves.append(move)

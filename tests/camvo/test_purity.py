@@ -40,6 +40,7 @@ assert "numpy" in loaded
         "camvo.confidence",
         "camvo.laplace",
         "camvo.numeric",
+        "camvo.probes",
         "camvo.ranking",
         "camvo.state",
         "camvo.vote",

@@ -1,8 +1,8 @@
 """How accurate each arm is, from votes alone: the one-coin model (Dawid and Skene 1979), fitted by EM.
 
-It needs only who voted with whom (:mod:`camvo.probes`), and only rounds in which everybody was asked: among
-rounds that ended early the dear arms are seen on hard items alone, and since arms err together, no model of
-independent errors makes up for it (measured: on one real table such weights cost 0.5 points of accuracy).
+It needs only who voted with whom (:mod:`camvo.probes`), but in rounds that are not selected by their votes.
+Dear arms are seen on hard items alone where others end early, and since arms err together, no model of
+independent errors makes up for the missing votes. :func:`completed` does, without any model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.stats import rankdata
 
-from camvo.probes import Signature
+from camvo.probes import UNASKED, Signature, canonical
 from camvo.typing import Array
 
 PRIOR_ROUNDS = 10.0
@@ -25,7 +25,44 @@ _ITERATIONS = 30
 _LOWEST, _HIGHEST = 0.02, 0.995
 
 
-def accuracies(patterns: Mapping[Signature, int], prices: Array, labels: int) -> Array:
+def completed(rows: Mapping[Signature, int], everyone: Mapping[Signature, int]) -> dict[Signature, float]:
+    """The rounds as if everyone had been asked in each: the votes that are missing are those of their like.
+
+    A round that ended early stands for rounds that had the same votes and asked everyone by chance, in
+    the proportions in which those came; where there are none it stays as it is. A round that went to the end
+    stands for itself. So every round counts once, whatever its votes led to.
+
+    Args:
+        rows: the coin's rounds → how many there were.
+        everyone: those of them that asked everyone whatever the votes.
+    """
+    complete: dict[Signature, float] = {}
+    alike: dict[tuple[int, ...], dict[Signature, dict[Signature, int]]] = {}
+    for groups, count in sorted(rows.items()):
+        asked = tuple(position for position, group in enumerate(groups) if group != UNASKED)
+        like = {groups: 1}
+        if len(asked) < len(groups):
+            if asked not in alike:
+                alike[asked] = _by_votes(everyone, asked)
+            like = alike[asked].get(tuple(groups[position] for position in asked), like)
+        share = count / sum(like.values())
+        for other, n in like.items():
+            complete[other] = complete.get(other, 0.0) + share * n
+    return complete
+
+
+def _by_votes(
+    everyone: Mapping[Signature, int], asked: tuple[int, ...]
+) -> dict[Signature, dict[Signature, int]]:
+    """The rounds by what the arms at the positions ``asked`` voted in them."""
+    found: dict[Signature, dict[Signature, int]] = {}
+    for groups, count in sorted(everyone.items()):
+        votes = canonical(groups[position] for position in asked)
+        found.setdefault(votes, {})[groups] = count
+    return found
+
+
+def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) -> Array:
     """The probability that each arm is right, shape (K,), in [0.02, 0.995].
 
     Args:

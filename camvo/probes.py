@@ -57,23 +57,23 @@ class Pattern:
             names.append((SILENT if arm in votes else UNASKED) if vote is None else vote)
         return cls(tuple(arms), canonical(names), everyone)
 
-    def along(self, order: Sequence[str]) -> Signature | None:
-        """The groups of the arms in ``order``; ``None`` where the round does not show what happens along it.
-
-        It does not where an arm was not in the pool yet, where the arms that were asked are not the first of
-        ``order``, or where it ended early with the help of an arm that has left. A round that ended early is
-        dropped here and one with every vote is kept, so what is left errs on the side of disagreement.
-        """
+    def among(self, order: Sequence[str]) -> Signature | None:
+        """The groups of the arms in ``order``; ``None`` where one of them was not in the pool yet."""
         found = dict(zip(self.arms, self.groups, strict=True))
-        if not all(arm in found for arm in order):
+        return canonical(found[arm] for arm in order) if found.keys() >= set(order) else None
+
+    def along(self, order: Sequence[str]) -> Signature | None:
+        """The groups among ``order``, where the round shows what happens when arms are asked in that order.
+
+        ``None`` where the arms that were asked are not the first of it, or where the round ended early with
+        the help of an arm that has left. A round that ended early is dropped here and one with every vote is
+        kept, so what is left errs on the side of disagreement.
+        """
+        groups = self.among(order)
+        if groups is None or UNASKED in groups[: sum(group != UNASKED for group in groups)]:
             return None
-        groups = canonical(found[arm] for arm in order)
-        asked = sum(group != UNASKED for group in groups)
-        if UNASKED in groups[:asked]:
-            return None
-        if UNASKED in self.groups and any(found[arm] != UNASKED for arm in found.keys() - set(order)):
-            return None
-        return groups
+        left = [group for arm, group in zip(self.arms, self.groups, strict=True) if arm not in order]
+        return None if UNASKED in self.groups and any(group != UNASKED for group in left) else groups
 
     def to_list(self) -> list[Any]:
         """As plain JSON."""

@@ -17,14 +17,14 @@ from camvo.aggregation import LABEL_VOTE
 from camvo.ensemble import Ensemble, lesson
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
-from camvo.one_coin import accuracies
+from camvo.one_coin import accuracies, completed
 from camvo.plan import Plan
 from camvo.probes import Pattern, Signature
 from camvo.rule import Rule
 from camvo.stages import Coin, Path, Stages, propensities, throw
 from camvo.state import Contribution
 from camvo.stopping import Evidence
-from camvo.typing import Array, Votes
+from camvo.typing import Votes
 
 _Evidence = frozenset[tuple[Pattern, int]]
 
@@ -143,28 +143,25 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
 ) -> tuple[tuple[float, ...], Rule, Rule | None]:
     """What the coin's rounds say; they are studied again only after another one has come."""
     rows: Counter[Signature] = Counter()
+    probes: Counter[Signature] = Counter()
     everyone: Counter[Signature] = Counter()
     for pattern, count in evidence:
-        groups = _along(pattern, order)
-        if groups is not None:
-            rows[groups] += count
-            everyone[groups] += count if pattern.everyone else 0
-    weights = _weights(frozenset((+everyone).items()), shares, labels)
+        among, along = _read(pattern, order)
+        if along is not None:
+            rows[along] += count
+        if among is not None:
+            probes[among] += count
+            everyone[among] += count if pattern.everyone else 0
+    weights = accuracies(completed(probes, +everyone), np.array(shares), labels)
     study = Evidence(dict(sorted(rows.items())), weights, np.array(shares))
     majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
     learned = study.learned(stages, agreement) if agreement < 1.0 else None
     return tuple(weights.tolist()), study.certain(stages, majority), learned
 
 
-@lru_cache(maxsize=64)
-def _weights(everyone: frozenset[tuple[Signature, int]], shares: tuple[float, ...], labels: int) -> Array:
-    """They change only with the rounds that asked everyone."""
-    return accuracies(dict(sorted(everyone)), np.array(shares), labels)
-
-
 @lru_cache(maxsize=2**14)
-def _along(pattern: Pattern, order: tuple[str, ...]) -> Signature | None:
-    return pattern.along(order)
+def _read(pattern: Pattern, order: tuple[str, ...]) -> tuple[Signature | None, Signature | None]:
+    return pattern.among(order), pattern.along(order)
 
 
 def _shares(costs: list[float]) -> tuple[float, ...]:

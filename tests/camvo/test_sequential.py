@@ -207,7 +207,7 @@ def test_a_model_that_leaves_takes_nothing_along_but_its_votes(learned):
     costs = {arm: cost for arm, cost in COSTS.items() if arm != "large"}
     weights = Sequential().plan(seen, costs).weights["q"]
     before = learned.plans[-1].weights["q"][[arm != "large" for arm in sorted(COSTS)]]
-    assert weights == pytest.approx(before, abs=0.05)
+    assert weights == pytest.approx(before, abs=0.1)
 
 
 def test_questions_that_are_not_labels_ask_everyone():

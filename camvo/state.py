@@ -20,9 +20,10 @@ from camvo import linucb
 from camvo.beta_mixture import BetaSums
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.probes import Probe, ProbeSums
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 2
+_SNAPSHOT_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +42,29 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes."""
+    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes.
+
+    ``probe`` is what a round that a coin chose shows about stopping early; it is counted ``rounds`` times, so
+    a correction of the rewards leaves it alone and −1 takes it back.
+    """
 
     context: Array
     changes: tuple[Change, ...]
     rounds: int = 1
+    probe: Probe | None = None
 
     def pack(self) -> bytes:
         """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
         )
-        header = {
+        header: dict[str, Any] = {
             "dtype": dtype,
             "rounds": self.rounds,
             "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
         }
+        if self.probe is not None:
+            header["probe"] = self.probe.to_list()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -67,7 +75,9 @@ class Contribution:
         head, _, body = data.partition(b"\n")
         header = json.loads(head)
         changes = tuple(Change(*change) for change in header["changes"])
-        return cls(np.frombuffer(body, header["dtype"]).astype(np.float64), changes, header["rounds"])
+        context = np.frombuffer(body, header["dtype"]).astype(np.float64)
+        probe = Probe.from_list(header["probe"]) if "probe" in header else None
+        return cls(context, changes, header["rounds"], probe)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -183,6 +193,7 @@ class State:
         self.lambda_l = float(lambda_l)
         self.rounds = 0
         self.pairs = PairSums()
+        self.probes = ProbeSums()
         self._arms: dict[str, Arm] = {}
         self._solved = Solved()
 
@@ -249,6 +260,9 @@ class State:
         changes = [contribution.changes for contribution in contributions]
         self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
         self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)
+        for contribution in contributions:
+            if contribution.probe is not None:
+                self.probes.add(contribution.probe, contribution.rounds)
 
     def snapshot(self) -> bytes:
         """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
@@ -258,6 +272,7 @@ class State:
             "lambda_l": self.lambda_l,
             "rounds": self.rounds,
             "pairs": self.pairs.names,
+            "probes": self.probes.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -290,6 +305,7 @@ class State:
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
+                state.probes = ProbeSums.from_list(header["probes"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
                         inverse=archive[f"inverse{position}"],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.estimates import Estimates
+from camvo.stack_stops import Course
 from camvo.typing import Array
 
 
@@ -25,6 +26,7 @@ class Plan:
             asked) or the policy does not compute it.
         complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
         propensity: the probability with which each arm is asked first, shape (K,).
+        courses: question → how it is asked about, where a policy asks in stages for the stacked vote.
     """
 
     arms: tuple[str, ...]
@@ -35,6 +37,7 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
+    courses: Mapping[str, Course] | None = None
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""

@@ -2,7 +2,8 @@
 
 A finished round adds a :class:`Contribution`; a human answer appends another that takes the old rewards out
 and puts the new ones in; a withdrawn one appends the opposite. Learning, correcting and withdrawing are thus
-one operation on signed sums, and nothing here grows with the number of rounds.
+one operation on signed sums, and nothing here grows with the number of rounds but the few that are kept whole
+(:mod:`camvo.rows`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from camvo import linucb
 from camvo.beta_mixture import BetaSums
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.rows import Row, Rows
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 2
+_SNAPSHOT_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +43,30 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes."""
+    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes.
+
+    ``kept`` is the round itself where it is to be kept whole, ``dropped`` what it was kept as until now.
+    """
 
     context: Array
     changes: tuple[Change, ...]
     rounds: int = 1
+    kept: Row | None = None
+    dropped: Row | None = None
 
     def pack(self) -> bytes:
         """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
         )
-        header = {
+        header: dict[str, Any] = {
             "dtype": dtype,
             "rounds": self.rounds,
             "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
         }
+        for name, row in (("kept", self.kept), ("dropped", self.dropped)):
+            if row is not None:
+                header[name] = row.to_list()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -67,7 +77,11 @@ class Contribution:
         head, _, body = data.partition(b"\n")
         header = json.loads(head)
         changes = tuple(Change(*change) for change in header["changes"])
-        return cls(np.frombuffer(body, header["dtype"]).astype(np.float64), changes, header["rounds"])
+        kept, dropped = (
+            Row.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
+        )
+        context = np.frombuffer(body, header["dtype"]).astype(np.float64)
+        return cls(context, changes, header["rounds"], kept, dropped)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -88,7 +102,9 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         for arm in dict.fromkeys([*old, *new])
     )
     changed = any(change.removed != change.added for change in changes)
-    return Contribution(before.context, changes if changed else (), after.rounds - before.rounds)
+    kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
+    rounds = after.rounds - before.rounds
+    return Contribution(before.context, changes if changed else (), rounds, kept, dropped)
 
 
 @dataclass(slots=True)
@@ -183,6 +199,7 @@ class State:
         self.lambda_l = float(lambda_l)
         self.rounds = 0
         self.pairs = PairSums()
+        self.rows = Rows()
         self._arms: dict[str, Arm] = {}
         self._solved = Solved()
 
@@ -241,6 +258,10 @@ class State:
                 )
             for change in contribution.changes:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
+            if contribution.dropped is not None:
+                self.rows.remove(contribution.dropped)
+            if contribution.kept is not None:
+                self.rows.add(contribution.kept)
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, taught in lessons.items():
             if name not in self._arms:
@@ -258,6 +279,7 @@ class State:
             "lambda_l": self.lambda_l,
             "rounds": self.rounds,
             "pairs": self.pairs.names,
+            "rows": self.rows.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -290,6 +312,7 @@ class State:
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
+                state.rows = Rows.from_list(header["rows"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
                         inverse=archive[f"inverse{position}"],

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from camvo.confidence import TIE
 from camvo.rows import Row
@@ -33,10 +35,13 @@ class Stops:
     Attributes:
         upto: how many arms of the order have been asked after each stage, ascending; the last is all.
         least: for each stage, the margin with which the leader is left alone; −∞ after the last.
+        scores: for each stage but the last, (a, b): the probability that the leader is right is expected to
+            be σ(a + b·margin) once everyone has voted.
     """
 
     upto: tuple[int, ...]
     least: tuple[float, ...]
+    scores: tuple[tuple[float, float], ...] = ()
 
     def after(self, asked: int, margin: float) -> int:
         """How many arms of the order to have asked next; ``asked`` itself says stop."""
@@ -46,6 +51,13 @@ class Stops:
             if asked == upto and margin >= least:
                 return asked
         return asked
+
+    def score(self, asked: int, margin: float) -> float | None:
+        """The leader's score after one of the stages but the last; ``None`` where the stack knows it."""
+        for upto, (a, b) in zip(self.upto, self.scores, strict=False):
+            if asked == upto:
+                return float(expit(a + b * margin))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,8 @@ def learn(
     shown = [row for row in rows if row.everyone and set(order) <= {vote.arm for vote in row.votes}]
     if len(shown) < _FEWEST or max_stages == 1:
         return everyone
-    margins, regrets = _seen(stack, shown, order, labels)
+    margins, chances = _seen(stack, shown, order, labels)
+    regrets = chances[:, -1:] - chances
     spent = price * np.cumsum(shares)
     best, least_loss = everyone, float(spent[-1]) * len(shown)
     for stages in range(2, min(max_stages, len(order)) + 1):
@@ -99,28 +112,43 @@ def learn(
             thresholds, loss = _backwards(margins[:, columns], regrets[:, columns] + spent[columns])
             if loss < least_loss - TIE:
                 best, least_loss = Stops(tuple(at + 1 for at in columns), thresholds), loss
-    return best
+    early = [upto - 1 for upto in best.upto[:-1]]
+    return replace(best, scores=tuple(_line(margins[:, at], chances[:, at]) for at in early))
 
 
 def _seen(
     stack: Stack, rows: Sequence[Row], order: Sequence[str], labels: Sequence[str]
 ) -> tuple[Array, Array]:
-    """The leader's margin after each arm of the order, and the regret of stopping there, shape (n, K)."""
-    margins, regrets = np.full((len(rows), len(order)), -np.inf), np.ones((len(rows), len(order)))
+    """After each arm of the order, the leader's margin and its chance given all votes, shape (n, K)."""
+    margins, chances = np.full((len(rows), len(order)), -np.inf), np.zeros((len(rows), len(order)))
     for i, row in enumerate(rows):
-        cast = {vote.arm: vote for vote in row.votes if vote.label in labels}
-        votes = {arm: str(cast[arm].label) for arm in order if arm in cast}
-        if not votes:
+        said = {vote.arm: vote.label if vote.label in labels else None for vote in row.votes}
+        weights = {vote.arm: vote.weight for vote in row.votes}
+        votes = {arm: said[arm] for arm in order}
+        if not any(votes.values()):
             continue
-        weights = {arm: cast[arm].weight for arm in votes}
         final = stack.probabilities(votes, weights, labels)
-        best = final[stack.leader(votes, weights, labels)[0]]
         for asked in range(1, len(order) + 1):
-            so_far = {arm: votes[arm] for arm in order[:asked] if arm in votes}
-            if so_far:
+            so_far = {arm: votes[arm] for arm in order[:asked]}
+            if any(so_far.values()):
                 leader, margins[i, asked - 1] = stack.leader(so_far, weights, labels)
-                regrets[i, asked - 1] = best - final[leader]
-    return margins, regrets
+                chances[i, asked - 1] = final[leader]
+    return margins, chances
+
+
+def _line(margins: Array, chances: Array) -> tuple[float, float]:
+    """(a, b) of a logistic regression of the chances on the margins, with a weak prior at (0, 1)."""
+    there = np.isfinite(margins)
+    x, y = margins[there], chances[there]
+
+    def loss(line: Array) -> tuple[float, Array]:
+        z, away = line[0] + line[1] * x, line - [0.0, 1.0]
+        gap = expit(z) - y
+        value = np.logaddexp(0.0, z).sum() - y @ z + 0.5 * away @ away
+        return float(value), np.array([gap.sum(), gap @ x]) + away
+
+    a, b = minimize(loss, [0.0, 1.0], jac=True, method="L-BFGS-B").x.tolist()
+    return a, b
 
 
 def _backwards(margins: Array, losses: Array) -> tuple[tuple[float, ...], float]:

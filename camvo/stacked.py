@@ -23,6 +23,7 @@ from camvo.stacking import Stack, fit
 from camvo.state import Contribution
 from camvo.typing import Array, Votes
 
+_COIN: Final = 0.03
 _MOST: Final = 5000
 """Rounds that a fit looks at."""
 
@@ -31,17 +32,19 @@ _MOST: Final = 5000
 class Stacked(Ensemble):
     """Ask in stages, the cheapest first, and let human labels say what the votes are worth.
 
-    A coin has everyone asked, often at first and in 3% of the rounds at last. Those rounds teach the weights
+    Everyone is asked in the first rounds, and later where a coin says so (3%). Those rounds teach the weights
     and the stops; the others teach nothing, unless a human labels them: models that are asked because others
     disagree look worse than they are.
 
     Attributes:
         worth: what one more right label is worth, in prices of asking everyone.
         max_stages: how often models may be waited for.
+        first: in how many rounds at the start everyone is asked. Human labels teach most there.
     """
 
     worth: float = 50.0
     max_stages: int = 3
+    first: int = 100
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +52,8 @@ class Stacked(Ensemble):
             raise InvalidParameterError(f"a right label is worth something finite, got {self.worth}")
         if self.max_stages < 1:
             raise InvalidParameterError(f"models are asked in at least one stage, got {self.max_stages}")
+        if self.first < 0:
+            raise InvalidParameterError(f"a number of rounds is not negative, got {self.first}")
 
     def plan_window(
         self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
@@ -81,9 +86,13 @@ class Stacked(Ensemble):
             cast, weights = _cast(plan, question, votes)
             labels = plan.estimates[question].labels
             chances = course.stack.probabilities(cast, weights, labels)
-            label, leader = decisions[question].label, course.stack.leader(cast, weights, labels)[0]
+            leader, margin = course.stack.leader(cast, weights, labels)
+            label = decisions[question].label
             if chances[label] < chances[leader] - TIE:
                 label = leader
+            score = course.stops.score(len(votes), margin)
+            if score is not None:
+                chances = _with_score(chances, label, score)
             decisions[question] = Decision(label, chances[label], chances)
         return decisions
 
@@ -113,7 +122,7 @@ class Stacked(Ensemble):
         shares: tuple[float, ...],
     ) -> Plan:
         rounds = min(seen.state.rounds for seen in observations.values())
-        chance = _propensity(rounds)
+        chance = 1.0 if rounds < self.first else _COIN
         context = next(iter(observations.values())).context
         thrown = bool(np.random.default_rng([stream(rounds, context), rounds]).random() < chance)
         courses = {}
@@ -149,11 +158,6 @@ def _stops(  # noqa: PLR0917 - a cache is keyed by position
     return learn(stack, head.rows, order, shares, labels, price=price, max_stages=max_stages)
 
 
-def _propensity(rounds: int) -> float:
-    """The probability that everyone is asked: in all about 50·ln(t/18) of t rounds, and later 3%."""
-    return min(1.0, max(0.03, 50.0 / (rounds + 1.0)))
-
-
 def _shares(costs: list[float]) -> tuple[float, ...]:
     """Each cost as a share of all, to two digits: tasks of a few words more are planned alike."""
     total = sum(costs)
@@ -167,14 +171,26 @@ def _after(plan: Plan, question: str, votes: Votes) -> int:
     if not asked:
         return course.stops.upto[0]
     cast, weights = _cast(plan, question, votes)
-    margin = course.stack.leader(cast, weights, plan.estimates[question].labels)[1] if cast else -math.inf
+    if not any(cast.values()):
+        return course.stops.after(asked, -math.inf)
+    margin = course.stack.leader(cast, weights, plan.estimates[question].labels)[1]
     return course.stops.after(asked, margin)
 
 
-def _cast(plan: Plan, question: str, votes: Votes) -> tuple[dict[str, str], dict[str, float]]:
-    """The votes on one question, and the weights of all arms."""
+def _cast(plan: Plan, question: str, votes: Votes) -> tuple[dict[str, str | None], dict[str, float]]:
+    """What the arms that were asked said on one question, and the weights of all arms."""
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
-    return {arm: answers[question] for arm, answers in votes.items() if question in answers}, weights
+    return {arm: answers.get(question) for arm, answers in votes.items()}, weights
+
+
+def _with_score(chances: Mapping[str, float], label: str, score: float) -> dict[str, float]:
+    """The probabilities with that of ``label`` replaced; the others share the rest as they did."""
+    rest = math.fsum([chance for other, chance in chances.items() if other != label])
+    if not rest:
+        return dict(chances)
+    return {
+        other: score if other == label else chance / rest * (1.0 - score) for other, chance in chances.items()
+    }
 
 
 def _courses(plan: Plan) -> Mapping[str, Course]:

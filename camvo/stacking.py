@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from camvo.conditional_logit import fit as fit_logit
 from camvo.rows import Row
 
 _SCALE, _NONE, _ALONE, _LEARNT = 0, 1, 2, 3
-_LOOSE: Final = 0.3
+_LOOSE: Final = (0.3, 0.3, 1.0)
 _PRECISION: Final = {"arms": 10.0, "labels": 10.0, "pairs": 20.0}
 _FOLDS: Final = 5
 _CAUTION: Final = 1.0
@@ -36,7 +37,7 @@ class Stack:
     Attributes:
         scale: for each unit of weight behind it.
         none: for "none of the labels that got a vote".
-        alone: added to ``scale``, times the share of the arms that did not vote.
+        alone: added to ``scale``, times the share of the arms that were not asked.
         arms: for each arm behind it.
         labels: for being this label.
         pairs: arm → label → for this arm having said this label.
@@ -51,23 +52,26 @@ class Stack:
     pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     trust: float = 0.0
 
-    def log_odds(self, votes: Mapping[str, str], weights: Mapping[str, float]) -> dict[str, float]:
+    def log_odds(self, votes: Mapping[str, str | None], weights: Mapping[str, float]) -> dict[str, float]:
         """Of each label that got a vote.
 
         Args:
-            votes: arm → label; whoever was not asked or said nothing is absent.
+            votes: arm → label, ``None`` where it said nothing; an arm that was not asked is absent.
             weights: arm → ω ≥ 0, as in the weighted vote.
         """
         absent = 1.0 - len(votes.keys() & self.arms.keys()) / max(len(self.arms), 1)
         scale = self.scale + self.alone * absent
         found: dict[str, list[float]] = {}
-        for arm, label in sorted(votes.items()):
+        for arm in sorted(votes):
+            label = votes[arm]
+            if label is None:
+                continue
             own = self.arms.get(arm, 0.0) + self.pairs.get(arm, {}).get(label, 0.0)
             found.setdefault(label, [self.labels.get(label, 0.0)]).append(scale * weights[arm] + own)
         return {label: math.fsum(terms) for label, terms in found.items()}
 
     def probabilities(
-        self, votes: Mapping[str, str], weights: Mapping[str, float], labels: Sequence[str]
+        self, votes: Mapping[str, str | None], weights: Mapping[str, float], labels: Sequence[str]
     ) -> dict[str, float]:
         """The probability that each label is right, in the order of ``labels``; they sum to 1.
 
@@ -82,7 +86,7 @@ class Stack:
         return {label: shares.get(label, rest / max(others, 1)) / total for label in labels}
 
     def leader(
-        self, votes: Mapping[str, str], weights: Mapping[str, float], labels: Sequence[str]
+        self, votes: Mapping[str, str | None], weights: Mapping[str, float], labels: Sequence[str]
     ) -> tuple[str, float]:
         """The label that is ahead among those with a vote, and its margin in log-odds.
 
@@ -111,9 +115,7 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
         rows: rounds of one question, whoever was asked.
         labels: the label set, in any order.
     """
-    known = [
-        row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)
-    ]
+    known = [row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)]
     if not known:
         return Stack()
     arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
@@ -121,9 +123,9 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     mean = np.zeros(choices.design.shape[1])
     mean[_SCALE] = 1.0
     sizes = {"arms": len(arms), "labels": len(labels), "pairs": len(arms) * len(labels)}
-    initial = np.repeat([_LOOSE, *_PRECISION.values()], [_LEARNT, *sizes.values()])
+    initial = np.repeat([*_LOOSE, *_PRECISION.values()], [1, 1, 1, *sizes.values()])
     ends = np.cumsum([_LEARNT, *sizes.values()])
-    groups = [np.arange(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    groups = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     coefficients, prior = fit_with_groups(choices, Prior(mean, initial), groups)
     simple = Choices(choices.design[:, :_LEARNT], choices.starts, choices.chosen)
     narrow = Prior(mean[:_LEARNT], initial[:_LEARNT])
@@ -142,8 +144,11 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     head, by_arm, by_label, by_pair = np.split(mixed, ends[:-1])
     names = sorted(labels)
     pairs = by_pair.reshape(len(arms), len(names)).tolist()
+    scale, none, alone = head.tolist()
     return Stack(
-        *head.tolist(),
+        scale,
+        none,
+        alone,
         arms=dict(zip(arms, by_arm.tolist(), strict=True)),
         labels=dict(zip(names, by_label.tolist(), strict=True)),
         pairs={arm: dict(zip(names, row, strict=True)) for arm, row in zip(arms, pairs, strict=True)},
@@ -158,14 +163,15 @@ def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) ->
     first_label = _LEARNT + len(arms)
     first_pair = first_label + len(labels)
     entries: list[tuple[int, int, float]] = []
-    starts, chosen = [], []
+    starts: list[int] = []
+    chosen: list[bool] = []
     for row in rows:
         starts.append(len(chosen))
         backers: dict[str, list[tuple[int, float]]] = {}
         for arm, label, weight in row.votes:
             if label in label_at:
                 backers.setdefault(label, []).append((arm_at[arm], weight))
-        absent = 1.0 - sum(map(len, backers.values())) / len(arms)
+        absent = 1.0 - len({vote.arm for vote in row.votes} & arm_at.keys()) / len(arms)
         for label in sorted(backers):
             candidate = len(chosen)
             at = label_at[label]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class CastVote(NamedTuple):
-    """What one arm that was asked said, ``None`` if nothing, and the weight ω ≥ 0 its vote had in the plan."""
+    """What one arm that was asked said, ``None`` if nothing, and the weight ω ≥ 0 it had in the plan."""
 
     arm: str
     label: str | None

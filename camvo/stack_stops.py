@@ -24,7 +24,7 @@ from camvo.rows import Row
 from camvo.stacking import Stack
 from camvo.typing import Array
 
-_FEWEST: Final = 30
+_FEWEST: Final = 150
 """Rounds that asked everyone before any of them says when to stop."""
 
 

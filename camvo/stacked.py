@@ -42,9 +42,9 @@ class Stacked(Ensemble):
         first: in how many rounds at the start everyone is asked. Human labels teach most there.
     """
 
-    worth: float = 50.0
+    worth: float = 75.0
     max_stages: int = 3
-    first: int = 100
+    first: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()

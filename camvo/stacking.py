@@ -16,18 +16,20 @@ from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import ndtr
 
 from camvo.conditional_logit import Choices, Prior, fit_with_groups
 from camvo.conditional_logit import fit as fit_logit
 from camvo.rows import Row
+from camvo.typing import Array
 
 _SCALE, _NONE, _ALONE, _LEARNT = 0, 1, 2, 3
 _LOOSE: Final = (0.3, 0.3, 1.0)
 _PRECISION: Final = {"arms": 10.0, "labels": 10.0, "pairs": 20.0}
 _FOLDS: Final = 5
-_CAUTION: Final = 1.0
-"""Nats by which the corrections have to predict better than the weighted vote for half of the say."""
+_LEANING: Final = 1.0
+"""Standard errors by which the corrections may predict worse than the weighted vote and still have half the
+say: their prior holds them back already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,9 @@ class Stack:
 def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
 
-    The trust is what the log-likelihoods of rounds that were held out (five folds) say for the corrections
-    against the weighted vote, as posterior odds: it falls again when labels that spoke for them go.
+    The trust compares the corrections with the weighted vote on rounds that were held out (five folds): it is
+    the normal probability of their gain in log-likelihood in the light of its standard error, so it rises
+    smoothly, and falls again when labels that spoke for them go.
 
     Args:
         rows: rounds of one question, whoever was asked.
@@ -130,15 +133,15 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     simple = Choices(choices.design[:, :_LEARNT], choices.starts, choices.chosen)
     narrow = Prior(mean[:_LEARNT], initial[:_LEARNT])
     plain = fit_logit(simple, narrow)
-    gain = 0.0
+    gains = [np.zeros(0)]
     for fold in range(_FOLDS):
         held = np.arange(len(known)) % _FOLDS == fold
         if held.all() or not held.any():
             continue
         full_score = choices.take(held).log_likelihoods(fit_logit(choices.take(~held), prior, coefficients))
         plain_score = simple.take(held).log_likelihoods(fit_logit(simple.take(~held), narrow, plain))
-        gain += float((full_score - plain_score).sum())
-    trust = float(expit(gain - _CAUTION))
+        gains.append(full_score - plain_score)
+    trust = _trust(np.concatenate(gains))
     mixed = trust * coefficients
     mixed[:_LEARNT] += (1.0 - trust) * plain
     head, by_arm, by_label, by_pair = np.split(mixed, ends[:-1])
@@ -154,6 +157,14 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
         pairs={arm: dict(zip(names, row, strict=True)) for arm, row in zip(arms, pairs, strict=True)},
         trust=trust,
     )
+
+
+def _trust(gains: Array) -> float:
+    """How much the corrections count, from what each held-out round gains by them in nats, shape (n,)."""
+    if len(gains) < _FOLDS:
+        return 0.0
+    error = math.sqrt(len(gains)) * float(gains.std())
+    return float(ndtr(gains.sum() / error + _LEANING)) if error > 0.0 else 0.0
 
 
 def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) -> Choices:

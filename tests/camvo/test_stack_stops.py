@@ -30,31 +30,31 @@ AGREE, SPLIT = ("yes", "yes", "yes"), ("yes", "no", "no")
 
 
 def test_what_two_of_three_agree_on_is_left_alone():
-    stops = learnt([AGREE, ("no", "no", "no"), ("no", "no", "yes"), ("no", "yes", "yes")] * 20, price=0.01)
+    stops = learnt([AGREE, ("no", "no", "no"), ("no", "no", "yes"), ("no", "yes", "yes")] * 50, price=0.01)
     assert stops.upto[0] == 2
     assert stops.after(2, 4.0) == 2
     assert stops.after(2, 0.0) == 3
 
 
 def test_where_right_labels_are_worth_little_one_model_is_enough():
-    assert learnt([AGREE, SPLIT] * 40, price=10.0).after(1, 2.0) == 1
+    assert learnt([AGREE, SPLIT] * 100, price=10.0).after(1, 2.0) == 1
 
 
 def test_everyone_is_asked_while_too_few_rounds_have_shown_what_stopping_costs():
-    assert learnt([AGREE] * 29, price=1.0) == Stops((3,), (-np.inf,))
-    assert learnt([AGREE] * 29 + [SPLIT], price=1.0).upto[0] < 3
+    assert learnt([AGREE] * 149, price=1.0) == Stops((3,), (-np.inf,))
+    assert learnt([AGREE] * 149 + [SPLIT], price=1.0).upto[0] < 3
 
 
 def test_rounds_that_went_on_because_they_were_hard_are_not_looked_at():
-    assert learnt([AGREE] * 100, price=1.0, everyone=False) == Stops((3,), (-np.inf,))
+    assert learnt([AGREE] * 200, price=1.0, everyone=False) == Stops((3,), (-np.inf,))
 
 
 def test_one_stage_asks_everyone():
-    assert learnt([AGREE] * 100, price=1.0, max_stages=1) == Stops((3,), (-np.inf,))
+    assert learnt([AGREE] * 200, price=1.0, max_stages=1) == Stops((3,), (-np.inf,))
 
 
 def test_silence_is_no_reason_to_stop():
-    stops = learnt([AGREE, (None, "yes", "yes")] * 40, price=0.01)
+    stops = learnt([AGREE, (None, "yes", "yes")] * 100, price=0.01)
     assert stops.after(0, 0.0) > 1 or stops.after(1, -np.inf) > 1
 
 
@@ -90,4 +90,4 @@ def test_the_score_of_an_early_leader_is_what_everybody_will_think_of_it():
 
 
 def test_after_the_last_stage_the_vote_has_its_own_score():
-    assert learnt([AGREE, SPLIT] * 40, price=0.1).score(3, 2.0) is None
+    assert learnt([AGREE, SPLIT] * 100, price=0.1).score(3, 2.0) is None

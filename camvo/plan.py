@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.estimates import Estimates
+from camvo.stack_stops import Course
 from camvo.stages import Stages
 from camvo.typing import Array
 
@@ -27,6 +28,7 @@ class Plan:
         complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
         propensity: the probability with which each arm is asked whatever the votes, shape (K,).
         stages: in which order arms are asked and when to stop, where a policy asks in stages.
+        courses: question → how it is asked about, where a policy asks in stages for the stacked vote.
     """
 
     arms: tuple[str, ...]
@@ -38,6 +40,7 @@ class Plan:
     propensity: Array
     complete: bool = True
     stages: Stages | None = None
+    courses: Mapping[str, Course] | None = None
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""

@@ -2,7 +2,8 @@
 
 A finished round adds a :class:`Contribution`; a human answer appends another that takes the old rewards out
 and puts the new ones in; a withdrawn one appends the opposite. Learning, correcting and withdrawing are thus
-one operation on signed sums, and nothing here grows with the number of rounds.
+one operation on signed sums, and nothing here grows with the number of rounds but the few that are kept whole
+(:mod:`camvo.rows`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from camvo.beta_mixture import BetaSums
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.probes import Probe, ProbeSums
+from camvo.rows import Row, Rows
 from camvo.typing import Array
 
 _SNAPSHOT_FORMAT = 3
@@ -45,13 +47,16 @@ class Contribution:
     """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes.
 
     ``probe`` is what a round that a coin chose shows about stopping early; it is counted ``rounds`` times, so
-    a correction of the rewards leaves it alone and −1 takes it back.
+    a correction of the rewards leaves it alone and −1 takes it back. ``kept`` is the round itself where it is
+    to be kept whole, ``dropped`` what it was kept as until now.
     """
 
     context: Array
     changes: tuple[Change, ...]
     rounds: int = 1
     probe: Probe | None = None
+    kept: Row | None = None
+    dropped: Row | None = None
 
     def pack(self) -> bytes:
         """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
@@ -65,6 +70,9 @@ class Contribution:
         }
         if self.probe is not None:
             header["probe"] = self.probe.to_list()
+        for name, row in (("kept", self.kept), ("dropped", self.dropped)):
+            if row is not None:
+                header[name] = row.to_list()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -75,9 +83,12 @@ class Contribution:
         head, _, body = data.partition(b"\n")
         header = json.loads(head)
         changes = tuple(Change(*change) for change in header["changes"])
+        kept, dropped = (
+            Row.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
+        )
         context = np.frombuffer(body, header["dtype"]).astype(np.float64)
         probe = Probe.from_list(header["probe"]) if "probe" in header else None
-        return cls(context, changes, header["rounds"], probe)
+        return cls(context, changes, header["rounds"], probe, kept, dropped)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -98,7 +109,9 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         for arm in dict.fromkeys([*old, *new])
     )
     changed = any(change.removed != change.added for change in changes)
-    return Contribution(before.context, changes if changed else (), after.rounds - before.rounds)
+    kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
+    rounds = after.rounds - before.rounds
+    return Contribution(before.context, changes if changed else (), rounds, kept=kept, dropped=dropped)
 
 
 @dataclass(slots=True)
@@ -194,6 +207,7 @@ class State:
         self.rounds = 0
         self.pairs = PairSums()
         self.probes = ProbeSums()
+        self.rows = Rows()
         self._arms: dict[str, Arm] = {}
         self._solved = Solved()
 
@@ -252,6 +266,10 @@ class State:
                 )
             for change in contribution.changes:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
+            if contribution.dropped is not None:
+                self.rows.remove(contribution.dropped)
+            if contribution.kept is not None:
+                self.rows.add(contribution.kept)
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, taught in lessons.items():
             if name not in self._arms:
@@ -273,6 +291,7 @@ class State:
             "rounds": self.rounds,
             "pairs": self.pairs.names,
             "probes": self.probes.to_list(),
+            "rows": self.rows.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -306,6 +325,7 @@ class State:
                 state.rounds = header["rounds"]
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.probes = ProbeSums.from_list(header["probes"])
+                state.rows = Rows.from_list(header["rows"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
                         inverse=archive[f"inverse{position}"],

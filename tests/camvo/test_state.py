@@ -237,7 +237,7 @@ def archive(**arrays):
 
 def header(**fields):
     content = {"format": 3, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "pairs": [], "arms": {}}
-    content |= {"probes": [[], 0, 0]} | fields
+    content |= {"probes": [[], 0, 0], "rows": [[], []]} | fields
     return np.frombuffer(json.dumps(content).encode(), np.uint8)
 
 

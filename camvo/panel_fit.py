@@ -17,7 +17,10 @@ from camvo.patterns import patterns
 from camvo.typing import Array
 
 _SLIP_SCALE, _DOUBT_SCALE, _SPREAD_SCALE = 1.5, 0.7, 0.5
-"""Standard deviations of the normal priors of logit ε, ln ν and ln σ."""
+"""Standard deviations of the normal priors of logit ε, ln ν and ln σ …"""
+
+_REACH = 3.0
+"""… and how many of them the search may go: beyond, one very wide σ explains anything by noise."""
 
 
 def fit(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
@@ -60,7 +63,7 @@ def fit(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
         off = (x - centre) / scale
         return float(0.5 * off @ off - seen.counts @ np.log(value)), off / scale - slope
 
-    bounds = list(zip(centre - 6.0 * scale, centre + 6.0 * scale, strict=True))
+    bounds = list(zip(centre - _REACH * scale, centre + _REACH * scale, strict=True))
     x = minimize(loss, centre, jac=True, method="L-BFGS-B", bounds=bounds).x
     slips = expit(x[:voters]).tolist()
     return Panel(tuple(arms), seats, tuple(slips), float(np.exp(x[voters])), float(np.exp(x[-1])))

@@ -9,8 +9,9 @@ Two families, both monotone, so that the order of the scores (hence of the revie
   worth :data:`_ANCHOR` labels in all, spread over the scores, so that no stretch without an error is taken
   for a certainty.
 
-The isotonic map is used where it predicts better: its log loss over five folds is lower than the Beta map's by
-more than a standard error of the difference. That takes some thousand labels, or a map that is no Beta map.
+The isotonic map is used where it predicts better: its log loss over five folds is lower than the Beta map's
+by more than a standard error of the difference. That takes thousands of labels, or scores that are far off in
+a way that no Beta map mends.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from camvo.beta_mixture import EPSILON
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
-_SLOPE, _SHIFT = 0.5, 0.5
+_SLOPE, _SHIFT = 0.2, 0.3
 """Standard deviations of the prior: of a and b around 1, and of c around 0."""
 
 _ANCHOR, _POINTS = 20.0, 50
@@ -44,8 +45,8 @@ class Calibration:
     """A monotone map of [0, 1] into itself.
 
     Attributes:
-        knots: ascending scores, of which the first is 0 and the last 1; none in the Beta map.
-        values: the probability at each knot, not descending; linear in between.
+        knots: ascending scores; none in the Beta map.
+        values: the probability at each knot, not descending; linear in between, level beyond the last.
         slopes: a and b of the Beta map, used where there are no knots.
         shift: its c.
         labels: how many labels it was fitted to.
@@ -93,7 +94,9 @@ def fit(scores: ArrayLike, right: ArrayLike) -> Calibration:
     """
     s, r = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=np.float64)
     if s.ndim != 1 or s.shape != r.shape or not (_inside(s) and _inside(r)):
-        raise InvalidParameterError(f"need as many scores as outcomes, all in [0, 1], got {s.shape} and {r.shape}")
+        raise InvalidParameterError(
+            f"need as many scores as outcomes, all in [0, 1], got shapes {s.shape} and {r.shape}"
+        )
     smooth = _beta(s, r)
     if len(s) < _FEW:
         return smooth
@@ -125,22 +128,21 @@ def _beta(scores: Array, right: Array) -> Calibration:
 
 
 def _isotonic(scores: Array, right: Array, beta: Calibration) -> Calibration:
-    """The isotonic map through the labels and the Beta map's observations, linear between its blocks."""
-    anchors = np.quantile(scores, (np.arange(_POINTS) + 0.5) / _POINTS)
+    """The isotonic map through the labels and the Beta map's observations: level blocks, lines between."""
+    anchors = np.quantile(scores, np.linspace(0.0, 1.0, _POINTS))
     s, r = np.concatenate((scores, anchors)), np.concatenate((right, beta(anchors)))
     weights = np.concatenate((np.ones(len(scores)), np.full(_POINTS, _ANCHOR / _POINTS)))
     s, same = np.unique(s, return_inverse=True)
     weight = np.bincount(same, weights)
     found = isotonic_regression(np.bincount(same, weights * r) / weight, weights=weight)
-    starts, sizes = found.blocks[:-1], np.add.reduceat(weight, found.blocks[:-1])
-    knots, values = np.add.reduceat(weight * s, starts) / sizes, found.x[starts]
-    ends = np.array((min(float(beta(0.0)), values[0]), max(float(beta(1.0)), values[-1])))
-    knots, values = np.append(np.insert(knots, 0, 0.0), 1.0), np.insert(ends, 1, values)
-    return Calibration(tuple(knots.tolist()), tuple(values.tolist()), beta.slopes, beta.shift, beta.labels)
+    edges = np.unique(np.concatenate((found.blocks[:-1], found.blocks[1:] - 1)))
+    return Calibration(
+        tuple(s[edges].tolist()), tuple(found.x[edges].tolist()), beta.slopes, beta.shift, beta.labels
+    )
 
 
 def _features(scores: Array) -> Array:
-    """ln s, −ln(1 − s) and 1, with s clipped to [ε, 1 − ε]; shape (…, 3)."""
+    """The features ln s, −ln(1 − s) and 1, with s clipped to [ε, 1 − ε]; shape (…, 3)."""
     inside = np.clip(scores, EPSILON, 1.0 - EPSILON)
     return np.stack((np.log(inside), -np.log1p(-inside), np.ones_like(inside)), axis=-1)
 

@@ -45,8 +45,9 @@ def near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
     seats = list(range(arms))
     for one in range(arms):
         for other in range(one + 1, arms):
-            third = [k for k in range(arms) if k not in (one, other) and not (close[one, k] or close[other, k])]
-            nearest = min((min(rate[one, k], rate[other, k]) for k in third), default=0.0)
+            third = ~(close[one] | close[other])
+            third[[one, other]] = False
+            nearest = rate[[one, other]][:, third].min() if third.any() else 0.0
             if close[one, other] and rate[one, other] <= RATIO * nearest:
                 first, gone = sorted((seats[one], seats[other]))
                 seats = [first if seat == gone else seat for seat in seats]

@@ -75,11 +75,11 @@ class Panel:
 
         Returns:
             Shape (n, M); rows sum to 1. A row without a vote is uniform.
+
+        Raises:
+            InvalidParameterError: the votes have another shape, or one is outside the label set.
         """
-        if labels < 1 or votes.ndim != 2 or votes.shape[1] != len(self.arms) or votes.max(initial=-1) >= labels:
-            raise InvalidParameterError(
-                f"votes of shape {votes.shape} are none of {len(self.arms)} models on {labels} labels"
-            )
+        check(votes, self.arms, labels)
         if labels == 1:
             return np.ones((len(votes), 1))
         seen = patterns(seated(votes, self.seats))
@@ -131,3 +131,16 @@ class Panel:
         likelihood = Likelihood(rows, labels)
         doubts = self.doubt * np.exp(self.spread * NODES)
         return likelihood.next_answer(np.array(self.slips), doubts, WEIGHTS)
+
+
+def check(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> None:
+    """Refuse what are no votes of these models.
+
+    Raises:
+        InvalidParameterError: the votes have another shape, or one is outside the label set.
+    """
+    if votes.ndim != 2 or votes.shape[1] != len(arms) or labels < 1 or votes.max(initial=-1) >= labels:
+        raise InvalidParameterError(
+            f"votes of shape {votes.shape}, up to {votes.max(initial=-1)}, are none of {len(arms)} models on"
+            f" {labels} labels"
+        )

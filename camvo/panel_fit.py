@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from camvo.errors import InvalidParameterError
 from camvo.near_copies import near_copies_in, seated
-from camvo.panel import USUAL_DOUBT, USUAL_SLIP, USUAL_SPREAD, Panel
+from camvo.panel import USUAL_DOUBT, USUAL_SLIP, USUAL_SPREAD, Panel, check
 from camvo.panel_likelihood import NODES, WEIGHTS, Likelihood
 from camvo.patterns import patterns
 from camvo.typing import Array
@@ -38,8 +37,7 @@ def fit(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
     Raises:
         InvalidParameterError: the votes have another shape, or one is outside the label set.
     """
-    if votes.ndim != 2 or votes.shape[1] != len(arms) or votes.max(initial=-1) >= labels:
-        raise InvalidParameterError(f"votes of shape {votes.shape} for {len(arms)} models on {labels} labels")
+    check(votes, arms, labels)
     votes = votes[(votes >= 0).sum(axis=1) > 1]
     if not len(votes) or labels < 2:
         return Panel.usual(arms)

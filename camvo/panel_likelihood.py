@@ -1,9 +1,10 @@
 """The likelihood of vote patterns under :mod:`camvo.panel`, exactly, with its gradient.
 
-Given which votes were slips, only the numbers n_l of the other votes for each label matter, with probability
-Π_l α(α+1)…(α+n_l−1) / ν(ν+1)…(ν+n−1) where α = ν/M and n = Σn_l (the Dirichlet-multinomial). So each label has a
-polynomial in n_l, the product over its voters of ε/M + (1−ε)x with the rising factorial of α put in, and the
-likelihood is a linear form of the product of these polynomials: O(K²) a pattern instead of 2^K.
+Given which votes were slips, only the numbers n_l of the other votes for each label matter: their probability
+is Π_l α(α+1)…(α+n_l−1) / ν(ν+1)…(ν+n−1) with α = ν/M and n = Σn_l (the Dirichlet-multinomial). So each label
+has a polynomial, the product over its voters of ε/M + (1−ε)x, whose n-th coefficient is multiplied by the
+rising factorial of α, and the likelihood is a linear form of the product of these polynomials: O(K²) a
+pattern instead of 2^K.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from scipy.special import gammaln, psi
 from camvo.typing import Array
 
 _POINTS = 7
-_SQUARE_ROOT_OF_TWO_PI = float(np.sqrt(2.0 * np.pi))
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(_POINTS)
-"""Gauss–Hermite quadrature over the standard normal that ln ν follows."""
-WEIGHTS = WEIGHTS / _SQUARE_ROOT_OF_TWO_PI
+NODES, _AREAS = np.polynomial.hermite_e.hermegauss(_POINTS)
+WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
+"""Gauss–Hermite quadrature over the standard normal distribution, which ln ν follows."""
 
 
 class Likelihood:
@@ -29,18 +29,6 @@ class Likelihood:
         self._places = int(rows.max(initial=-1)) + 1
         self._degrees = [int((rows == place).sum(axis=1).max(initial=0)) for place in range(self._places)]
         self._n = np.arange(rows.shape[1] + 1.0)
-
-    def value(self, slips: Array, doubts: Array, weights: Array) -> Array:
-        """The likelihood of every pattern, shape (P,): a mixture over ``doubts`` (Z,) with ``weights`` (Z,)."""
-        scale = self._rising(doubts / self._labels)
-        forms = [self._form(slips, place)[-1] for place in range(self._places)]
-        return np.asarray(
-            sum(
-                weight * (self._products(forms, scale[z])[-1] @ self._falling(doubt))
-                for z, (doubt, weight) in enumerate(zip(doubts, weights, strict=True))
-            ),
-            dtype=np.float64,
-        )
 
     def next_answer(self, slips: Array, doubts: Array, weights: Array) -> Array:
         """The probability that one more answer that is no slip is a pattern's label, shape (P, K)."""
@@ -59,7 +47,13 @@ class Likelihood:
         return np.where(there, named / total[:, None], 0.0)
 
     def gradient(self, slips: Array, doubts: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """The likelihood (P,), and what it changes by with each slip (P, K) and each doubt (P, Z)."""
+        """The likelihood (P,), and what it changes by with each slip (P, K) and each doubt (P, Z).
+
+        Args:
+            slips: ε of each voter, shape (K,).
+            doubts: values of ν, shape (Z,), that the likelihood is mixed over …
+            weights: … with these weights, shape (Z,).
+        """
         alphas = doubts / self._labels
         scale = self._rising(alphas)
         rising = psi(alphas[:, None] + self._n) - psi(alphas)[:, None]
@@ -90,8 +84,8 @@ class Likelihood:
         return np.asarray(np.exp(gammaln(doubt) - gammaln(doubt + self._n)))
 
     def _form(self, slips: Array, place: int) -> list[Array]:
-        """The label's polynomial Π(ε/M + (1−ε)x) after each voter, shapes (P, K + 1), the first without any."""
-        current = np.zeros((len(self._rows), len(self._n)))
+        """The label's polynomial Π(ε/M + (1−ε)x) before each voter and after all; each (P, K + 1)."""
+        current: Array = np.zeros((len(self._rows), len(self._n)))
         current[:, 0] = 1.0
         stages = [current]
         for voter, slip in enumerate(slips):
@@ -116,7 +110,7 @@ class Likelihood:
 
     def _products(self, forms: list[Array], scale: Array) -> list[Array]:
         """The product of the first 0, 1, … labels' polynomials, each of shape (P, K + 1)."""
-        current = np.zeros((len(self._rows), len(self._n)))
+        current: Array = np.zeros((len(self._rows), len(self._n)))
         current[:, 0] = 1.0
         products = [current]
         for form, degree in zip(forms, self._degrees, strict=True):

@@ -10,7 +10,7 @@ Two families, both monotone, so that the order of the scores (hence of the revie
   for a certainty.
 
 The isotonic map is used where it predicts better: its log loss over five folds is lower than the Beta map's
-by more than a standard error of the difference. That takes thousands of labels, or scores that are far off in
+by more than two standard errors of the difference. That takes thousands of labels, or scores that are far off in
 a way that no Beta map mends.
 """
 
@@ -107,7 +107,7 @@ def fit(scores: ArrayLike, right: ArrayLike) -> Calibration:
         beta = _beta(s[known], r[known])
         free = _isotonic(s[known], r[known], beta)
         gain[asked] = _loss(beta(s[asked]), r[asked]) - _loss(free(s[asked]), r[asked])
-    if gain.mean() > gain.std() / np.sqrt(len(s)):
+    if gain.mean() > 2.0 * gain.std() / np.sqrt(len(s)):
         return _isotonic(s, r, smooth)
     return smooth
 

@@ -20,7 +20,7 @@ from backend.ledger import Ledger, Writer, deleted_tasks, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.llms import Pool
 from backend.policies import policy_of
-from backend.prediction import prediction_of
+from backend.prediction import Prediction, prediction_of, votes_of
 from backend.queries import Queries, Query
 from backend.settings import Settings
 from backend.states import StateKey, States
@@ -103,8 +103,10 @@ class Annotator:
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
         self._clock = clock
 
-    async def annotate(self, job: Job) -> dict[str, Any] | None:
+    async def annotate(self, job: Job) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
+
+        With ``show_votes`` a list: the prediction, then one for each model that voted.
 
         A task that was annotated before is looked up and teaches nothing again.
 
@@ -121,7 +123,10 @@ class Annotator:
         if is_audit(job.project, job.task, job.settings.audit):
             return None
         decided = [(one.question, found[one.key]) for one in asked if one.key in found]
-        return prediction_of(decided, job.settings.model_version)
+        prediction = prediction_of(decided, job.settings.model_version)
+        if not job.settings.show_votes:
+            return prediction
+        return [prediction, *votes_of(decided, job.settings.model_version)]
 
     def _questions(self, job: Job) -> list[_Asked]:
         """The questions whose texts are there; one that lacks its own does not cost the others."""
@@ -244,8 +249,8 @@ class Annotator:
                 continue
             voted = verdict.decisions[name]
             labels = verdict.plan.estimates[name].labels
-            human = feedback.human_label(connection, job.project, job.task, name, labels, job.settings)
-            label, taught_by = feedback.teacher(voted.label, human)
+            human = feedback.human_label(connection, job.project, job.task, name, labels)
+            label, taught_by = feedback.teacher(voted.label, human, job.settings)
             round_ = Round(
                 key=one.key,
                 plan=verdict.plan.describe(name),
@@ -259,6 +264,8 @@ class Annotator:
                 taught_by=taught_by,
                 context=verdict.plan.estimates[name].context,
                 created_at=self._clock(),
+                human=human,
+                confirmed=feedback.confirmation(voted.label, human),
             )
             contribution = verdict.policy.contribution(
                 verdict.plan, name, verdict.votes, label, human=taught_by == "human"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
 import threading
 from typing import Any
 
 import structlog
 from flask import Flask, Response, jsonify, request
+from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from backend import feedback, labels, logs, metrics, settings, webhooks, wire
 from backend.embedding import Embedder
 from backend.runtime import Runtime
 from backend.settings import Environment
+from backend.status import live as status_live
+from backend.status import page
+from backend.status.build import build
 from camvo.errors import (
     BadBodyError,
     BodyTooLargeError,
@@ -28,6 +33,8 @@ WEBHOOK_HEADER = "X-Camvo-Secret"
 
 _KNOWN_ACTIONS = {*feedback.ACTIONS, webhooks.START_TRAINING}
 
+_STATUS_TYPES = ["application/json", "text/html"]
+
 _log = structlog.get_logger(__name__)
 
 
@@ -40,7 +47,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
     _register_views(app, runtime, environment)
-    _register_guards(app, environment)
+    _register_guards(app, runtime, environment)
     _register_refusals(app, environment)
     _warn_if_open(environment)
     return app
@@ -71,7 +78,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.post("/setup")
     def setup() -> Response:
         body = wire.parse(wire.SetupRequest, _json())
-        runtime.remember(body.project, body.extra_params)
+        runtime.remember(body.project, body.extra_params, body.label_config)
         return jsonify(model_version=version)
 
     @app.post("/predict")
@@ -80,7 +87,9 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
         config = labels.parse(body.label_config)
         seated = seats.acquire(blocking=False)
         try:
-            results = runtime.predict(body.project, config, body.tasks, wait=seated)
+            results = runtime.predict(
+                body.project, config, body.tasks, wait=seated, interactive=body.interactive
+            )
         finally:
             if seated:
                 seats.release()
@@ -91,11 +100,31 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
         event = webhooks.read(_json())
         metrics.events.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
         runtime.learn(event)
+        if event.action != webhooks.START_TRAINING:  # which comes with basic auth, and proves no webhook
+            metrics.webhook_at.labels(project=event.project_key).set(runtime.clock())
         return jsonify(status="ok")
 
     @app.route("/versions", methods=["GET", "POST"])
     def versions() -> Response:
         return jsonify(versions=[version])
+
+    @app.get("/status")
+    def status() -> Response:
+        live = status_live.read(environment)
+        with runtime.ledger.read() as connection:
+            report = build(
+                connection,
+                runtime.settings,
+                now=runtime.clock(),
+                live=live,
+                project=request.args.get("project"),
+            )
+        if _wants_html():
+            answer = Response(page.render(report), content_type="text/html; charset=utf-8")
+        else:
+            answer = jsonify(dataclasses.asdict(report))
+        answer.headers.update({**page.HEADERS, "Vary": "Accept"})
+        return answer
 
     @app.get("/metrics")
     def exposition() -> Response:
@@ -108,11 +137,13 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
         return jsonify(parts), 200 if all(parts.values()) else 503
 
 
-def _register_guards(app: Flask, environment: Environment) -> None:
+def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
     @app.before_request
     def authorise() -> None:
         if request.path in ("/", "/health") or _is_authorised(environment):
             return
+        if request.path == "/webhook":
+            metrics.webhook_refused_at.set(runtime.clock())
         raise UnauthorizedError(
             "credentials are missing or wrong",
             where=request.path,
@@ -132,7 +163,10 @@ def _register_refusals(app: Flask, environment: Environment) -> None:
         _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
         if isinstance(error, RequestError | ConfigError):
             status = error.status if isinstance(error, RequestError) else 400
-            return jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix), status
+            answer = jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix)
+            if status == UnauthorizedError.status:
+                answer.www_authenticate = WWWAuthenticate("basic", {"realm": "CaMVo"})
+            return answer, status
         # Our own trouble, not the caller's: where the ledger is, say, is none of their business.
         message = "CaMVo cannot do its work"
         return jsonify(code=error.code, message=message, where=request.path, fix="see its log"), 500
@@ -159,6 +193,12 @@ def _register_refusals(app: Flask, environment: Environment) -> None:
         return jsonify(
             code="internal", message="an error in CaMVo", where=request.path, fix="see its log"
         ), 500
+
+
+def _wants_html() -> bool:
+    """Whether a person asks: a browser names HTML, a program JSON or nothing in particular."""
+    wanted = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
+    return wanted in ("html", "text/html")
 
 
 def _json() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line: ``camvo demo | serve | check``."""
+"""The command line: ``camvo demo | serve | check | report``."""
 
 from __future__ import annotations
 
@@ -82,6 +82,24 @@ def check(config: Config = None) -> None:
         environment = environment.model_copy(update={"config": config})
     if not run(Console(), environment):
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    config: Config = None,
+    project: Annotated[str | None, typer.Option(help="Number of one project in Label Studio.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what GET /status gives programs.")] = False,
+) -> None:
+    """Say what became of every project so far, from the ledger; no server is needed."""
+    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
+
+    from backend.settings import Environment  # noqa: PLC0415 - the same
+    from backend.status import terminal  # noqa: PLC0415 - the same
+
+    environment = Environment()
+    if config is not None:
+        environment = environment.model_copy(update={"config": config})
+    terminal.run(Console(), environment, project=project, as_json=as_json)
 
 
 def main() -> None:

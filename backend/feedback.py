@@ -9,11 +9,12 @@ import structlog
 from sqlalchemy import Connection
 
 from backend import labels, metrics
-from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds
+from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
+from camvo.aggregation import LABEL_VOTE
 from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
 from camvo.state import Contribution, revision
@@ -29,21 +30,19 @@ def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: 
     """
     action = ACTIONS.get(event.action)
     if action is not None:
-        projects.ensure(connection, event.project_key, now)
+        _remember(connection, event, now)
         action(connection, event, settings, now)
 
 
-def human_label(  # noqa: PLR0917 - they name one question of one task in one epoch
-    connection: Connection, project: str, task: int, control: str, known: Sequence[str], settings: Settings
+def human_label(
+    connection: Connection, project: str, task: int, control: str, known: Sequence[str]
 ) -> str | None:
     """What the humans say about one question of one task: ground truth first, else their majority.
 
-    ``None`` when nobody answered, when the answers are tied, or when human rewards are switched off. Skipped
-    annotations and those made from predictions in bulk do not count, nor does a label outside ``known``, the
-    round's own label set: what the models could not answer says nothing about them.
+    ``None`` when nobody answered or when the answers are tied. Skipped annotations and those made from
+    predictions in bulk do not count, nor does a label outside ``known``, the round's own label set: what the
+    models could not answer says nothing about them.
     """
-    if not settings.human_rewards:
-        return None
     given = [
         annotation
         for annotation in human_annotations.of_task(connection, project, task)
@@ -56,22 +55,35 @@ def human_label(  # noqa: PLR0917 - they name one question of one task in one ep
     return counts[0][0]
 
 
-def teacher(voted: str, human: str | None) -> tuple[str, Teacher]:
-    """The label that rewards are computed with, and whose it is: a human's in place of the voted one."""
-    return (voted, "vote") if human is None else (human, "human")
+def teacher(voted: str, human: str | None, settings: Settings) -> tuple[str, Teacher]:
+    """The label that rewards are computed with, and whose it is: a human's in place of the voted one.
+
+    Always the voted one where human rewards are switched off.
+    """
+    return (voted, "vote") if human is None or not settings.human_rewards else (human, "human")
+
+
+def confirmation(voted: str, human: str | None) -> float | None:
+    """How right the voted label is by the humans', in [0, 1]; ``None`` without one."""
+    return None if human is None else LABEL_VOTE.reward(voted, human)
 
 
 def teach(connection: Connection, round_: Round, contribution: Contribution, *, now: float) -> None:
-    """Store a finished round and what it teaches."""
+    """Store a finished round, what came of its votes and what it teaches."""
     round_id = rounds.insert(connection, round_)
+    agreed = _rewards(_lesson(round_, round_.label, "vote"))
+    votes.store(connection, round_, round_id, agreed=agreed, confirmed=_confirmed(round_, round_.human))
     _append(connection, round_.key, "round", contribution, round_id, now)
 
 
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
-    """Make the rewards of a task's rounds agree with what the humans say of it by now."""
+    """Make the rewards of a task's rounds, and what came of them, agree with what the humans say by now."""
     for round_ in rounds.of_task(connection, project, task):
-        human = human_label(connection, project, task, round_.key.control, round_.plan["labels"], settings)
-        label, by = teacher(round_.label, human)
+        human = human_label(connection, project, task, round_.key.control, round_.plan["labels"])
+        if human != round_.human:
+            rounds.set_human(connection, round_.id, human, confirmation(round_.label, human))
+            votes.set_confirmed(connection, round_, _confirmed(round_, human))
+        label, by = teacher(round_.label, human, settings)
         if (label, by) == (round_.taught, round_.taught_by):
             continue
         change = revision(_lesson(round_, round_.taught, round_.taught_by), _lesson(round_, label, by))
@@ -98,8 +110,31 @@ def _append(  # noqa: PLR0917 - the columns of one event
 
 def _lesson(round_: Round, label: str | None, by: str | None) -> Contribution:
     q = {arm: row["q"] for arm, row in round_.plan["arms"].items()}
-    votes = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
-    return lesson(round_.context, q, votes, label or round_.label, human=by == "human")
+    given = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
+    return lesson(round_.context, q, given, label or round_.label, human=by == "human")
+
+
+def _rewards(contribution: Contribution) -> dict[str, float]:
+    return {change.arm: change.added for change in contribution.changes if change.added is not None}
+
+
+def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
+    """How right each vote of a round is by the humans' label."""
+    return {} if human is None else _rewards(_lesson(round_, human, "human"))
+
+
+def _remember(connection: Connection, event: WebhookEvent, now: float) -> None:
+    """Keep what the event says of its project, which Label Studio sends along with every one."""
+    known = projects.get(connection, event.project_key)
+    label_config = event.label_config or (known.label_config if known else None)
+    if known is None or (known.label_config, known.model_version) != (label_config, event.model_version):
+        projects.remember(
+            connection,
+            event.project_key,
+            label_config=label_config,
+            model_version=event.model_version,
+            now=now,
+        )
 
 
 def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
@@ -133,13 +168,6 @@ def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settin
 
 def _project_updated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
     """PROJECT_UPDATED: a changed label set starts a new epoch by itself, since the epoch is its hash."""
-    projects.remember(
-        connection,
-        event.project_key,
-        label_config=event.label_config,
-        model_version=event.model_version,
-        now=now,
-    )
     if event.model_version not in (None, settings.model_version):
         _log.warning(
             "model_version_differs",

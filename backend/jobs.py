@@ -10,6 +10,7 @@ import structlog
 
 from backend import metrics
 from backend.annotator import Annotator, Job
+from backend.prediction import Prediction
 from backend.slots import Slots
 from camvo.errors import CamvoError, TaskError
 
@@ -19,10 +20,7 @@ BACKGROUND = 1000
 _GLANCE = 0.3
 """Seconds in which stored predictions are looked up."""
 
-Prediction: TypeAlias = dict[str, Any] | list[Any]
-"""What Label Studio gets for one task: a prediction, or ``[]`` for none."""
-
-_Task: TypeAlias = asyncio.Task[dict[str, Any] | None]
+_Task: TypeAlias = asyncio.Task[Prediction | None]
 
 _log = structlog.get_logger(__name__)
 
@@ -75,16 +73,14 @@ class Jobs:
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return task
 
-    async def _annotate(self, job: Job, size: int) -> dict[str, Any] | None:
-        async with self._slots.taken(size):
-            metrics.under_way.inc()
-            try:
-                return await self._annotator.annotate(job)
-            except Exception as error:
-                _report(job, error)
-                raise
-            finally:
-                metrics.under_way.dec()
+    async def _annotate(self, job: Job, size: int) -> Prediction | None:
+        with metrics.under_way.labels(project=job.project).track_inprogress():
+            async with self._slots.taken(size):
+                try:
+                    return await self._annotator.annotate(job)
+                except Exception as error:
+                    _report(job, error)
+                    raise
 
     def _let_go(self, tasks: Sequence[_Task]) -> None:
         """Let late tasks go on in the background, as many as there is room for."""

@@ -42,7 +42,8 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
     ) -> ModelResponse:
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
-        predictions = runtime.predict(self.project_id, labels.parse(self.label_config), tasks)
+        config = labels.parse(self.label_config)
+        predictions = runtime.predict(self.project_id, config, tasks, interactive=context is not None)
         return ModelResponse(model_version=runtime.settings.model_version, predictions=predictions)
 
     def fit(self, event: str, data: dict[str, Any], **kwargs: Any) -> None:

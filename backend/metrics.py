@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.samples import Sample
 
 model_calls = Counter("camvo_model_calls", "Calls to a model, by how they ended.", ["model", "outcome"])
 model_dollars = Counter("camvo_model_dollars", "Dollars paid to a model.", ["model"])
@@ -21,13 +22,43 @@ tasks = Counter("camvo_tasks", "Tasks of prediction requests, by how they ended.
 events = Counter("camvo_webhooks", "Webhooks received, by Label Studio's action.", ["action"])
 feedback = Counter("camvo_revisions", "Rounds whose rewards a human answer changed.", ["project"])
 requests = Counter("camvo_requests", "HTTP requests, by endpoint and status.", ["endpoint", "status"])
-under_way = Gauge("camvo_tasks_under_way", "Tasks being worked on right now.", multiprocess_mode="livesum")
+under_way = Gauge(
+    "camvo_tasks_under_way",
+    "Tasks that are worked on, or wait their turn.",
+    ["project"],
+    multiprocess_mode="livesum",
+)
+webhook_at = Gauge(
+    "camvo_webhook_last_timestamp_seconds",
+    "When the last webhook about a project was accepted.",
+    ["project"],
+    multiprocess_mode="max",
+)
+webhook_refused_at = Gauge(
+    "camvo_webhook_refused_last_timestamp_seconds",
+    "When the last webhook was refused for its credentials.",
+    multiprocess_mode="max",
+)
+started_at = Gauge("camvo_started_timestamp_seconds", "When the server started.", multiprocess_mode="min")
 
 
 def exposition(*, several_processes: bool) -> bytes:
     """The metrics in Prometheus' text format, summed over the worker processes when there are several."""
+    return generate_latest(_registry(several_processes))
+
+
+def samples(*, several_processes: bool) -> dict[str, list[Sample]]:
+    """What :func:`exposition` says, as values by name; a name is absent before anything was counted."""
+    found: dict[str, list[Sample]] = {}
+    for metric in _registry(several_processes).collect():
+        for sample in metric.samples:
+            found.setdefault(sample.name, []).append(sample)
+    return found
+
+
+def _registry(several_processes: bool) -> CollectorRegistry:
     if not several_processes:
-        return generate_latest()
+        return REGISTRY
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry)
+    return registry

@@ -19,13 +19,14 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from backend import embedded_voters, feedback, upkeep
+from backend import embedded_voters, feedback, metrics, upkeep
 from backend.annotator import Annotator, Job
 from backend.embedding import Embedder
-from backend.jobs import Jobs, Prediction
+from backend.jobs import Jobs
 from backend.labels import LabelConfig
 from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
+from backend.prediction import Prediction
 from backend.queries import Queries
 from backend.settings import Environment, Settings
 from backend.states import States
@@ -73,6 +74,7 @@ class Runtime:
         self._jobs = Jobs(self._make_annotator(), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()
+        metrics.started_at.set(self.clock())
         self._warm_up = threading.Thread(target=self._load, name="camvo-warm-up", daemon=True)
         self._warm_up.start()
 
@@ -89,7 +91,13 @@ class Runtime:
         )
 
     def predict(
-        self, project: str, config: LabelConfig, tasks: Sequence[Any], *, wait: bool = True
+        self,
+        project: str,
+        config: LabelConfig,
+        tasks: Sequence[Any],
+        *,
+        wait: bool = True,
+        interactive: bool = False,
     ) -> list[Prediction]:
         """Predictions for raw tasks, in their order and number; ``[]`` for one that has none (yet).
 
@@ -98,6 +106,7 @@ class Runtime:
             config: the parsed label config.
             tasks: the tasks as they came; one that cannot be read gets ``[]``.
             wait: whether to wait until the deadline; otherwise the work only goes on in the background.
+            interactive: whether the editor asks, which takes one prediction for a task, never a list.
 
         Raises:
             BadLabelConfigError: nothing in the config can be voted on.
@@ -116,7 +125,10 @@ class Runtime:
         ]
         deadline = settings.deadline if wait else None
         future = asyncio.run_coroutine_threadsafe(self._jobs.run(jobs, deadline), self._loop)
-        return future.result()
+        answers = future.result()
+        if not interactive:
+            return answers
+        return [answer[0] if isinstance(answer, list) and answer else answer for answer in answers]
 
     def project_settings(self, project: str) -> Settings:
         """The settings with the overrides that Label Studio sent in the project's ``extra_params``."""
@@ -130,8 +142,8 @@ class Runtime:
             self._overrides[key] = self.settings.for_project(stored.extra_params)
         return self._overrides[key]
 
-    def remember(self, project: str, extra_params: Any) -> None:
-        """Keep a project's ``extra_params``, which Label Studio sends with ``/setup`` only.
+    def remember(self, project: str, extra_params: Any, label_config: str | None = None) -> None:
+        """Keep a project's ``extra_params``, which Label Studio sends with ``/setup`` only, and its config.
 
         Raises:
             ConfigError: they do not fit the settings; the stored ones stay.
@@ -139,11 +151,12 @@ class Runtime:
         self.settings.for_project(extra_params)
         with self.ledger.read() as connection:
             stored = projects.get(connection, project)
-        if stored is not None and stored.extra_params == extra_params:
+        config = label_config or (stored.label_config if stored else None)
+        if stored is not None and (stored.extra_params, stored.label_config) == (extra_params, config):
             return
         self._write(
             lambda connection: projects.remember(
-                connection, project, extra_params=extra_params, now=self.clock()
+                connection, project, extra_params=extra_params, label_config=config, now=self.clock()
             )
         )
 

@@ -20,6 +20,7 @@ class SetupRequest(BaseModel):
 
     project: ProjectKey
     extra_params: Any = None
+    label_config: str | None = Field(default=None, alias="schema")
 
 
 class PredictRequest(BaseModel):
@@ -30,6 +31,12 @@ class PredictRequest(BaseModel):
     project: ProjectKey
     label_config: str
     tasks: list[Any]
+    params: Any = None
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody waits in the editor, which takes one prediction and no list of them."""
+        return isinstance(self.params, Mapping) and self.params.get("context") is not None
 
 
 _Request = TypeVar("_Request", bound=BaseModel)

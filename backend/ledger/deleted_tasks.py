@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
+<<<<<<< HEAD
 from backend.ledger import answers, human_annotations, rounds, tables
 from backend.ledger.upsert import insert_new
+=======
+from backend.ledger import answers, human_annotations, rounds, tables, votes
+from backend.ledger.upsert import insert
+>>>>>>> status
 
 _table = tables.deleted_tasks
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
@@ -17,6 +22,7 @@ def delete(connection: Connection, project: str, task: int, now: float) -> None:
     Take its human labels out of the rewards before: afterwards the rounds are gone.
     """
     human_annotations.forget_task(connection, project, task)
+    votes.forget_task(connection, project, task)
     rounds.forget_task(connection, project, task)
     answers.forget_task(connection, project, task)
     row = {"project": project, "task": task, "deleted_at": now}

@@ -12,6 +12,7 @@ _FIXES = {
     "locked": "another process holds the ledger for long; find the one that hangs, or try again",
     "lock timeout": "another process holds the ledger for long; find the one that hangs, or try again",
     "no such table": "migrate the ledger: `camvo serve` does so when it starts",
+    "no such column": "migrate the ledger: `camvo serve` does so when it starts",
     "does not exist": "migrate the ledger: `camvo serve` does so when it starts",
     "unable to open": "create the folder and let this user write to it, or change CAMVO_DATABASE_URL",
     "readonly": "let this user write to the ledger's file and to its folder",

@@ -59,6 +59,8 @@ class Round:
         taught_by: whose label that is.
         context: e_t, shape (d,), float64; stored as float32 where that loses nothing.
         created_at: unix seconds.
+        human: the humans' label, whether or not it teaches; ``None`` while there is none.
+        confirmed: how right the voted label is by the human one, in [0, 1].
         id: the row's number, 0 before it is stored; never used again.
     """
 
@@ -74,6 +76,8 @@ class Round:
     taught_by: Teacher | None
     context: Array
     created_at: float
+    human: str | None = None
+    confirmed: float | None = None
     id: int = 0
 
 
@@ -140,6 +144,11 @@ def of_project(connection: Connection, project: str, *, page: int = 500) -> Iter
 def set_taught(connection: Connection, round_id: int, label: str | None, by: Teacher | None) -> None:
     """Record which label the rewards in the state come from by now."""
     connection.execute(update(_table).where(_table.c.id == round_id).values(taught=label, taught_by=by))
+
+
+def set_human(connection: Connection, round_id: int, label: str | None, confirmed: float | None) -> None:
+    """Record what the humans say by now, and how right that makes the voted label."""
+    connection.execute(update(_table).where(_table.c.id == round_id).values(human=label, confirmed=confirmed))
 
 
 def forget_task(connection: Connection, project: str, task: int) -> int:

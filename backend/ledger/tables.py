@@ -78,9 +78,37 @@ rounds = Table(
     Column("taught_by", Text),
     Column("context", LargeBinary, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("human", Text),
+    Column("confirmed", Double),
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
+    # A round takes kilobytes: what is summed over all of them is read from the index alone.
+    Index(
+        "ix_rounds_report",
+        "project",
+        "control",
+        "epoch",
+        "audit",
+        "confirmed",
+        "score",
+        "cost_usd",
+        "full_cost_usd",
+        "created_at",
+    ),
     sqlite_autoincrement=True,  # events name rounds by id: the id of a deleted round must not come back
+)
+
+votes = Table(
+    "votes",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("model", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("audit", Boolean, nullable=False),
+    Column("voted", Boolean, nullable=False),
+    Column("agreed", Double),
+    Column("confirmed", Double),
+    Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
 )
 
 answers = Table(
@@ -133,7 +161,7 @@ calls = Table(
     Column("expires_at", Double, nullable=False),
     Column("created_at", Double, nullable=False),
     Index(None, "state", "expires_at"),
-    Index(None, "project"),
+    Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     sqlite_autoincrement=True,
 )
 

@@ -80,6 +80,8 @@ class Settings(BaseModel):
     """Whether annotators' labels teach; false is the paper's label-free setting."""
     instructions: str | None = None
     """Instructions for the models, for every project."""
+    show_votes: bool = False
+    """Whether each model's own vote is returned as a prediction beside the ensemble's."""
     embedder: str = Field(default="all-MiniLM-L6-v2", min_length=1)
     """The sentence-transformers model, or a folder with one."""
     retries: Annotated[Whole, Field(ge=0)] = 2
@@ -108,10 +110,11 @@ class Settings(BaseModel):
         return self
 
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:
-        """These settings with what one project overrides: ``delta``, ``k_min``, ``models``, ``instructions``.
+        """These settings with what one project overrides.
 
         Args:
-            extra_params: as Label Studio sends them: an object, the same as a JSON string, or null.
+            extra_params: as Label Studio sends them: an object, the same as a JSON string, or null. Its keys
+                are ``delta``, ``k_min``, ``models``, ``instructions`` and ``show_votes``.
                 ``models`` is a list of names from the pool, which keep the pool's order.
 
         Raises:
@@ -129,8 +132,8 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in given else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
-        instructions = self.instructions if overrides.instructions is None else overrides.instructions
-        return self.model_copy(update={"models": models, "policy": policy, "instructions": instructions})
+        direct = overrides.model_dump(include={"instructions", "show_votes"}, exclude_none=True)
+        return self.model_copy(update={"models": models, "policy": policy, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
         pool = [model.name for model in self.models]
@@ -153,6 +156,7 @@ class _Overrides(BaseModel):
     k_min: AtLeastOne | None = None
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
+    show_votes: bool | None = None
 
 
 def _as_mapping(extra_params: Mapping[str, object] | str | None) -> Mapping[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +21,26 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
         yield make_url(server.get_uri())
 
 
+@pytest.fixture(scope="session")
+def new_postgres_url(postgres_server: URL) -> Callable[[], str]:
+    """Makes a new, empty database."""
+
+    def make() -> str:
+        name = f"ledger_{next(_numbers)}"
+        server = postgres_server.set(drivername="postgresql+psycopg")
+        engine = create_engine(server, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+        return postgres_server.set(database=name).render_as_string(hide_password=False)
+
+    return make
+
+
 @pytest.fixture
-def postgres_url(postgres_server: URL) -> str:
+def postgres_url(new_postgres_url: Callable[[], str]) -> str:
     """A new, empty database."""
-    name = f"ledger_{next(_numbers)}"
-    engine = create_engine(postgres_server.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return postgres_server.set(database=name).render_as_string(hide_password=False)
+    return new_postgres_url()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

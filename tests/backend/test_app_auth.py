@@ -40,6 +40,7 @@ _PATHS = [
     ("GET", "/versions", None),
     ("GET", "/metrics", None),
     ("GET", "/ready", None),
+    ("GET", "/status", None),
     ("GET", "/nowhere", None),
     ("POST", "/setup", setup()),
     ("POST", "/predict", predict([])),

@@ -52,7 +52,7 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert done.stdout.splitlines()[-2:] == ["ended with 0", "[]"]
 
 
-@pytest.mark.parametrize("command", ["demo", "serve", "check"])
+@pytest.mark.parametrize("command", ["demo", "serve", "check", "report"])
 def test_help_names_the_command(command: str, tmp_path: Path) -> None:
     assert re.search(rf"\b{command}\b", run_cli("--help", cwd=tmp_path).stdout)
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from ledger_workers import Together, migrate
 from sqlalchemy import inspect, text
@@ -49,3 +51,53 @@ def test_a_ledger_of_a_newer_version_is_left_alone_and_explained(ledger: Ledger)
         ledger.migrate()
     with ledger.read() as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"
+
+
+def test_a_ledger_of_the_first_version_is_filled_in(database_url: str) -> None:
+    ledger = Ledger(database_url)
+    _migrate_to(ledger, "0001")
+    first = {
+        "project": "1.1",
+        "control": "mood",
+        "question": "q",
+        "epoch": "e",
+        "plan": "{}",
+        "label": "Glad",
+        "score": 0.9,
+        "audit": True,
+        "context": b"<f4",
+    }
+    rows = [
+        {"task": 1, "votes": '{"red": "Glad", "blue": "Sad", "new": null}', "taught": "Sad", "by": "human"},
+        {"task": 2, "votes": '{"red": "Glad", "new": null}', "taught": "Glad", "by": "vote"},
+    ]
+    statement = text(
+        "INSERT INTO rounds (project, task, control, question, epoch, plan, votes, label, score, cost_usd, "
+        "full_cost_usd, audit, taught, taught_by, context, created_at) VALUES (:project, :task, :control, "
+        ":question, :epoch, :plan, :votes, :label, :score, 0, 0, :audit, :taught, :by, :context, 0)"
+    )
+    with ledger.write() as connection:
+        connection.execute(statement, [first | row for row in rows])
+    ledger.migrate()
+    with ledger.read() as connection:
+        votes = connection.execute(
+            text("SELECT round_id, model, voted, agreed, confirmed FROM votes ORDER BY round_id, model")
+        ).all()
+        rounds = connection.execute(text("SELECT human, confirmed FROM rounds ORDER BY id")).all()
+    ledger.close()
+    assert rounds == [("Sad", 0.0), (None, None)]
+    assert votes == [
+        (1, "blue", True, 0.0, 1.0),
+        (1, "new", False, None, None),
+        (1, "red", True, 1.0, 0.0),
+        (2, "new", False, None, None),
+        (2, "red", True, None, None),
+    ]
+
+
+def _migrate_to(ledger: Ledger, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", "backend.ledger:migrations")
+    with ledger.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)

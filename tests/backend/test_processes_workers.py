@@ -194,6 +194,14 @@ def test_money_in_metrics_is_the_money_in_the_ledger(rush: Rush) -> None:
     assert rush.metrics["camvo_model_dollars_total"] == pytest.approx(cost / 1e12)
 
 
+def test_the_status_sums_over_both_workers(rush: Rush) -> None:
+    found = rush.server.get("/status").json()
+    (project,) = found["projects"]
+    assert found["server"]["tasks"] == {"predicted": TIMES * (len(FIRST) + len(SECOND))}
+    assert 0.0 < found["server"]["started_at"] < found["generated_at"]
+    assert (project["rounds"], project["tasks_under_way"]) == (len(TASKS), 0)
+
+
 def test_a_worker_that_ends_leaves_the_others_their_metrics(rush: Rush) -> None:
     """Runs last: the worker's successor has to find the folder, or the whole server goes down."""
     server = rush.server

@@ -326,15 +326,26 @@ def test_without_extra_params_the_settings_stay(settings: Settings, nothing: Any
 
 
 @pytest.mark.parametrize("form", [lambda params: params, json.dumps], ids=["object", "string"])
-def test_a_project_overrides_four_settings_and_no_more(
+def test_a_project_overrides_five_settings_and_no_more(
     settings: Settings, form: Callable[[Any], Any]
 ) -> None:
-    params = {"delta": 0.5, "k_min": 1, "models": ["c", "a"], "instructions": "Take your time."}
+    params = {
+        "delta": 0.5,
+        "k_min": 1,
+        "models": ["c", "a"],
+        "instructions": "Take your time.",
+        "show_votes": True,
+    }
     own = settings.for_project(form(params))
     assert (own.policy.delta, own.policy.k_min, own.instructions) == (0.5, 1, "Take your time.")
-    assert [model.name for model in own.models] == ["a", "c"]
+    assert ([model.name for model in own.models], own.show_votes) == (["a", "c"], True)
     restored = own.model_copy(
-        update={"policy": settings.policy, "models": settings.models, "instructions": "Be brief."}
+        update={
+            "policy": settings.policy,
+            "models": settings.models,
+            "instructions": "Be brief.",
+            "show_votes": False,
+        }
     )
     assert restored == settings
 
@@ -343,7 +354,7 @@ def test_a_project_overrides_four_settings_and_no_more(
     ("params", "where", "part"),
     [
         ({"detla": 0.5}, "extra_params.detla", "delta?"),
-        ({"budget": {}}, "extra_params.budget", "known: delta, k_min, models, instructions"),
+        ({"budget": {}}, "extra_params.budget", "known: delta, k_min, models, instructions, show_votes"),
         ({"delta": 2}, "extra_params.delta", "1 or less"),
         ({"delta": "high"}, "extra_params.delta", "a number"),
         ('{"delta": NaN}', "extra_params.delta", "nan"),
@@ -354,6 +365,7 @@ def test_a_project_overrides_four_settings_and_no_more(
         ({"models": ["a", 1]}, "extra_params.models[1]", "quotes"),
         ({"models": ["a", "a", "b"]}, "extra_params.models[1]", "once"),
         ({"instructions": 5}, "extra_params.instructions", "quotes"),
+        ({"show_votes": "perhaps"}, "extra_params.show_votes", "true or false"),
         ("{delta: 1}", "extra_params", "JSON"),
         ("[1]", "extra_params", "object"),
         (["a"], "extra_params", "object"),

@@ -1,0 +1,473 @@
+"""GET /status of the real app, its numbers beside a count in plain Python over what the ledger holds."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import (
+    SENTIMENT_AND_TOPIC,
+    Annotation,
+    Project,
+    annotated,
+    annotations_deleted,
+    predict,
+    project_updated,
+    setup,
+    start_training,
+    task,
+    tasks_deleted,
+    updated,
+)
+from scipy.stats import binomtest
+from whole_backend import CALL, Backend, says, votes
+
+from backend import metrics
+from backend.annotator import is_audit
+from backend.ledger.rounds import Round
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+SPLIT = votes(red="Glad", green="Glad", blue="Sad")
+TASKS = range(1, 31)
+AUDIT = 0.3
+DIARY = Project()
+TRAVEL = Project(number=8, label_config=SENTIMENT_AND_TOPIC, model_version="v1 <i>")
+
+
+def truth(number: int) -> str:
+    return ("Glad", "Sad", "Calm")[number % 3]
+
+
+def opinions(body: dict[str, Any]) -> Any:
+    """Red is mostly right, green says Glad, blue fails or answers outside the label set now and then."""
+    number = int(re.findall(r"Entry (\d+) of", str(body["messages"]))[-1])
+    if body["model"] == "blue" and number % 5 == 0:
+        return votes(blue=None)(body)
+    if body["model"] == "blue" and number % 7 == 0:
+        return says(mood="Cross")
+    mood = {"red": truth(number), "green": "Glad", "blue": truth(number + number % 2)}[body["model"]]
+    return says(mood=mood, topic="Food")
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """Two projects after thirty tasks, annotations, changes of mind and deletions."""
+    folder = tmp_path_factory.mktemp("status")
+    budget = {"project_usd": 1.0, "day_usd": 0.5}
+    with Backend(folder, opinions, audit=AUDIT, budget=budget) as made:
+        for project in (TRAVEL, DIARY):
+            made.post("/setup", setup(project))
+            made.predict(*(task(number) for number in TASKS), project=project)
+        for number in TASKS[:24]:
+            made.hook(annotated(Annotation(number=number, task=number, mood=truth(number))))
+        made.hook(updated(Annotation(number=3, task=3, mood="Calm")))
+        made.hook(annotated(Annotation(number=99, task=4, mood="Sad", skipped=True)))
+        made.hook(annotations_deleted(5, 6))
+        made.hook(tasks_deleted(7, 8))
+        made.hook(project_updated(TRAVEL))
+        yield made
+
+
+def report(backend: Backend, **arguments: Any) -> dict[str, Any]:
+    response = backend.client.get("/status", **arguments)
+    assert response.status_code == 200
+    found: dict[str, Any] = response.get_json()
+    return found
+
+
+def project_of(backend: Backend, project: Project = DIARY) -> dict[str, Any]:
+    (found,) = [one for one in report(backend)["projects"] if one["key"] == project.key]
+    return dict(found)
+
+
+def said(backend: Backend) -> dict[int, str]:
+    """Task → the humans' mood, counted from the annotations."""
+    found = {}
+    for number in TASKS:
+        given = [one for one in backend.annotations(number) if one.teaches and "mood" in one.labels]
+        if given:
+            found[number] = given[0].labels["mood"]
+    return found
+
+
+def rounds_of(backend: Backend) -> list[Round]:
+    return [round_ for number in TASKS for round_ in backend.rounds(number)]
+
+
+# -- the numbers
+
+
+def test_rounds_and_human_labels_are_counted(backend: Backend) -> None:
+    found = project_of(backend)
+    assert found["rounds"] == len(rounds_of(backend)) == 28
+    assert found["humans"]["tasks"] == len(said(backend)) == 20
+    assert found["humans"]["annotations"] == 21
+
+
+def test_a_model_is_compared_with_the_vote_and_with_the_humans(backend: Backend) -> None:
+    human = said(backend)
+    counted: dict[str, Counter[str]] = {arm: Counter() for arm in ("red", "green", "blue")}
+    for round_ in rounds_of(backend):
+        given = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
+        label = human.get(round_.key.task)
+        group = "audit" if is_audit(DIARY.key, round_.key.task, AUDIT) else "reviewed"
+        for arm in round_.votes:
+            counted[arm]["asked"] += 1
+        for arm, vote in given.items():
+            counted[arm]["voted"] += 1
+            if len(given) > 1:
+                counted[arm] += Counter(compared=1, agreed=int(vote == round_.label))
+            if label is not None:
+                counted[arm] += Counter({group: 1, f"{group} right": int(vote == label)})
+    for model in project_of(backend)["models"]:
+        mine = counted[model["name"]]
+        assert (model["asked"], model["voted"]) == (mine["asked"], mine["voted"])
+        assert model["agreement"]["count"] == mine["compared"]
+        assert model["agreement"]["right"] == mine["agreed"]
+        for group in ("audit", "reviewed"):
+            count, right = mine[group], mine[f"{group} right"]
+            low, high = binomtest(right, count).proportion_ci(method="exact")
+            assert model[group]["count"] == count > 0
+            assert model[group]["share"] == pytest.approx(right / count)
+            assert (model[group]["low"], model[group]["high"]) == pytest.approx((low, high))
+
+
+def test_failures_are_named_and_dollars_counted(backend: Backend) -> None:
+    found = {model["name"]: model for model in project_of(backend, TRAVEL)["models"]}
+    assert {name: model["failures"] for name, model in found.items()} == {
+        "red": {},
+        "green": {},
+        "blue": {"model_rejected": 6},
+    }
+    assert {name: model["calls"] for name, model in found.items()} == dict.fromkeys(found, 30)
+    assert found["red"]["cost_usd"] == pytest.approx(30 * CALL)
+    assert found["blue"]["cost_usd"] == pytest.approx(24 * CALL)
+    assert 0.0 < found["red"]["median_seconds"] <= found["red"]["p95_seconds"]
+
+
+def test_an_answer_that_was_there_already_is_a_vote_and_no_call(backend: Backend) -> None:
+    red = project_of(backend)["models"][2]
+    assert (red["name"], red["asked"]) == ("red", 28)
+    assert red["calls"] == 30  # of tasks that were deleted since, too
+
+
+def test_the_cost_stands_beside_that_of_every_model(backend: Backend) -> None:
+    cost, made = project_of(backend)["cost"], rounds_of(backend)
+    paid, full = sum(one.cost_usd for one in made), sum(one.full_cost_usd for one in made)
+    assert (cost["rounds_usd"], cost["every_model_usd"]) == pytest.approx((paid, full))
+    assert cost["saved"] == pytest.approx(1 - paid / full)
+
+
+def test_the_budget_is_what_the_accounts_leave(backend: Backend) -> None:
+    found = report(backend)
+    spent = {one["key"]: one["cost"]["budget"]["spent_usd"] for one in found["projects"]}
+    assert found["today"]["spent_usd"] == pytest.approx(sum(spent.values()))
+    assert found["today"]["left_usd"] == pytest.approx(0.5 - sum(spent.values()))
+    assert project_of(backend)["cost"]["budget"]["left_usd"] == pytest.approx(1.0 - spent[DIARY.key])
+
+
+@pytest.mark.parametrize("group", ["audit", "reviewed"])
+def test_the_scores_are_compared_with_the_human_labels_bin_by_bin(backend: Backend, group: str) -> None:
+    human = said(backend)
+    mine = [
+        (round_.score, float(round_.label == human[round_.key.task]))
+        for round_ in rounds_of(backend)
+        if round_.key.task in human and is_audit(DIARY.key, round_.key.task, AUDIT) == (group == "audit")
+    ]
+    found = project_of(backend)[group]
+    gaps = 0.0
+    for position, bin_ in enumerate(found["bins"]):
+        inside = [pair for pair in mine if min(int(pair[0] * 10), 9) == position]
+        assert bin_["count"] == len(inside)
+        gaps += abs(sum(score for score, _ in inside) - sum(right for _, right in inside))
+    assert found["labels"]["count"] == len(mine) > 0
+    assert found["labels"]["right"] == sum(right for _, right in mine)
+    assert found["score"] == pytest.approx(sum(score for score, _ in mine) / len(mine))
+    assert found["ece"] == pytest.approx(gaps / len(mine))
+
+
+def test_labels_that_teach_nothing_are_checked_against_all_the_same(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT, human_rewards=False) as backend:
+        backend.predict(task(1))
+        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
+        before = project_of(backend)["reviewed"]["labels"]
+        backend.hook(annotations_deleted(1))
+        after = project_of(backend)["reviewed"]["labels"]
+        assert len(backend.events()) == 1
+    assert (before["count"], before["right"], after["count"]) == (1, 0.0, 0)
+
+
+def test_an_annotation_that_comes_before_its_round_is_counted(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
+        backend.predict(task(1))
+        models = {one["name"]: one["reviewed"]["right"] for one in project_of(backend)["models"]}
+    assert models == {"red": 0.0, "green": 0.0, "blue": 1.0}
+
+
+def test_a_change_of_mind_counts_once(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.predict(task(1))
+        annotation = Annotation(number=1, task=1, mood="Calm")
+        for mood in ("Sad", "Glad"):
+            annotation = annotation.again(mood=mood)
+            backend.hook(updated(annotation))
+        models = {one["name"]: one["reviewed"] for one in project_of(backend)["models"]}
+    assert {name: (one["count"], one["right"]) for name, one in models.items()} == {
+        "red": (1, 1.0),
+        "green": (1, 1.0),
+        "blue": (1, 0.0),
+    }
+
+
+def test_each_question_and_epoch_is_told_apart(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions) as backend:
+        backend.predict(task(1), task(2))
+        backend.predict(task(3), project=DIARY.with_config(SENTIMENT_AND_TOPIC.replace("Calm", "Quiet")))
+        found = project_of(backend)["questions"]
+    assert [(one["control"], one["current"], one["rounds"]) for one in found] == [
+        ("mood", True, 1),
+        ("mood", False, 2),
+        ("topic", True, 1),
+    ]
+
+
+# -- what should be mended
+
+
+def codes(found: dict[str, Any]) -> set[str]:
+    return {alert["code"] for alert in found["alerts"]}
+
+
+def test_another_model_version_in_the_project_is_an_alert(backend: Backend) -> None:
+    travel, diary = project_of(backend, TRAVEL), project_of(backend)
+    assert travel["model_version"] == {"shown": "v1 <i>", "matches": False}
+    assert "model_version_differs" in codes(travel)
+    assert diary["model_version"] == {"shown": "camvo", "matches": True}
+    assert "model_version_differs" not in codes(diary)
+
+
+def test_a_project_without_any_annotation_is_an_alert(backend: Backend, tmp_path: Path) -> None:
+    assert "no_human_answer" not in codes(project_of(backend))
+    with Backend(tmp_path, SPLIT) as fresh:
+        other = Project(number=123)
+        fresh.predict(task(1), project=other)
+        assert codes(project_of(fresh, other)) == {"no_human_answer"}
+
+
+def test_a_budget_that_is_nearly_spent_is_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT, budget={"project_usd": 1.0, "day_usd": 1.0}) as backend:
+        backend.predict(task(1))
+        assert "budget_nearly_spent" not in codes(project_of(backend))
+    budget = {"project_usd": 3.1 * CALL, "day_usd": 2 * CALL}
+    with Backend(tmp_path, SPLIT, budget=budget) as backend:
+        found = report(backend)
+        assert "budget_nearly_spent" in codes(found)
+        assert "budget_nearly_spent" in codes(project_of(backend))
+
+
+def test_tasks_without_a_prediction_are_counted_by_the_reason(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        before = report(backend)["server"]["tasks"]
+        backend.predict(task(1), task(2, " "), "no task")
+        after = report(backend)["server"]["tasks"]
+    gained = {outcome: count - before.get(outcome, 0) for outcome, count in after.items()}
+    assert {outcome: count for outcome, count in gained.items() if count} == {
+        "predicted": 1,
+        "text_empty": 1,
+        "task_unreadable": 1,
+    }
+
+
+def test_controls_without_predictions_are_listed_with_the_reason(tmp_path: Path) -> None:
+    config = DIARY.label_config.replace("</View>", '<Video name="clip" value="$clip"/></View>').replace(
+        "</View>", '<VideoRectangle name="box" toName="clip"/></View>'
+    )
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.post("/setup", setup(DIARY.with_config(config)))
+        (skipped,) = project_of(backend)["skipped"]
+    assert (skipped["control"], skipped["tag"]) == ("box", "VideoRectangle")
+    assert skipped["reason"]
+
+
+def test_extra_params_that_do_not_fit_any_more_are_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.post("/setup", setup(extra_params={"models": ["red", "green", "blue"]}))
+    with Backend(tmp_path, SPLIT, models=("red", "green", "violet")) as backend:
+        found = project_of(backend)
+    assert "model_unknown" in codes(found)
+
+
+def test_a_label_config_that_cannot_be_read_is_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.post("/setup", setup(DIARY.with_config("<View>")))
+        assert "label_config_invalid" in codes(project_of(backend))
+
+
+def test_refused_webhooks_are_counted_and_dated(tmp_path: Path) -> None:
+    secret = {"webhook_secret": "hush"}
+    with Backend(tmp_path, SPLIT, environment=secret) as backend:
+        before = report(backend)["server"]["webhooks_refused"]
+        refused = annotated(Annotation(number=1, task=1, mood="Sad"))
+        assert backend.post("/webhook", refused).status_code == 401
+        found = report(backend)
+    assert found["server"]["webhooks_refused"] == before + 1
+    assert found["server"]["webhook_refused_at"] == pytest.approx(found["generated_at"], abs=60.0)
+    assert "webhooks_refused" in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("environment", "door"),
+    [
+        ({}, "open"),
+        ({"webhook_secret": "hush"}, "guarded"),
+        ({"basic_auth_user": "ada", "basic_auth_pass": "pw"}, "closed"),
+    ],
+)
+def test_who_can_send_a_webhook_is_said(tmp_path: Path, environment: dict[str, str], door: str) -> None:
+    with Backend(tmp_path, SPLIT, environment=environment) as backend:
+        assert report(backend, auth=("ada", "pw"))["server"]["webhooks"] == door
+
+
+def test_the_last_webhook_of_a_project_is_dated_and_training_is_none(tmp_path: Path) -> None:
+    quiet = Project(number=77)
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.predict(task(1), project=quiet)
+        backend.hook(start_training(quiet))
+        assert project_of(backend, quiet)["webhook_at"] is None
+        backend.hook(project_updated(quiet))
+        found = report(backend)
+        (project,) = found["projects"]
+    assert project["webhook_at"] == pytest.approx(found["generated_at"], abs=60.0)
+    assert project["webhook_at"] <= found["server"]["webhook_at"]
+
+
+def test_tasks_under_way_are_counted_by_project(tmp_path: Path) -> None:
+    gauge = metrics.under_way.labels(project=DIARY.key)
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.predict(task(1))
+        idle = project_of(backend)["tasks_under_way"]
+        with gauge.track_inprogress():
+            assert project_of(backend)["tasks_under_way"] == idle + 1
+
+
+# -- the form
+
+
+class Page(html.parser.HTMLParser):
+    """Tags, their attributes and the visible text of a page; every element has to be closed."""
+
+    VOID = ("meta", "link", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.text += data
+
+
+def page(backend: Backend) -> Page:
+    response = backend.client.get("/status", headers=BROWSER)
+    assert (response.status_code, response.mimetype) == (200, "text/html")
+    return Page(response.text)
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "type_"),
+    [
+        ("", BROWSER["Accept"], "text/html"),
+        ("", "*/*", "application/json"),
+        ("", "application/json", "application/json"),
+        ("", None, "application/json"),
+        ("?format=json", BROWSER["Accept"], "application/json"),
+        ("?format=html", "*/*", "text/html"),
+    ],
+)
+def test_a_browser_gets_a_page_and_a_program_json(
+    backend: Backend, query: str, accept: str | None, type_: str
+) -> None:
+    headers = {} if accept is None else {"Accept": accept}
+    assert backend.client.get(f"/status{query}", headers=headers).mimetype == type_
+
+
+def test_one_project_can_be_asked_for_by_its_number_or_key(backend: Backend) -> None:
+    for name in (str(DIARY.number), DIARY.key):
+        found = report(backend, query_string={"project": name})
+        assert [one["key"] for one in found["projects"]] == [DIARY.key]
+    assert report(backend, query_string={"project": "999"})["projects"] == []
+
+
+def test_the_page_loads_nothing_and_runs_nothing(backend: Backend) -> None:
+    found = page(backend)
+    assert not found.tags.keys() & {"script", "img", "iframe", "form", "object"}
+    links = [value for name, value in found.attributes if name in ("href", "src")]
+    assert all(str(link).startswith(("#", "?", "data:,")) for link in links)
+    assert not any(name.startswith("on") for name, _ in found.attributes)
+    policy = backend.client.get("/status", headers=BROWSER).headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_what_label_studio_said_is_escaped(backend: Backend) -> None:
+    assert page(backend).tags["i"] == 0
+    assert "v1 <i>" in page(backend).text
+
+
+def test_every_header_of_a_table_says_what_it_heads(backend: Backend) -> None:
+    text = backend.client.get("/status", headers=BROWSER).text
+    assert re.findall(r"<th(?![^>]*scope)[ >]", text) == []
+
+
+def test_the_numbers_of_the_json_are_on_the_page(backend: Backend) -> None:
+    found, text = project_of(backend), page(backend).text
+    for model in found["models"]:
+        assert model["name"] in text
+        assert f"{100 * model['agreement']['share']:.1f}%" in text
+        assert f"{100 * model['audit']['low']:.1f}–{100 * model['audit']['high']:.1f}%" in text
+    assert f"expected calibration error {100 * found['reviewed']['ece']:.1f}%" in text
+
+
+def test_a_server_without_projects_says_how_to_connect_one(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        assert "No project has come up yet" in page(backend).text
+
+
+def test_no_text_of_a_task_and_no_secret_is_shown(tmp_path: Path) -> None:
+    guard = {"basic_auth_user": "ada", "basic_auth_pass": "pässword", "webhook_secret": "hush-hush"}
+    with Backend(tmp_path, SPLIT, environment=guard, entries={"api_key_env": "CAMVO_TEST_KEY"}) as backend:
+        right: dict[str, Any] = {"auth": ("ada", "pässword")}
+        backend.post("/predict", predict([task(1, "a marmalade sandwich")]), **right)
+        backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Sad")), **right)
+        for headers in ({}, BROWSER):
+            text = backend.client.get("/status", headers=headers, **right).text
+            assert "red" in text
+            for private in ("marmalade", "pässword", "hush-hush", "the-project-token"):
+                assert private not in text
+
+
+def test_a_browser_without_credentials_is_asked_for_them(tmp_path: Path) -> None:
+    guard = {"basic_auth_user": "ada", "basic_auth_pass": "pw"}
+    with Backend(tmp_path, SPLIT, environment=guard) as backend:
+        response = backend.client.get("/status", headers=BROWSER)
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"].startswith("Basic realm=")

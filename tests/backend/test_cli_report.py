@@ -1,0 +1,70 @@
+"""``camvo report``: the numbers of /status on the terminal, from the ledger alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Annotation, Project, annotated, setup, task
+from server_process import run_cli
+from whole_backend import Backend, votes
+
+TRAVEL = Project(number=8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger of two projects, and what /status said of it before the server stopped."""
+    folder = tmp_path_factory.mktemp("report")
+    with Backend(folder, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        for project in (Project(), TRAVEL):
+            backend.post("/setup", setup(project))
+            backend.predict(task(1), task(2), project=project)
+        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
+        (folder / "status.json").write_text(backend.client.get("/status").text)
+    return folder
+
+
+def report(folder: Path, *arguments: str) -> Any:
+    database = f"sqlite:///{folder / 'ledger.sqlite'}"
+    return run_cli(
+        "report", "--config", "camvo.yaml", *arguments, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80"
+    )
+
+
+def test_the_json_is_that_of_the_server_without_what_only_a_server_knows(folder: Path) -> None:
+    of_server = json.loads((folder / "status.json").read_text())
+    of_ledger = json.loads(report(folder, "--json").stdout)
+    assert of_ledger["server"] is None
+    for found in (of_server, of_ledger):
+        del found["server"], found["alerts"], found["generated_at"]
+        for project in found["projects"]:
+            del project["tasks_under_way"], project["webhook_at"], project["alerts"]
+    assert of_ledger == of_server
+
+
+def test_the_terminal_shows_every_project_and_model(folder: Path) -> None:
+    shown = report(folder).stdout
+    for word in ("Project 7", "Project 8", "red", "green", "blue", "mood", "0.0% of 1"):
+        assert word in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_one_project_can_be_chosen_by_its_number(folder: Path) -> None:
+    found = json.loads(report(folder, "--project", "8", "--json").stdout)
+    assert [project["key"] for project in found["projects"]] == [TRAVEL.key]
+
+
+def test_a_project_that_is_not_there_is_one_line_on_standard_error(folder: Path) -> None:
+    done = report(folder, "--project", "9")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("camvo: --project: ")
+
+
+def test_a_ledger_without_tables_says_what_to_do(tmp_path: Path) -> None:
+    done = run_cli("report", cwd=tmp_path, CAMVO_DATABASE_URL="sqlite:///none.sqlite")
+    assert done.returncode == 2
+    assert "camvo serve" in done.stderr

@@ -1,0 +1,242 @@
+"""The sums of the reports beside a count in plain Python over the same rows, on both databases."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.ledger import Ledger, deleted_tasks, human_annotations, money, reports, rounds, votes
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.rounds import Round, RoundKey
+
+PROJECT, OTHER = "7.100", "8.100"
+ARMS = ("red", "green", "blue")
+FAILURES = (None, None, None, "model_timeout", "model_unavailable")
+
+
+@dataclasses.dataclass
+class Filled:
+    """A ledger with random rounds and calls, and the same in lists."""
+
+    ledger: Ledger
+    rounds: list[Round]
+    calls: list[dict[str, Any]]
+
+    def read(self, query: Any, *arguments: Any) -> Any:
+        with self.ledger.read() as connection:
+            return query(connection, PROJECT, *arguments)
+
+
+def a_round(chance: random.Random, task: int, project: str) -> Round:
+    given = {arm: chance.choice(["Glad", "Sad", None]) for arm in ARMS if chance.random() < 0.8}
+    human = chance.choice([None, "Glad", "Sad"])
+    return Round(
+        key=RoundKey(project, task, chance.choice(["mood", "topic"]), "hash", chance.choice(["e1", "e2"])),
+        plan={"arms": {}},
+        votes=given or {"red": "Glad"},
+        label="Glad",
+        score=chance.choice([0.0, 0.1, 0.3, 0.7, 0.95, 1.0, chance.random()]),
+        cost_usd=chance.random(),
+        full_cost_usd=1.0 + chance.random(),
+        audit=chance.random() < 0.3,
+        taught="Glad",
+        taught_by="vote",
+        context=np.zeros(2),
+        created_at=chance.random(),
+        human=human,
+        confirmed=None if human is None else float(human == "Glad"),
+    )
+
+
+def agreement(round_: Round) -> dict[str, float]:
+    given = {arm: float(vote == round_.label) for arm, vote in round_.votes.items() if vote is not None}
+    return given if len(given) > 1 else {}
+
+
+def confirmed(round_: Round) -> dict[str, float]:
+    if round_.human is None:
+        return {}
+    return {arm: float(vote == round_.human) for arm, vote in round_.votes.items() if vote is not None}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    """One for all tests, which only read."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('reports') / 'ledger.sqlite'}"
+    else:
+        url = request.getfixturevalue("new_postgres_url")()
+    ledger = Ledger(url)
+    ledger.migrate()
+    chance = random.Random(5)  # noqa: S311 - not a secret
+    made: list[Round] = []
+    calls: list[dict[str, Any]] = []
+    with ledger.write() as connection:
+        for task in range(150):
+            project = OTHER if task % 10 == 0 else PROJECT
+            round_ = a_round(chance, task, project)
+            number = rounds.insert(connection, round_)
+            votes.store(connection, round_, number, agreed=agreement(round_), confirmed=confirmed(round_))
+            if project == PROJECT:
+                made.append(round_)
+            for arm in round_.votes:
+                call = {
+                    "model": arm,
+                    "code": chance.choice(FAILURES),
+                    "usd": chance.randrange(1000) / 1e6,
+                    "seconds": chance.random(),
+                    "open": chance.random() < 0.05,
+                }
+                _call(connection, project, task, call)
+                if project == PROJECT:
+                    calls.append(call)
+    yield Filled(ledger, made, calls)
+    ledger.close()
+
+
+def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> None:
+    number = money.reserve(
+        connection,
+        project=project,
+        task=task,
+        model=call["model"],
+        key="k",
+        usd=0.5,
+        project_usd=None,
+        day_usd=None,
+        counted_tokens=1,
+        now=100.0,
+        seconds=10.0,
+    )
+    if not call["open"]:
+        money.settle(
+            connection,
+            number,
+            usd=call["usd"],
+            input_tokens=1,
+            output_tokens=1,
+            error_code=call["code"],
+            seconds=call["seconds"],
+        )
+
+
+def test_rounds_are_summed_by_question_epoch_and_audit(filled: Filled) -> None:
+    groups: dict[tuple[str, str, bool], list[Round]] = defaultdict(list)
+    for round_ in filled.rounds:
+        groups[round_.key.control, round_.key.epoch, round_.audit].append(round_)
+    found = filled.read(reports.rounds)
+    assert [(row.control, row.epoch, row.audit) for row in found] == sorted(groups)
+    for row in found:
+        mine = groups[row.control, row.epoch, row.audit]
+        checked = [round_.confirmed for round_ in mine if round_.confirmed is not None]
+        assert (row.rounds, row.checked, row.confirmed) == (len(mine), len(checked), sum(checked))
+        assert row.cost_usd == pytest.approx(sum(round_.cost_usd for round_ in mine))
+        assert row.full_cost_usd == pytest.approx(sum(round_.full_cost_usd for round_ in mine))
+        assert row.last_at == max(round_.created_at for round_ in mine)
+
+
+def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
+    groups: dict[tuple[bool, int], list[Round]] = defaultdict(list)
+    for round_ in filled.rounds:
+        if round_.confirmed is not None:
+            groups[round_.audit, sum(round_.score >= k / 10 for k in range(1, 10))].append(round_)
+    found = filled.read(reports.scores)
+    assert [(row.audit, row.bin) for row in found] == sorted(groups)
+    for row in found:
+        mine = groups[row.audit, row.bin]
+        assert row.rounds == len(mine)
+        assert row.score == pytest.approx(sum(round_.score for round_ in mine))
+        assert row.confirmed == sum(round_.confirmed or 0.0 for round_ in mine)
+
+
+def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
+    expected: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
+    for round_ in filled.rounds:
+        agreed, right = agreement(round_), confirmed(round_)
+        for arm, vote in round_.votes.items():
+            expected[arm, round_.audit] += Counter(
+                asked=1,
+                voted=int(vote is not None),
+                compared=int(arm in agreed),
+                agreed=int(agreed.get(arm, 0)),
+                checked=int(arm in right),
+                confirmed=int(right.get(arm, 0)),
+            )
+    found = filled.read(reports.votes)
+    assert [(row.model, row.audit) for row in found] == sorted(expected)
+    for row in found:
+        counted = expected[row.model, row.audit]
+        assert {name: getattr(row, name) for name in counted} == counted
+
+
+def test_calls_are_summed_by_model_and_how_they_ended(filled: Filled) -> None:
+    expected: dict[tuple[str, bool, str | None], list[float]] = defaultdict(list)
+    for call in filled.calls:
+        key = (call["model"], call["open"], None if call["open"] else call["code"])
+        expected[key].append(0.0 if call["open"] else call["usd"])
+    found = {
+        (row.model, row.under_way, row.failure): (row.calls, row.cost_usd)
+        for row in filled.read(reports.calls)
+    }
+    assert found == {key: (len(usd), pytest.approx(sum(usd))) for key, usd in expected.items()}
+
+
+def test_a_call_that_was_lost_with_its_process_is_a_failure_of_its_own(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        _call(connection, PROJECT, 1, {"model": "red", "open": True})
+        money.expire(connection, 1000.0)
+        (row,) = reports.calls(connection, PROJECT)
+    assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
+
+
+@pytest.mark.parametrize("quantile", [0.01, 0.5, 0.95, 1.0])
+def test_a_quantile_is_the_time_of_that_rank(filled: Filled, quantile: float) -> None:
+    for arm in ARMS:
+        times = sorted(
+            call["seconds"]
+            for call in filled.calls
+            if call["model"] == arm and not call["open"] and call["code"] is None
+        )
+        rank = math.ceil(quantile * len(times))
+        assert filled.read(reports.seconds, arm, len(times), quantile) == times[rank - 1]
+
+
+def test_human_annotations_are_counted_without_those_that_were_deleted(ledger: Ledger) -> None:
+    def annotation(number: int, task: int, **changes: Any) -> Annotation:
+        return Annotation(PROJECT, number, task, f"2026-03-01T09:00:{number:02}Z", {"mood": "Sad"}, **changes)
+
+    with ledger.write() as connection:
+        for made, now in (
+            (annotation(1, 4), 1.0),
+            (annotation(2, 4, ground_truth=True), 2.0),
+            (annotation(3, 5, teaches=False), 7.0),
+            (annotation(4, 6), 9.0),
+        ):
+            human_annotations.put(connection, made, now)
+        human_annotations.delete(connection, PROJECT, [4], 10.0)
+        found = reports.humans(connection, PROJECT)
+    assert found == reports.HumansRow(annotations=3, teaching=2, tasks=1, ground_truths=1, last_at=7.0)
+
+
+def test_a_project_that_never_came_up_has_nothing(filled: Filled) -> None:
+    with filled.ledger.read() as connection:
+        for query in (reports.rounds, reports.scores, reports.votes, reports.calls):
+            assert query(connection, "9.9") == []
+        assert reports.humans(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, None)
+
+
+def test_a_deleted_task_takes_what_came_of_its_votes_with_it(ledger: Ledger) -> None:
+    chance = random.Random(6)  # noqa: S311 - not a secret
+    made = [a_round(chance, task, PROJECT) for task in (1, 2)]
+    with ledger.write() as connection:
+        for round_ in made:
+            votes.store(connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={})
+        deleted_tasks.delete(connection, PROJECT, 1, 1.0)
+        assert sum(row.asked for row in reports.votes(connection, PROJECT)) == len(made[1].votes)

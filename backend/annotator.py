@@ -22,8 +22,10 @@ from backend.llms import Pool
 from backend.policies import policy_of
 from backend.prediction import Prediction, prediction_of, votes_of
 from backend.queries import Queries, Query
+from backend.scores import Scores
 from backend.settings import Settings
 from backend.states import StateKey, States
+from camvo.aggregation import LABEL_VOTE
 from camvo.errors import BadAnswerError, ModelError, NoVoteError, TaskDeletedError, TaskError
 from camvo.estimates import Observation
 from camvo.plan import Decision, Plan
@@ -64,13 +66,17 @@ class _Prompt:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """How a task was decided; ``costs`` says what each arm that was asked cost, in $."""
+    """How a task was decided; ``costs`` says what each arm that was asked cost, in $.
+
+    ``scores`` holds each question's score as it is shown, where the policy's own was calibrated.
+    """
 
     policy: Policy
     plan: Plan
     votes: Mapping[str, Mapping[str, str]]
     decisions: Mapping[str, Decision]
     costs: Mapping[str, float]
+    scores: Mapping[str, float]
 
     @property
     def cost(self) -> float:
@@ -97,11 +103,12 @@ class Annotator:
         queries: Queries,
         pool: Pool,
         embedder: Embedder,
+        scores: Scores,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
-        self._clock = clock
+        self._scores, self._clock = scores, clock
 
     async def annotate(self, job: Job) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
@@ -185,7 +192,8 @@ class Annotator:
                 where=f"task {job.task}",
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
-        verdict = _Verdict(policy, plan, votes, decisions, costs)
+        scores = await self._calibrated(job, asked, plan, votes, decisions)
+        verdict = _Verdict(policy, plan, votes, decisions, costs, scores)
         there, new = await self._writer.run(lambda connection: self._record(connection, job, asked, verdict))
         for round_ in new:
             metrics.rounds.labels(project=job.project, control=round_.key.control).inc()
@@ -204,6 +212,26 @@ class Annotator:
             labels = tuple(label.value for label in one.question.labels)
             observations[one.question.name] = Observation(state, context, labels)
         return observations
+
+    async def _calibrated(
+        self,
+        job: Job,
+        asked: Sequence[_Asked],
+        plan: Plan,
+        votes: Mapping[str, Mapping[str, str]],
+        decisions: Mapping[str, Decision],
+    ) -> dict[str, float]:
+        """The calibrated scores, frozen here: before any human sees the prediction."""
+        scores = {}
+        for one in asked:
+            name, estimates = one.question.name, plan.estimates[one.question.name]
+            if not job.settings.calibrate or name not in decisions or estimates.aggregation is not LABEL_VOTE:
+                continue
+            key = StateKey(job.project, one.key.control, one.key.epoch)
+            scorer = await self._scores.current(key, plan.arms, estimates.labels)
+            cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
+            scores[name] = scorer.score(cast, decisions[name].label)
+        return scores
 
     def _costs(self, job: Job, messages: Sequence[Mapping[str, str]]) -> dict[str, float]:
         """The expected price of each model that is not resting; of all of them when all are."""
@@ -253,10 +281,10 @@ class Annotator:
             label, taught_by = feedback.teacher(voted.label, human, job.settings)
             round_ = Round(
                 key=one.key,
-                plan=verdict.plan.describe(name),
+                plan=verdict.plan.describe(name) | {"score": voted.score},
                 votes={arm: answers.get(name) for arm, answers in verdict.votes.items()},
                 label=voted.label,
-                score=voted.score,
+                score=verdict.scores.get(name, voted.score),
                 cost_usd=verdict.cost / len(asked),
                 full_cost_usd=verdict.full_cost / len(asked),
                 audit=is_audit(job.project, job.task, job.settings.audit),

@@ -28,6 +28,7 @@ from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
 from backend.prediction import Prediction
 from backend.queries import Queries
+from backend.scores import Scores
 from backend.settings import Environment, Settings
 from backend.states import States
 from backend.webhooks import START_TRAINING, WebhookEvent
@@ -87,6 +88,7 @@ class Runtime:
             queries=self._queries,
             pool=self.pool,
             embedder=self.embedder,
+            scores=Scores(self.ledger, self._readers, clock=self.clock),
             clock=self.clock,
         )
 

@@ -10,8 +10,8 @@ Two families, both monotone, so that the order of the scores (hence of the revie
   for a certainty.
 
 The isotonic map is used where it predicts better: its log loss over five folds is lower than the Beta map's
-by more than two standard errors of the difference. That takes thousands of labels, or scores that are far off in
-a way that no Beta map mends.
+by more than two standard errors of the difference. That takes thousands of labels, or scores that are far off
+in a way that no Beta map mends.
 """
 
 from __future__ import annotations
@@ -80,6 +80,10 @@ class Calibration:
         """Inverse of :meth:`to_json`."""
         a, b = kept["slopes"]
         return cls(tuple(kept["knots"]), tuple(kept["values"]), (a, b), kept["shift"], kept["labels"])
+
+
+IDENTITY = Calibration()
+"""What is used before the first label."""
 
 
 def fit(scores: ArrayLike, right: ArrayLike) -> Calibration:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-<<<<<<< HEAD
-from backend.ledger import answers, human_annotations, rounds, tables
-from backend.ledger.upsert import insert_new
-=======
 from backend.ledger import answers, human_annotations, rounds, tables, votes
-from backend.ledger.upsert import insert
->>>>>>> status
+from backend.ledger.upsert import insert_new
 
 _table = tables.deleted_tasks
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))

@@ -3,7 +3,8 @@
 Two columns of a real table agree on 99.9% of the items. Counted as two votes they outvote a better model, and
 make any posterior too sure. Two models that part on at most 1% of the items may be merged whatever they are:
 the vote of one is the vote of both, up to that 1%. That alone would merge all models of an easy question, so
-a pair must also part ten times more rarely than either of the two parts from any third model.
+a pair must also part ten times more rarely than either of the two parts from any third model. Where there is
+no third to compare with, or all agree alike, nobody is a copy.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
         for other in range(one + 1, arms):
             third = ~(close[one] | close[other])
             third[[one, other]] = False
-            nearest = rate[[one, other]][:, third].min() if third.any() else 0.0
-            if close[one, other] and rate[one, other] <= RATIO * nearest:
+            if not (close[one, other] and third.any()):
+                continue
+            if rate[one, other] <= RATIO * rate[[one, other]][:, third].min():
                 first, gone = sorted((seats[one], seats[other]))
                 seats = [first if seat == gone else seat for seat in seats]
     return tuple(seats)

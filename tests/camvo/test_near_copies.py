@@ -44,6 +44,11 @@ def test_models_of_an_easy_question_are_no_copies_of_each_other():
     assert near_copies_in(votes) == (0, 1, 2)
 
 
+def test_models_that_never_differ_are_no_copies_while_no_other_model_does():
+    votes, _ = drawn([0.8], 3000, 4)
+    assert near_copies_in(np.repeat(votes, 3, axis=1)) == (0, 1, 2)
+
+
 def test_few_rounds_make_no_copies():
     votes, _ = drawn([0.8, 0.75, 0.7], 100, 1)
     assert near_copies_in(np.column_stack((votes, votes[:, 0]))) == (0, 1, 2, 3)

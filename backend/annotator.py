@@ -23,9 +23,12 @@ from backend.policies import policy_of
 from backend.prediction import Prediction, prediction_of, votes_of
 from backend.queries import Queries, Query
 from backend.recording import Asked, Job, Verdict, record
+from backend.scores import Scores
 from backend.states import StateKey, States
+from camvo.aggregation import LABEL_VOTE
 from camvo.errors import BadAnswerError, ImageUnavailableError, ModelError, NoVoteError, TaskError
 from camvo.estimates import Observation
+from camvo.plan import Decision, Plan
 from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)
@@ -54,11 +57,12 @@ class Annotator:
         pool: Pool,
         embedder: Embedder,
         images: Images,
+        scores: Scores,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
-        self._images, self._clock = images, clock
+        self._images, self._scores, self._clock = images, scores, clock
 
     async def annotate(self, job: Job) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
@@ -165,7 +169,8 @@ class Annotator:
                 where=f"task {job.task}",
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
-        verdict = Verdict(policy, plan, votes, decisions, costs)
+        scores = await self._calibrated(job, asked, plan, votes, decisions)
+        verdict = Verdict(policy, plan, votes, decisions, costs, scores)
         there, new = await self._writer.run(
             lambda connection: record(connection, job, asked, verdict, self._clock())
         )
@@ -188,6 +193,26 @@ class Annotator:
             aggregation = one.question.question.control.aggregation
             observations[one.name] = Observation(state, context, one.question.options, aggregation)
         return observations
+
+    async def _calibrated(
+        self,
+        job: Job,
+        asked: Sequence[Asked],
+        plan: Plan,
+        votes: Mapping[str, Mapping[str, str]],
+        decisions: Mapping[str, Decision],
+    ) -> dict[str, float]:
+        """The calibrated scores, frozen here: before any human sees the prediction."""
+        scores = {}
+        for one in asked:
+            name, estimates = one.name, plan.estimates[one.name]
+            if not job.settings.calibrate or name not in decisions or estimates.aggregation != LABEL_VOTE:
+                continue
+            key = StateKey(job.project, one.key.control, one.key.epoch)
+            scorer = await self._scores.current(key, plan.arms, estimates.labels)
+            cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
+            scores[name] = scorer.score(cast, decisions[name].label)
+        return scores
 
     def _costs(self, job: Job, messages: Messages) -> dict[str, float]:
         """The expected price of each model that is not resting; of all when all are.

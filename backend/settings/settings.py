@@ -80,6 +80,10 @@ class Settings(BaseModel):
     """Whether annotators' labels teach; false is the paper's label-free setting."""
     instructions: str | None = None
     """Instructions for the models, for every project."""
+    calibrate: bool = True
+    """Whether scores allow for errors that models share, and are fitted to what humans confirmed."""
+    guarantee: Annotated[Real, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.97
+    """Share of labels that must be right where a score is named from which no review is needed."""
     show_votes: bool = False
     """Whether each model's own vote is returned as a prediction beside the ensemble's."""
     embedder: str = Field(default="all-MiniLM-L6-v2", min_length=1)

@@ -3,8 +3,8 @@
     python benchmarks/paper/real_votes.py VOTES.csv OUT/ [--embeddings FILE.npy] [--shuffles 20] [--jobs 2]
 
 Runs ``camvo replay`` for the paper's two sets of hyperparameters, label-free and with 5% human labels, for
-CCaMVo, and item by item instead of in windows of 64; one JSON file each in OUT, which ``tables.py`` turns into
-the tables of docs/results.md. A file that is there already is not computed again.
+CCaMVo, and item by item instead of in windows of 64; one JSON file each in OUT, which ``tables.py`` turns
+into the tables of docs/results.md. A file that is there already is not computed again.
 """
 
 from __future__ import annotations

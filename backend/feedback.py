@@ -16,9 +16,9 @@ from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
 from camvo import aggregations
 from camvo.aggregation import Aggregation
+from camvo.contribution import Contribution, revision
 from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
-from camvo.state import Contribution, revision
 
 _log = structlog.get_logger(__name__)
 

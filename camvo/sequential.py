@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from camvo.aggregation import LABEL_VOTE
+from camvo.contribution import Contribution
 from camvo.ensemble import Ensemble, lesson
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
@@ -22,7 +23,6 @@ from camvo.plan import Plan
 from camvo.probes import Pattern, Signature
 from camvo.rule import Rule
 from camvo.stages import Coin, Path, Stages, propensities, throw
-from camvo.state import Contribution
 from camvo.stopping import Evidence
 from camvo.typing import Votes
 

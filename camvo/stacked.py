@@ -12,6 +12,7 @@ import numpy as np
 
 from camvo.aggregation import LABEL_VOTE
 from camvo.confidence import TIE
+from camvo.contribution import Contribution
 from camvo.copula import stream
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
@@ -20,7 +21,6 @@ from camvo.plan import Decision, Plan
 from camvo.rows import CastVote, Head, Row
 from camvo.stack_stops import Course, Stops, learn
 from camvo.stacking import Stack, fit
-from camvo.state import Contribution
 from camvo.typing import Array, Votes
 
 _COIN: Final = 0.03

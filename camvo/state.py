@@ -11,175 +11,22 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from camvo import linucb
+from camvo.arm import Arm, Solved
 from camvo.beta_mixture import BetaSums
+from camvo.contribution import Change, Contribution
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.probes import Probe, ProbeSums
-from camvo.rows import Row, Rows
+from camvo.probes import ProbeSums
+from camvo.rows import Rows
 from camvo.typing import Array
 
 _SNAPSHOT_FORMAT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One arm's share of a contribution.
-
-    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read);
-    ``removed`` and ``added`` are rewards in [0, 1], ``None`` where nothing leaves or comes.
-    """
-
-    arm: str
-    q: float
-    removed: float | None
-    added: float | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Contribution:
-    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes.
-
-    ``probe`` is what a round that a coin chose shows about stopping early; it is counted ``rounds`` times, so
-    a correction of the rewards leaves it alone and −1 takes it back. ``kept`` is the round itself where it is
-    to be kept whole, ``dropped`` what it was kept as until now.
-    """
-
-    context: Array
-    changes: tuple[Change, ...]
-    rounds: int = 1
-    probe: Probe | None = None
-    kept: Row | None = None
-    dropped: Row | None = None
-
-    def pack(self) -> bytes:
-        """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
-        dtype = (
-            "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
-        )
-        header: dict[str, Any] = {
-            "dtype": dtype,
-            "rounds": self.rounds,
-            "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
-        }
-        if self.probe is not None:
-            header["probe"] = self.probe.to_list()
-        for name, row in (("kept", self.kept), ("dropped", self.dropped)):
-            if row is not None:
-                header[name] = row.to_list()
-        return (
-            json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
-        )
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Contribution:
-        """Inverse of :meth:`pack`; the context comes back as float64."""
-        head, _, body = data.partition(b"\n")
-        header = json.loads(head)
-        changes = tuple(Change(*change) for change in header["changes"])
-        kept, dropped = (
-            Row.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
-        )
-        context = np.frombuffer(body, header["dtype"]).astype(np.float64)
-        probe = Probe.from_list(header["probe"]) if "probe" in header else None
-        return cls(context, changes, header["rounds"], probe, kept, dropped)
-
-
-def revision(before: Contribution, after: Contribution) -> Contribution:
-    """What turns ``before`` into ``after`` of the same round: all rewards out, all rewards in.
-
-    Where no reward differs there are no changes. Otherwise every arm is named, also with the same reward:
-    the sums over pairs of arms have to see both sides.
-    """
-    old = {change.arm: change for change in before.changes}
-    new = {change.arm: change for change in after.changes}
-    changes = tuple(
-        Change(
-            arm=arm,
-            q=(new.get(arm) or old[arm]).q,
-            removed=old[arm].added if arm in old else None,
-            added=new[arm].added if arm in new else None,
-        )
-        for arm in dict.fromkeys([*old, *new])
-    )
-    changed = any(change.removed != change.added for change in changes)
-    kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
-    rounds = after.rounds - before.rounds
-    return Contribution(before.context, changes if changed else (), rounds, kept=kept, dropped=dropped)
-
-
-@dataclass(slots=True)
-class Arm:
-    """The sums of one model: A⁻¹ (d, d) and b (d,) of LinUCB, N and Σr, and the Beta mixture's sums."""
-
-    inverse: Array
-    b: Array
-    rewards: int = 0
-    reward_sum: float = 0.0
-    mixture: BetaSums = field(default_factory=BetaSums)
-
-    @classmethod
-    def fresh(cls, dimension: int, lambda_l: float) -> Arm:
-        """An arm without history: A = λ_L·I, b = 0 (Algorithm 1, line 2)."""
-        return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
-
-    @property
-    def mu(self) -> float | None:
-        """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
-        return self.reward_sum / self.rewards if self.rewards else None
-
-    def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
-        """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
-        added: list[Array] = []
-        withdrawn: list[Array] = []
-        for context, change in lessons:
-            count = (change.added is not None) - (change.removed is not None)
-            delta = (change.added or 0.0) - (change.removed or 0.0)
-            if count:
-                (added if count > 0 else withdrawn).append(context)
-            if delta:
-                self.b += delta * context
-            self.rewards += count
-            self.reward_sum += delta
-            if change.removed is not None:
-                self.mixture.add(change.q, change.removed, -1)
-            if change.added is not None:
-                self.mixture.add(change.q, change.added, +1)
-        if added:
-            columns = np.array(added).T
-            vectors = solved.of(name, added)
-            if vectors is None:
-                vectors = linucb.solve(self.inverse, columns)
-            linucb.update_inverse(self.inverse, columns, vectors, +1)
-        if withdrawn:
-            columns = np.array(withdrawn).T
-            linucb.update_inverse(self.inverse, columns, linucb.solve(self.inverse, columns), -1)
-
-
-class Solved:
-    """A⁻¹e of every arm for the contexts that were scored last: ``vectors`` are arm → (d, m).
-
-    A context is known by being the same object, which costs nothing to see.
-    """
-
-    def __init__(self, contexts: Sequence[Array] = ()) -> None:
-        self.vectors: dict[str, Array] = {}
-        self._contexts = contexts
-        self._columns = {id(context): column for column, context in enumerate(contexts)}
-
-    def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
-        """The columns of these contexts, in Fortran order; ``None`` where one was not scored."""
-        vectors = self.vectors.get(arm)
-        wanted = [self._columns[id(context)] for context in contexts if id(context) in self._columns]
-        if vectors is None or len(wanted) < len(contexts):
-            return None
-        return vectors if vectors.shape[1] == 1 else np.asfortranarray(vectors[:, wanted])
 
 
 class State:

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend.ledger import Ledger, events
-from camvo.state import Contribution, State
+from camvo.contribution import Contribution
+from camvo.state import State
 
 if TYPE_CHECKING:
     from backend.demo.run import Labelled

@@ -25,15 +25,15 @@ ALL_POLICIES = ["--policy", "camvo", "--policy", "baseline", "--policy", "majori
 
 def experiments(shuffles: int) -> dict[str, list[str]]:
     """Name of the file → options of ``camvo replay``; what is beside the main table takes fewer shuffles."""
-    part, few = str(max(shuffles // 4, 1)), str(max(shuffles // 7, 1))
+    part = str(max(shuffles // 4, 1))
     found = {
         f"{name}-{labels}": [*ALL_POLICIES, *options, "--human-labels", share, "--shuffles", part]
         for labels, share in HUMAN.items()
         for name, options in SETS.items()
     }
     found["mild-votes"][-1] = str(shuffles)
-    found["ccamvo"] = ["--policy", "ccamvo", *SETS["mild"], "--shuffles", few]
-    found["one-by-one"] = ["--policy", "camvo", *SETS["mild"], "--shuffles", few]
+    found["ccamvo"] = ["--policy", "ccamvo", *SETS["mild"], "--shuffles", part]
+    found["one-by-one"] = ["--policy", "camvo", *SETS["mild"], "--shuffles", part]
     found["one-by-one"] += ["--window", "1", "--delta", "0.97"]
     return found
 

@@ -24,7 +24,8 @@ from sqlalchemy import func, select
 
 from backend.ledger import rounds, tables
 from backend.ledger.rounds import Round
-from camvo.state import Contribution, State
+from camvo.contribution import Contribution
+from camvo.state import State
 
 TASKS = range(1, 25)
 FIRST, SECOND = range(1, 17), range(9, 25)

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from camvo.contribution import Change, Contribution, revision
 from camvo.probes import SILENT, UNASKED, Pattern, Probe, ProbeSums, canonical
-from camvo.state import Change, Contribution, State, revision
+from camvo.state import State
 
 ARMS = ("a", "b", "c", "d")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camvo.contribution import revision
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.numeric import NumericVote
@@ -16,7 +17,7 @@ from camvo.one_coin import accuracies
 from camvo.probes import UNASKED, canonical
 from camvo.replay import VotesTable
 from camvo.sequential import Sequential
-from camvo.state import State, revision
+from camvo.state import State
 from camvo.synthetic import SyntheticModel, votes_table
 from camvo.vote import weighted_vote
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from camvo.baselines import Baseline
+from camvo.contribution import Contribution, revision
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.replay import VotesTable, replay
 from camvo.stacked import Stacked
-from camvo.state import Contribution, State, revision
+from camvo.state import State
 from camvo.synthetic import SyntheticModel, votes_table
 
 LABELS = ("p", "q", "r", "s")

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo import linucb
+from camvo.arm import Arm
+from camvo.contribution import Change, Contribution, revision
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.state import Arm, Change, Contribution, State, revision
+from camvo.state import State
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 6

@@ -13,7 +13,7 @@ def policy_of(settings: PolicySettings, *, alone: bool = False) -> Policy:
 
     Args:
         settings: the section ``policy``.
-        alone: whether somebody waits for this one task: all models are then asked at once.
+        alone: whether somebody may wait for this one task: whoever is asked is then asked at once.
     """
     alpha, lambda_r, estimator = settings.alpha, settings.lambda_r, settings.estimator
     delta, k_min, n0 = settings.delta, settings.k_min, settings.n0

@@ -21,7 +21,8 @@ _SUBSET = "subset"
 class Parameters:
     """The parameters of a policy; it takes those that it has (see :class:`camvo.policy.CaMVo`).
 
-    ``agreement`` and ``max_stages`` are those of :class:`camvo.sequential.Sequential`. ``models`` are those that its name goes on with, as in ``single:gpt-4o``.
+    ``agreement`` and ``max_stages`` are those of :class:`camvo.sequential.Sequential`. ``models`` are those
+    that its name goes on with, as in ``single:gpt-4o``.
     """
 
     alpha: float = 0.25
@@ -121,6 +122,7 @@ def settings(
     k_mins: Sequence[int],
     agreements: Sequence[float],
     shared: Parameters,
+    *,
     models: Sequence[str],
 ) -> list[Setting]:
     """Every policy with every δ and k_min, or agreement, that it can have, in the order given; nothing twice.

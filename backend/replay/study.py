@@ -53,7 +53,9 @@ class Study:
             State(1, self.lambda_l)
         except InvalidParameterError as error:
             raise ReplayError(error.message, where="--lambda-l") from error
-        return settings(self.policies, self.deltas, self.k_mins, self.agreements, self.parameters, models)
+        return settings(
+            self.policies, self.deltas, self.k_mins, self.agreements, self.parameters, models=models
+        )
 
     def check_output(self, *reports: Path) -> None:
         """Find out before hours of work that the JSON, or the reports in these folders, could not be written.

@@ -29,8 +29,8 @@ class PolicySettings(BaseModel):
     model_config = _FROZEN
 
     name: Literal["camvo", "ccamvo", "sequential", "baseline", "majority", "single"] = "camvo"
-    """Algorithm 1, the same for correlated models, models asked one after another while their votes can change
-    the label, Algorithm 2, all models weighed equally, or one model."""
+    """Algorithm 1, the same for correlated models, asking in stages while votes can change the label,
+    Algorithm 2, all models weighed equally, or one model."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3

@@ -79,7 +79,7 @@ class Style:
 
 
 def styles(settings: Sequence[Setting]) -> list[Style]:
-    """A colour for each policy and δ or agreement; settings that share a colour differ in their lines and markers.
+    """A colour for each policy and δ or agreement; settings that share it differ in lines and markers.
 
     A policy without δ has a marker of its own, because several of them may lie on one point.
     """

@@ -64,12 +64,13 @@ class Annotator:
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
         self._images, self._scores, self._clock = images, scores, clock
 
-    async def annotate(self, job: Job) -> Prediction | None:
+    async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
 
         With ``show_votes`` a list: the prediction, then one for each model that voted.
 
-        A task that was annotated before is looked up and teaches nothing again.
+        A task that was annotated before is looked up and teaches nothing again. ``alone`` is a task that came
+        by itself: somebody may have opened it, so its models are asked at once.
 
         Raises:
             TaskError: no prediction is possible; says why.
@@ -82,7 +83,7 @@ class Annotator:
         visible, unseen = await self._shown(job, open_questions)
         self._skip(job, unseen, alone=not found and not visible)
         if visible:
-            found |= {round_.key: round_ for round_ in await self._annotate(job, visible)}
+            found |= {round_.key: round_ for round_ in await self._annotate(job, visible, alone)}
         if job.audit:
             return None
         decided = [(one.question, found[one.key]) for one in asked if one.key in found]
@@ -145,9 +146,9 @@ class Annotator:
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
-    async def _annotate(self, job: Job, asked: Sequence[Asked]) -> list[Round]:
+    async def _annotate(self, job: Job, asked: Sequence[Asked], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
-        policy = policy_of(job.settings.policy)
+        policy = policy_of(job.settings.policy, alone=alone)
         questions = [one.question for one in asked]
         messages = prompts.messages(questions, job.settings.instructions)
         prompt = _Prompt(questions, messages, prompts.schema(questions))

@@ -28,12 +28,17 @@ class PolicySettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: Literal["camvo", "ccamvo", "baseline", "majority", "single"] = "camvo"
-    """Algorithm 1, the same for correlated models, Algorithm 2, all models weighed equally, or one model."""
+    name: Literal["camvo", "ccamvo", "sequential", "baseline", "majority", "single"] = "camvo"
+    """Algorithm 1, the same for correlated models, asking in stages while votes can change the label,
+    Algorithm 2, all models weighed equally, or one model."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3
     """Models asked at least."""
+    agreement: Share = 0.99
+    """Share of the labels that ``sequential`` keeps as all models together would give them."""
+    max_stages: AtLeastOne = 3
+    """How often ``sequential`` waits for models; a task that was sent alone is decided in one stage."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0

@@ -13,6 +13,7 @@ from camvo.errors import InvalidParameterError, ReplayError
 from camvo.oracle import MOST_ARMS, ConfidenceName
 from camvo.policy import CaMVo, CCaMVo, Policy
 from camvo.sequential import Sequential
+from camvo.stacked import Stacked
 
 _SUBSET = "subset"
 
@@ -21,8 +22,8 @@ _SUBSET = "subset"
 class Parameters:
     """The parameters of a policy; it takes those that it has (see :class:`camvo.policy.CaMVo`).
 
-    ``agreement`` and ``max_stages`` are those of :class:`camvo.sequential.Sequential`. ``models`` are those
-    that its name goes on with, as in ``single:gpt-4o``.
+    ``agreement`` and ``max_stages`` are those of :class:`camvo.sequential.Sequential`, ``worth`` that of
+    :class:`camvo.stacked.Stacked`. ``models`` are those that its name goes on with, as in ``single:gpt-4o``.
     """
 
     alpha: float = 0.25
@@ -34,6 +35,7 @@ class Parameters:
     k_min: int = 3
     agreement: float = 0.99
     max_stages: int = 3
+    worth: float = 75.0
     models: tuple[str, ...] = ()
 
 
@@ -80,6 +82,15 @@ KINDS: Final = {
             max_stages=given.max_stages,
         ),
         agrees=True,
+    ),
+    "stacked": _Kind(
+        lambda given: Stacked(
+            alpha=given.alpha,
+            lambda_r=given.lambda_r,
+            estimator=given.estimator,
+            worth=given.worth,
+            max_stages=given.max_stages,
+        )
     ),
     "baseline": _Kind(
         lambda given: Baseline(alpha=given.alpha, lambda_r=given.lambda_r, estimator=given.estimator)

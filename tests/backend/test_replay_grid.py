@@ -15,6 +15,7 @@ from camvo.errors import ReplayError
 from camvo.policy import CaMVo
 from camvo.replay import Trace, VotesTable, replay
 from camvo.sequential import Sequential
+from camvo.stacked import Stacked
 from camvo.synthetic import SyntheticModel, votes_table
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
@@ -87,10 +88,16 @@ def test_sequential_voting_has_the_agreement_and_the_stages_that_were_given() ->
     assert one.policy == Sequential(alpha=0.7, lambda_r=5.0, estimator="mle", agreement=0.95, max_stages=2)
 
 
+def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2, worth=50.0)
+    (one,) = settings(["stacked"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    assert one.policy == Stacked(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, max_stages=2)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("best", "--policy best: no such policy (camvo, ccamvo, sequential, baseline, majority"),
+        ("best", "--policy best: no such policy (camvo, ccamvo, sequential, stacked, baseline, majority"),
         ("single", "--policy single: no such policy"),
         ("camvo:a", "--policy camvo:a: no such policy"),
         ("single:d", "--policy single:d: 'd' is no model of the table (a, b, c)"),

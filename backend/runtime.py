@@ -184,8 +184,11 @@ class Runtime:
         feedback.apply(connection, event, self.settings, self.clock())
 
     def _write(self, function: Callable[[Connection], None]) -> None:
-        """Write through the one writer: a thread of its own would wait behind every batch of it."""
-        self._writer.submit(function).result()
+        """Write through the one writer: a thread of its own would wait behind every batch of it.
+
+        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first.
+        """
+        self._writer.submit(function, urgent=True).result()
 
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""

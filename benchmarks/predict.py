@@ -137,15 +137,15 @@ def annotation(number: int) -> dict[str, object]:
 
 @contextmanager
 def meanwhile(
-    client: httpx.Client, request: Callable[[httpx.Client, int], httpx.Response]
+    client: httpx.Client, pause: float, request: Callable[[httpx.Client, int], httpx.Response]
 ) -> Iterator[list[float]]:
-    """How long a request takes that is repeated until the block ends, in milliseconds."""
+    """How long a request takes, in milliseconds, repeated after a pause in seconds until the block ends."""
     taken: list[float] = []
     over = threading.Event()
 
     def repeat() -> None:
         with httpx.Client(base_url=client.base_url) as own:
-            while not over.wait(0.01):
+            while not over.wait(pause):
                 started = time.perf_counter()
                 request(own, len(taken)).raise_for_status()
                 taken.append((time.perf_counter() - started) * 1e3)
@@ -170,9 +170,9 @@ def measure(given: argparse.Namespace) -> None:
         client.post("/predict", json=batch(0, 4)).raise_for_status()
         seconds, processor = [], []
         with (
-            meanwhile(client, lambda own, _: own.get("/health")) as health,
+            meanwhile(client, 0.02, lambda own, _: own.get("/health")) as health,
             meanwhile(
-                client, lambda own, k: own.post("/webhook", json=annotation(10_000_000 + k))
+                client, 0.1, lambda own, k: own.post("/webhook", json=annotation(10_000_000 + k))
             ) as webhook,
         ):
             for number in range(1, given.batches + 1):

@@ -1,7 +1,7 @@
 """Whole rounds of CaMVo beside the bandits of other libraries, in one run.
 
     pip install -e ".[benchmark]" -c constraints.txt
-    OMP_NUM_THREADS=1 pytest benchmarks/test_rounds.py
+    OMP_NUM_THREADS=1 pytest -n 0 benchmarks/test_rounds.py
 
 Every contender works through the same 512 contexts of 384 dimensions with seven arms. A round of CaMVo is all
 that the product does: it scores every arm, finds the cheapest confident subset, counts the votes and learns;

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -21,6 +24,8 @@ from backend.ledger.database import Ledger
 from camvo.errors import LedgerError
 
 _BATCH = 256
+_SECONDS = 0.02
+"""How long one transaction goes on taking functions in: whoever is urgent waits no longer than that."""
 
 _T = TypeVar("_T")
 
@@ -28,6 +33,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     function: Callable[[Connection], Any]
+    urgent: bool
     future: Future[Any] = field(default_factory=Future)
 
 
@@ -53,8 +59,10 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, function: Callable[[Connection], _T]) -> Future[_T]:
+    def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction; the future has its value once that is committed.
+
+        What is urgent goes before what is not; otherwise functions run in the order they were submitted.
 
         Others share the transaction, each in a savepoint of its own: an exception undoes this function's
         writes only, and is the future's. When the database itself fails, the functions of a batch are run
@@ -64,7 +72,7 @@ class Writer:
         Raises:
             LedgerError: the writer is closed; by the future, that the database failed.
         """
-        job = _Job(function)
+        job = _Job(function, urgent)
         with self._door:
             if self._closed:
                 raise LedgerError(
@@ -86,41 +94,46 @@ class Writer:
         self._thread.join()
 
     def _work(self) -> None:
+        waiting: dict[bool, deque[_Job]] = {True: deque(), False: deque()}
         ended = False
-        while not ended:
-            batch, ended = self._take()
-            if batch:
-                self._write(batch)
+        while not ended or any(waiting.values()):
+            ended = self._collect(waiting, patient=not ended and not any(waiting.values())) or ended
+            batch = list(chain(waiting[True], waiting[False]))[: self._batch]
+            for job in batch[: self._write(batch)]:
+                waiting[job.urgent].popleft()
 
-    def _take(self) -> tuple[list[_Job], bool]:
-        """Everything that waits, at least one; and whether the end was reached."""
-        batch: list[_Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            if len(batch) == self._batch:
-                return batch, False
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                return batch, False
-        return batch, True
+    def _collect(self, waiting: Mapping[bool, deque[_Job]], *, patient: bool) -> bool:
+        """Sort what was submitted, waiting for one if ``patient``; whether the end was reached."""
+        try:
+            while (job := self._jobs.get(block=patient)) is not None:
+                waiting[job.urgent].append(job)
+                patient = False
+        except queue.Empty:
+            return False
+        return True
 
-    def _write(self, batch: Sequence[_Job]) -> None:
+    def _write(self, batch: Sequence[_Job]) -> int:
+        """Run functions in one transaction, the first and what begins within :data:`_SECONDS`; how many."""
+        outcomes: list[_Outcome] = []
         began = ran = False
         try:
             with self._ledger.write() as connection:
                 began = True
-                outcomes = [_run(connection, job) for job in batch]
+                until = time.monotonic() + _SECONDS
+                for job in batch:
+                    outcomes.append(_run(connection, job))
+                    if time.monotonic() >= until:
+                        break
                 ran = True
         except Exception as error:  # whatever went wrong, the thread has to live on
             if began and not ran and len(batch) > 1:
                 for job in batch:
                     self._write([job])
-                return
-            outcomes = [_Outcome(error=_copy(error)) for _ in batch]
-        for job, outcome in zip(batch, outcomes, strict=True):
+                return len(batch)
+            outcomes = [_Outcome(error=_copy(error)) for _ in (outcomes if ran else batch)]
+        for job, outcome in zip(batch, outcomes, strict=False):
             _resolve(job.future, outcome)
+        return len(outcomes)
 
 
 def _run(connection: Connection, job: _Job) -> _Outcome:

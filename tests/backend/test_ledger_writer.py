@@ -10,6 +10,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.pool import Pool
 
 from backend.ledger import Ledger, Writer, events, projects
+from backend.ledger import writer as module
 from camvo.errors import BudgetExhaustedError, LedgerError
 
 
@@ -88,6 +89,32 @@ def test_what_waits_shares_one_transaction(sqlite_ledger: Ledger) -> None:
     asyncio.run(behind_a_gate(writer, *[note] * 8))
     writer.close()
     assert (len(transactions), len(written(sqlite_ledger))) == (1, 8)
+
+
+def test_what_is_urgent_goes_before_what_waits(sqlite_ledger: Ledger) -> None:
+    writer, gate, seen = Writer(sqlite_ledger), Gate(), list[str]()
+    writer.submit(gate)
+    assert gate.entered.wait(30)
+    writer.submit(lambda _: seen.append("first"))
+    writer.submit(lambda _: seen.append("second"))
+    writer.submit(lambda _: seen.append("urgent"), urgent=True)
+    gate.open.set()
+    writer.close()
+    assert seen == ["urgent", "first", "second"]
+
+
+def test_a_transaction_takes_nothing_in_after_its_time(
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    writer, gate, others = Writer(sqlite_ledger), Gate(), list[list[bytes]]()
+    writer.submit(gate)
+    assert gate.entered.wait(30)
+    writer.submit(append)
+    writer.submit(lambda _: others.append(written(sqlite_ledger)))
+    gate.open.set()
+    writer.close()
+    assert others == [[b"x"]]
 
 
 def test_a_function_that_raises_does_not_hurt_the_others(ledger: Ledger, writer: Writer) -> None:

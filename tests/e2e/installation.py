@@ -32,7 +32,7 @@ class Installation:
 
     def __init__(self, studio: LabelStudio, server: ServerProcess, models: OpenAIServer) -> None:
         self.studio, self.server, self.models = studio, server, models
-        self.variables = variables(studio)
+        self.variables = variables(studio) | {"CAMVO_CONFIG": str(server.folder / "camvo.yaml")}
 
     # projects
 

@@ -51,6 +51,8 @@ class Scripted:
     def _reply(self, model: str, prompt: str) -> Reply:
         if model == "broken":
             return Reply.fails(500)
+        if model == "garbled":
+            return Reply.broken()
         if model == "rambling":
             return Reply.says("What a day! I could not say, to be honest.")
         said = re.search(rf"\b{model}: ([\w/]+)", prompt)
@@ -65,12 +67,13 @@ class Scripted:
 
 
 def with_unreliable_models(models: OpenAIServer, folder: Path, **settings: object) -> Path:
-    """A camvo.yaml with all six."""
+    """A camvo.yaml with all of them."""
     path = config_for(models, folder, **settings)
     config = yaml.safe_load(path.read_text())
     first = config["models"][0]
     config["models"] += [
-        {**first, "name": name, "model": f"openai/{name}"} for name in ("late", "broken", "rambling")
+        {**first, "name": name, "model": f"openai/{name}"}
+        for name in ("late", "broken", "garbled", "rambling")
     ]
     path.write_text(yaml.safe_dump(config))
     return path

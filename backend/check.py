@@ -93,11 +93,11 @@ def _webhooks(environment: Environment) -> str:
 def _sample(console: Console, found: Settings, pool: Pool) -> None:
     """What one short text would cost a project that has learnt nothing yet."""
     config = labels.parse(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
-    messages = prompts.messages(config.questions, _SAMPLE, found.instructions)
+    (question,) = (question.about(_SAMPLE) for question in config.questions)
+    messages = prompts.messages([question], found.instructions)
     costs = {name: pool.cost(name, messages) for name in pool.names}
     state = State(1, found.policy.lambda_l)
-    texts = tuple(label.value for label in config.questions[0].labels)
-    observation = Observation(state, np.ones(1), texts)
+    observation = Observation(state, np.ones(1), question.options)
     plan = policy_of(found.policy).plan({"sentiment": observation}, costs)
     table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
     for column in ("model", "litellm", "expected $", "asked"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -14,7 +14,8 @@ from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
-from camvo.aggregation import LABEL_VOTE
+from camvo import aggregations
+from camvo.aggregation import Aggregation
 from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
 from camvo.state import Contribution, revision
@@ -34,25 +35,23 @@ def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: 
         action(connection, event, settings, now)
 
 
-def human_label(
-    connection: Connection, project: str, task: int, control: str, known: Sequence[str]
-) -> str | None:
-    """What the humans say about one question of one task: ground truth first, else their majority.
+def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> str | None:
+    """What the humans say about the question of a round: ground truth first, else all of them together.
 
-    ``None`` when nobody answered or when the answers are tied. Skipped annotations and those made from
-    predictions in bulk do not count, nor does a label outside ``known``, the round's own label set: what the
-    models could not answer says nothing about them.
+    Several are counted as the question's votes are, each with the same weight. ``None`` when nobody answered
+    or when the answers are tied. Skipped annotations and those made from predictions in bulk do not count,
+    nor does an answer outside the plan's own options: what the models could not answer says nothing about
+    them.
     """
+    aggregation, options = _aggregation(plan), plan["labels"]
     given = [
         annotation
-        for annotation in human_annotations.of_task(connection, project, task)
-        if annotation.teaches and annotation.labels.get(control) in known
+        for annotation in human_annotations.of_task(connection, key.project, key.task)
+        if annotation.teaches and aggregations.fits(aggregation, annotation.labels.get(key.control), options)
     ]
     truths = [annotation for annotation in given if annotation.ground_truth]
-    counts = Counter(annotation.labels[control] for annotation in truths or given).most_common(2)
-    if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
-        return None
-    return counts[0][0]
+    answers = [annotation.labels[key.control] for annotation in truths or given]
+    return aggregations.consensus(aggregation, answers, options)
 
 
 def teacher(voted: str, human: str | None, settings: Settings) -> tuple[str, Teacher]:
@@ -63,9 +62,9 @@ def teacher(voted: str, human: str | None, settings: Settings) -> tuple[str, Tea
     return (voted, "vote") if human is None or not settings.human_rewards else (human, "human")
 
 
-def confirmation(voted: str, human: str | None) -> float | None:
+def confirmation(voted: str, human: str | None, plan: Mapping[str, Any]) -> float | None:
     """How right the voted label is by the humans', in [0, 1]; ``None`` without one."""
-    return None if human is None else LABEL_VOTE.reward(voted, human)
+    return None if human is None else _aggregation(plan).reward(voted, human)
 
 
 def teach(connection: Connection, round_: Round, contribution: Contribution, *, now: float) -> None:
@@ -79,9 +78,9 @@ def teach(connection: Connection, round_: Round, contribution: Contribution, *, 
 def correct(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
     """Make the rewards of a task's rounds, and what came of them, agree with what the humans say by now."""
     for round_ in rounds.of_task(connection, project, task):
-        human = human_label(connection, project, task, round_.key.control, round_.plan["labels"])
+        human = human_label(connection, round_.key, round_.plan)
         if human != round_.human:
-            rounds.set_human(connection, round_.id, human, confirmation(round_.label, human))
+            rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
         label, by = teacher(round_.label, human, settings)
         if (label, by) == (round_.taught, round_.taught_by):
@@ -111,7 +110,13 @@ def _append(  # noqa: PLR0917 - the columns of one event
 def _lesson(round_: Round, label: str | None, by: str | None) -> Contribution:
     q = {arm: row["q"] for arm, row in round_.plan["arms"].items()}
     given = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
-    return lesson(round_.context, q, given, label or round_.label, human=by == "human")
+    reward = _aggregation(round_.plan).reward
+    return lesson(round_.context, q, given, label or round_.label, human=by == "human", reward=reward)
+
+
+def _aggregation(plan: Mapping[str, Any]) -> Aggregation:
+    """How the votes of a round were counted."""
+    return aggregations.restore(plan.get("aggregation"))
 
 
 def _rewards(contribution: Contribution) -> dict[str, float]:

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import structlog
 
 from backend import metrics
-from backend.annotator import Annotator, Job
+from backend.annotator import Annotator
 from backend.prediction import Prediction
+from backend.recording import Job
 from backend.slots import Slots
 from camvo.errors import CamvoError, TaskError
 

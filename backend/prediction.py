@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, TypeAlias
 
-from backend.labels import Question
+from backend.labels import TaskQuestion
+from backend.labels.region_choices import RegionChoices
 from backend.ledger.rounds import Round
 
 Prediction: TypeAlias = dict[str, Any] | list[Any]
 """What Label Studio gets for one task: a prediction, a list of them, or ``[]`` for none."""
 
 
-def prediction_of(decided: Sequence[tuple[Question, Round]], model_version: str) -> dict[str, Any]:
-    """One prediction with a region for every question that was decided.
+def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> dict[str, Any]:
+    """One prediction with the regions of every question that was decided.
 
-    Each region carries the probability that its own label is right. The prediction's ``score``, by which
-    Label Studio sorts, is the probability that all of them are, their errors taken as independent: the
-    product. ``model_version`` must be the backend's title in Label Studio, or the score column stays blank.
+    Each region carries the score of its question's answer: the probability that a label is right, the reward
+    that any other answer can expect. The prediction's ``score``, by which Label Studio sorts, is the product
+    of all questions' scores, their errors taken as independent. ``model_version`` must be the backend's title
+    in Label Studio, or the score column stays blank.
     """
-    return _signed(
-        [(question.region(round_.label), round_.score) for question, round_ in decided], model_version
-    )
+    answers = [(question, round_.label, round_.score) for question, round_ in decided]
+    return _signed(answers, model_version)
 
 
-def votes_of(decided: Sequence[tuple[Question, Round]], model_version: str) -> list[dict[str, Any]]:
+def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> list[dict[str, Any]]:
     """One prediction for each model that voted, in alphabetical order: an annotator sees who said what.
 
     Label Studio stores all predictions of a list and fills the form with the first one, so these come after
@@ -37,7 +39,7 @@ def votes_of(decided: Sequence[tuple[Question, Round]], model_version: str) -> l
     return [
         _signed(
             [
-                (question.region(vote), round_.plan["arms"][arm]["correctness"])
+                (question, vote, round_.plan["arms"][arm]["correctness"])
                 for question, round_ in decided
                 if (vote := round_.votes.get(arm)) is not None
             ],
@@ -47,11 +49,23 @@ def votes_of(decided: Sequence[tuple[Question, Round]], model_version: str) -> l
     ]
 
 
-def _signed(regions: Sequence[tuple[dict[str, Any], float]], model_version: str) -> dict[str, Any]:
-    """A prediction of regions, each with the probability that it is right."""
-    score = math.prod(probability for _, probability in regions)
+def _signed(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str) -> dict[str, Any]:
+    """A prediction of several answers: question, vote and score."""
+    regions = {
+        question.name: [region | {"score": own} for region in question.regions(vote)]
+        for question, vote, own in answers
+    }
+    for question, _, _ in answers:
+        if isinstance(control := question.question.control, RegionChoices):
+            for name in control.controls:
+                regions[name] = [
+                    {"id": f"{name}-{place}"} | region for place, region in enumerate(regions.get(name, []))
+                ]
+            marked = [region for name in control.controls for region in regions[name]]
+            regions[question.name] = control.given_to(marked, regions[question.name])
+    score = math.prod(own for _, _, own in answers)
     return {
-        "result": [region | {"score": probability} for region, probability in regions],
+        "result": list(chain(*regions.values())),
         "score": min(max(score, 0.0), 1.0),
         "model_version": model_version,
     }

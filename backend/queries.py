@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 from backend import metrics
 from backend.ledger import Writer, answers, deleted_tasks, money
 from backend.llms import Pool
+from backend.llms.parts import Messages
 from backend.settings import BudgetSettings
 from camvo.errors import BudgetExhaustedError, LedgerError, ModelError, ModelTimeoutError, Usage
 
@@ -47,7 +48,7 @@ class Query:
     project: str
     task: int
     model: str
-    messages: Sequence[Mapping[str, str]]
+    messages: Messages
     schema: Mapping[str, Any]
     budget: BudgetSettings
 

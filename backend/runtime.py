@@ -21,8 +21,9 @@ import structlog
 from sqlalchemy import Connection
 
 from backend import embedded_voters, feedback, metrics, upkeep, webhooks
-from backend.annotator import Annotator, Job
+from backend.annotator import Annotator
 from backend.embedding import Embedder
+from backend.images import Images
 from backend.jobs import Jobs
 from backend.label_studio.catch_up import CatchUp
 from backend.labels import LabelConfig
@@ -30,6 +31,7 @@ from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
 from backend.prediction import Prediction
 from backend.queries import Queries
+from backend.recording import Job
 from backend.settings import Environment, Settings
 from backend.states import States
 from backend.training import Training
@@ -76,14 +78,14 @@ class Runtime:
         catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
         self._training = Training([catch_up, self._review])
         self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
-        self._jobs = Jobs(self._make_annotator(), settings.concurrency)
+        self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()
         metrics.started_at.set(self.clock())
         self._warm_up = threading.Thread(target=self._load, name="camvo-warm-up", daemon=True)
         self._warm_up.start()
 
-    def _make_annotator(self) -> Annotator:
+    def _make_annotator(self, environment: Environment) -> Annotator:
         return Annotator(
             ledger=self.ledger,
             writer=self._writer,
@@ -92,6 +94,7 @@ class Runtime:
             queries=self._queries,
             pool=self.pool,
             embedder=self.embedder,
+            images=Images(environment.label_studio_url, environment.label_studio_api_key),
             clock=self.clock,
         )
 

@@ -1,8 +1,8 @@
-"""How the votes on one question become one answer, and how right each vote was: labels, numbers, rankings.
+"""How the votes on one question become one answer, and how right each vote was.
 
-A vote is a string whatever the question: a label, a number in digits, a ranking as JSON. Only the question's
-:class:`Aggregation` reads it, so one task may mix all three, and policies, state and ledger see text and
-rewards alone.
+A vote is a string whatever the question: a label, a number in digits, a text; a ranking, a subset or spans as
+JSON. Only the question's :class:`Aggregation` reads it, so one task may mix them all, and policies, state and
+ledger see text and rewards alone. :mod:`camvo.aggregations` lists them.
 
 What δ_A means. A reward of 0 or 1 says that the arm was right, and δ_A is Lemma 1's probability that the
 right arms carry more than half of the weight. A fractional reward r is read as "right with probability r":
@@ -15,6 +15,12 @@ expected reward, and δ_A is the probability that more than half of the weight i
 - rankings, where an arm is right if it orders a random pair of items as the truth does. Wherever more than
   half of the weight does, so does the weighted majority on that pair, and Kemeny's order too as long as the
   majorities do not contradict one another. Borda's and the sum of scores need not.
+- subsets, where an arm is right if it judges a random label as the truth does.
+- texts, where an arm is right in full if its answer is the truth, and in part if it shares words with it: the
+  weighted vote is bounded in the first sense, and the parts are a dial as the weighted mean is.
+- spans, where an arm is right if it treats a random place of the text as the truth does. Wherever more than
+  half of the weight does, so does the vote on that place; its boundaries are right if those of more than
+  half of the weight are.
 
 For these δ_A bounds the expected reward of the answer, provided that the arms err independently and that an
 arm is as likely to be right at one tolerance (on one pair) as at another. Few are: a narrow tolerance is hard

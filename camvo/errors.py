@@ -19,6 +19,7 @@ A person reads ``str(error)``: what went wrong, where, and what to do about it. 
     ├── TaskError                 one task gets no prediction; the others do
     │   ├── MissingFieldError     the task's data lacks a key that the label config reads
     │   ├── EmptyTextError        the key is there, the text is blank
+    │   ├── ImageUnavailableError no model can be shown the task's image
     │   ├── NoVoteError           every model that was asked failed
     │   ├── TaskDeletedError      the task was deleted while models were thinking
     │   └── BudgetExhaustedError  the money is spent
@@ -142,6 +143,12 @@ class EmptyTextError(TaskError):
     """The field is there, but blank."""
 
     code = "text_empty"
+
+
+class ImageUnavailableError(TaskError):
+    """No model can be shown the task's image."""
+
+    code = "image_unavailable"
 
 
 class NoVoteError(TaskError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -50,8 +50,6 @@ class NumericVote:
     not be computed again when a human corrects the round. Give a smaller one where the range says little
     about what a good answer is (a year, a price), as else every arm earns nearly 1.
 
-    Where every weight is 0 the arms' L weigh the votes, and where those are all 0 too, each counts the same.
-
     Attributes:
         low: the least possible value.
         high: the greatest.
@@ -82,39 +80,32 @@ class NumericVote:
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
         """The mean or median, and its :func:`camvo.laplace.expected_closeness` to the truth."""
-        if not ballot.votes:
-            raise InvalidParameterError("there is no vote to count")
-        values = {arm: self._inside(arm, vote) for arm, vote in sorted(ballot.votes.items())}
-        weights = [1.0] * len(values)
-        for candidates in (ballot.weights, ballot.tie_breakers):
-            if any(candidates[arm] > 0.0 for arm in values):
-                weights = [candidates[arm] for arm in values]
-                break
+        values, weights = counted(ballot, self._inside)
         centre = weighted_median if self.rule == "median" else weighted_mean
-        answer = self._rounded(centre(list(values.values()), weights))
+        answer = self._rounded(centre(values, weights))
         score = expected_closeness(
             answer,
-            list(values.values()),
-            [ballot.correctness[arm] for arm in values],
+            values,
+            [ballot.correctness[arm] for arm in sorted(ballot.votes)],
             low=self.low,
             high=self.high,
             scale=self._scale,
         )
-        text = f"{answer:.15g}"
+        text = write(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote − answer| / scale, at least 0."""
-        return max(1.0 - abs(_number(vote) - _number(answer)) / self._scale, 0.0)
+        return max(1.0 - abs(read(vote) - read(answer)) / self._scale, 0.0)
 
     @property
     def _scale(self) -> float:
         return self.high - self.low if self.scale is None else self.scale
 
-    def _inside(self, arm: str, vote: str) -> float:
-        value = _number(vote)
+    def _inside(self, vote: str) -> float:
+        value = read(vote)
         if not self.low <= value <= self.high:
-            raise InvalidParameterError(f"the vote of {arm!r} is outside the range")
+            raise InvalidParameterError("a vote is outside the range")
         return value
 
     def _rounded(self, value: float) -> float:
@@ -125,9 +116,38 @@ class NumericVote:
         return self.low + min(steps, math.floor((self.high - self.low) / self.step + TIE)) * self.step
 
 
-def _number(text: str) -> float:
+def counted(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float], list[float]]:
+    """The votes' values and what each weighs, in the alphabetical order of the arms.
+
+    Where every weight is 0 the arms' L weigh the votes, and where those are all 0 too, each counts the same.
+
+    Raises:
+        InvalidParameterError: there is no vote, or ``inside``, which reads one, refuses it.
+    """
+    if not ballot.votes:
+        raise InvalidParameterError("there is no vote to count")
+    arms = sorted(ballot.votes)
+    values = [inside(ballot.votes[arm]) for arm in arms]
+    for candidates in (ballot.weights, ballot.tie_breakers):
+        weights = [candidates[arm] for arm in arms]
+        if any(weight > 0.0 for weight in weights):
+            return values, weights
+    return values, [1.0] * len(values)
+
+
+def write(value: float) -> str:
+    """A number as votes and answers are written: 15 digits, and no negative zero."""
+    return f"{value + 0.0:.15g}"
+
+
+def read(vote: str) -> float:
+    """The number of a vote.
+
+    Raises:
+        InvalidParameterError: it is none, or not finite.
+    """
     try:
-        value = float(text)
+        value = float(vote)
     except ValueError as error:
         raise InvalidParameterError("a vote on a number is not a number") from error
     if not math.isfinite(value):

@@ -10,6 +10,7 @@ import yaml
 
 from backend import settings
 from backend.feedback import ACTIONS
+from backend.labels.tags import SUPPORTED
 from backend.llms import Pool
 from backend.settings import Environment, ModelSettings, Settings
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
+TAGS = (ROOT / "docs" / "tags.md").read_text("utf-8")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -70,3 +72,8 @@ def test_every_setting_is_documented(model: type) -> None:
 def test_every_webhook_action_is_documented() -> None:
     for action in ACTIONS:
         assert f"`{action}`" in HTTP
+
+
+def test_every_tag_that_can_be_voted_on_is_in_the_table_of_tags() -> None:
+    listed = {name.lower() for name in re.findall(r"^\| `(\w+)`", TAGS.split("## ")[0], re.MULTILINE)}
+    assert listed == SUPPORTED.keys()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from backend.embedded_voters.voters import VOTERS, Vectors, Voter
 from backend.embedding import Embedder
+from backend.labels.closed_set import ONE_FORM
 from backend.llms.facts import count_tokens, litellm
+from backend.llms.parts import Messages, texts
 from backend.prompts import Prompt, read
 from backend.settings import ModelSettings
 from camvo.errors import InvalidParameterError
@@ -66,15 +69,20 @@ def _handler(embedder: Embedder) -> Any:
     return EmbeddedVoters()
 
 
-def _asked(model: str, messages: Sequence[Mapping[str, str]]) -> tuple[Voter, Prompt]:
+def _asked(model: str, messages: Messages) -> tuple[Voter, Prompt]:
     """Whom and what; litellm's own errors, so that neither counts as an outage."""
     if model not in VOTERS:
         message = f"there is no embedded voter {model!r}; there are {', '.join(VOTERS)}"
         raise litellm().NotFoundError(message=message, model=model, llm_provider=PROVIDER)
     try:
-        return VOTERS[model], read(messages)
+        prompt = read(messages)
     except InvalidParameterError as error:
         raise litellm().BadRequestError(message=str(error), model=model, llm_provider=PROVIDER) from error
+    answerable = tuple(question for question in prompt.questions if question.form in (ONE_FORM, [ONE_FORM]))
+    if not answerable:
+        message = "an embedded voter answers only what has a list of labels"
+        raise litellm().BadRequestError(message=message, model=model, llm_provider=PROVIDER)
+    return VOTERS[model], replace(prompt, questions=answerable)
 
 
 def _phrases(voter: Voter, prompt: Prompt) -> list[str]:
@@ -87,15 +95,17 @@ def _all_phrases(voter: Voter, prompt: Prompt) -> Iterator[str]:
 
 
 def _content(voter: Voter, prompt: Prompt, vectors: Vectors) -> str:
-    votes = {
-        question.name: voter.choose(prompt.text, question.labels, vectors) for question in prompt.questions
-    }
+    """The label that fits best; where several may fit, it alone."""
+    votes: dict[str, str | list[str]] = {}
+    for question in prompt.questions:
+        label = voter.choose(prompt.text, question.labels, vectors)
+        votes[question.name] = label if question.form == ONE_FORM else [label]
     return json.dumps(votes)
 
 
-def _filled(response: Any, model: str, messages: Sequence[Mapping[str, str]], content: str) -> Any:
+def _filled(response: Any, model: str, messages: Messages, content: str) -> Any:
     """The response with the answer, and a usage in the tokens that the pool counts with, too."""
-    sent = count_tokens(tuple(message["content"] for message in messages))
+    sent = count_tokens(texts(messages))
     written = count_tokens((content,))
     response.model = f"{PROVIDER}/{model}"  # without it litellm cannot price what it returns
     response.choices[0].message.content = content

@@ -9,6 +9,6 @@ from __future__ import annotations
 from backend.labels.config import LabelConfig, Skipped, parse
 from backend.labels.field import Field
 from backend.labels.label import Label
-from backend.labels.question import Question
+from backend.labels.question import Question, TaskQuestion
 
-__all__ = ["Field", "Label", "LabelConfig", "Question", "Skipped", "parse"]
+__all__ = ["Field", "Label", "LabelConfig", "Question", "Skipped", "TaskQuestion", "parse"]

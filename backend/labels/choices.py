@@ -1,53 +1,53 @@
-"""Choices: one label of a list, chosen for the whole task.
+"""Choices: one label of a list, or any number of them, chosen for the whole task or for each region.
 
 Label Studio stores ``{"choices": ["<alias or visible text>"]}``; its validator rejects the visible text of a
-choice that has an alias.
+choice that has an alias. With ``allowNested`` the editor stores paths, ``{"choices": [["A", "A1"]]}``, and
+shows no other form, though the validator fails on it. Without, it shows the outermost choices only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from backend.labels.element import Element, attribute, is_true
+from backend.labels import closed_set, nested, region_choices
+from backend.labels.closed_set import AnyOf, OneOf
+from backend.labels.control import Control
+from backend.labels.element import Element, attribute, is_conditional, is_true
 from backend.labels.label import Label
+from backend.labels.tree import Tree
+
+_SEPARATOR = " / "
 
 
-def obstacle(control: Element) -> str | None:
+def obstacle(element: Element, tree: Tree) -> str | None:
     """Why this Choices cannot be voted on, or ``None``."""
-    mode = attribute(control, "choice") or "single"
-    if mode not in {"single", "single-radio"}:
-        return f'choice="{mode}" is not supported yet'
-    if attribute(control, "value") or attribute(control, "apiUrl"):
+    mode = _mode(element)
+    if mode not in {"single", "single-radio", "multiple"}:
+        return f'choice="{mode}" is not one of single, single-radio and multiple'
+    if attribute(element, "value") or attribute(element, "apiUrl"):
         return "choices that come from the task's data are not supported yet"
-    choices = list(control.iter("Choice"))
-    if is_true(control, "allowNested") or any(choice.find(".//Choice") is not None for choice in choices):
-        return "nested choices are not supported yet"
-    if any(not _text(choice) for choice in choices):
+    if any(not nested.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
-    return None
+    unclear = region_choices.obstacle(element, tree) if is_true(element, "perRegion") else None
+    return unclear or closed_set.obstacle(_labels(element))
 
 
-def labels(control: Element) -> tuple[Label, ...]:
+def read(element: Element, tree: Tree) -> Control:
     """The labels in the order of the config, which is the order that breaks ties."""
+    several = _mode(element) == "multiple"
+    if is_true(element, "perRegion"):
+        return region_choices.read(element, tree, _labels(element), several=several)
+    if several:
+        return AnyOf(_labels(element), "choices", is_conditional(element))
+    return OneOf(_labels(element), "choices")
+
+
+def _mode(element: Element) -> str:
+    return attribute(element, "choice") or "single"
+
+
+def _labels(element: Element) -> tuple[Label, ...]:
+    if is_true(element, "allowNested"):
+        return nested.leaves(element, _SEPARATOR)
     return tuple(
-        Label(attribute(choice, "alias") or _text(choice), _text(choice), attribute(choice, "hint"))
-        for choice in control.iter("Choice")
+        Label(nested.stored_name(choice), nested.visible_name(choice), attribute(choice, "hint"))
+        for choice in nested.children(element)
     )
-
-
-def value(label: Label) -> dict[str, object]:
-    """What Label Studio stores for a label."""
-    return {"choices": [label.value]}
-
-
-def stored(value: Mapping[str, object]) -> str | None:
-    """The one choice that a stored value holds; ``None`` for none and for several."""
-    match value.get("choices"):
-        case [str(choice)]:
-            return choice
-        case _:
-            return None
-
-
-def _text(choice: Element) -> str:
-    return attribute(choice, "value") or attribute(choice, "alias") or ""

@@ -61,7 +61,7 @@ def _question(control: Element, tree: Tree) -> Question:
         name=str(control.get("name")),
         to_name=targets(control)[0],
         tag=str(control.tag),
-        labels=SUPPORTED[str(control.tag).lower()].labels(control),
+        control=SUPPORTED[str(control.tag).lower()].read(control, tree),
         fields=fields(control, tree),
         instructions=attribute(control, "camvo_instructions"),
     )

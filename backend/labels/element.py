@@ -22,3 +22,9 @@ def attribute(element: Element, name: str) -> str | None:
 def is_true(element: Element, name: str) -> bool:
     """Whether a boolean attribute is switched on."""
     return (attribute(element, name) or "").strip().lower() == "true"
+
+
+def is_conditional(element: Element) -> bool:
+    """Whether annotators see a control only sometimes: it, or a View around it, has a condition."""
+    names = ("visibleWhen", "whenTagName", "whenLabelValue", "whenChoiceValue", "whenRole")
+    return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)

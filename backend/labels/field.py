@@ -6,12 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from backend.labels import listing, table
 from backend.labels.hypertext import plain_text
 from backend.labels.paragraphs import dialogue
 from camvo.errors import MissingFieldError
 
-TAGS = ("Text", "HyperText", "Paragraphs")
-"""The object tags whose data is text."""
+IMAGE = "Image"
+"""The object tag whose data is the address of a picture, and is shown to models as one."""
+
+TAGS = ("Text", "HyperText", "Paragraphs", "List", "Table", "Chat", IMAGE)
+"""The object tags that can be shown to models."""
 
 _STEP = re.compile(r"[^.\[\]]+")
 
@@ -21,7 +25,7 @@ class Field:
     """A key of the task's data and the object tag that shows it.
 
     ``tag`` is one of ``TAGS``, ``name`` the object tag's name; ``name_key`` and ``text_key`` are where the
-    lines of a Paragraphs keep their speaker and their words.
+    lines of a Paragraphs or a Chat keep their speaker and their words.
     """
 
     key: str
@@ -35,11 +39,11 @@ class Field:
         """The place that an error about this field names."""
         return f"data.{self.key}"
 
-    def text(self, data: Mapping[str, object]) -> str:
-        """The field's plain text, possibly blank.
+    def content(self, data: Mapping[str, object]) -> object:
+        """What the task's data holds for the field.
 
         Raises:
-            MissingFieldError: the key is not there, or holds something that is no text.
+            MissingFieldError: the key is not there.
         """
         content = _look_up(data, self.key)
         if content is _ABSENT:
@@ -48,17 +52,31 @@ class Field:
                 where=self.where,
                 fix="import the task with it, or change the label config",
             )
-        text = (
-            dialogue(content, self.name_key, self.text_key) if self.tag == "Paragraphs" else scalar(content)
-        )
+        return content
+
+    def text(self, data: Mapping[str, object]) -> str:
+        """The field's plain text, possibly blank; of an image, its address.
+
+        Raises:
+            MissingFieldError: the key is not there, or holds something that is no text.
+        """
+        content = self.content(data)
+        match self.tag:
+            case "Paragraphs" | "Chat":
+                text, takes = dialogue(content, self.name_key, self.text_key), "a list of objects"
+            case "List":
+                text, takes = listing.text(content), "a list of objects with an id each"
+            case "Table":
+                text, takes = table.lines(content), "an object or a list"
+            case _:
+                text, takes = scalar(content), "a string"
         if text is None:
             raise MissingFieldError(
                 f"the task's data holds a {type(content).__name__} here, which is no text",
                 where=self.where,
-                fix=f"a {self.tag} takes "
-                + ("a list of objects" if self.tag == "Paragraphs" else "a string"),
+                fix=f"a {self.tag} takes {takes}",
             )
-        return _storable(plain_text(text) if self.tag == "HyperText" else text)
+        return storable(plain_text(text) if self.tag == "HyperText" else text)
 
 
 def scalar(content: object) -> str | None:
@@ -95,6 +113,6 @@ def _look_up(data: object, key: str) -> object:
     return data
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Without what JSON can carry but providers and databases refuse: NUL and halves of surrogate pairs."""
     return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

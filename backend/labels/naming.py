@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
-from backend.labels.question import Question
+from backend.labels.label import Label
 
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
 _FENCE = "```"
 _LANGUAGE = re.compile(r"[\w+-]*")
 
 
-def label_named(question: Question, words: str) -> str | None:
+def label_named(labels: Sequence[Label], words: str) -> str | None:
     """The ``Label.value`` that ``words`` name, by visible text or stored value; ``None`` for none or several.
 
     Wrapping is taken off as ``unwrapped`` does. An exact match counts first, and the visible text before the
@@ -21,16 +22,14 @@ def label_named(question: Question, words: str) -> str | None:
     forms = unwrapped(words)
     for form in forms:
         for exact in (
-            {label.text: label.value for label in question.labels},
-            {label.value: label.value for label in question.labels},
+            {label.text: label.value for label in labels},
+            {label.value: label.value for label in labels},
         ):
             if form in exact:
                 return exact[form]
     for form in forms:
         near = {
-            label.value
-            for label in question.labels
-            if _folded(form) in {_folded(label.text), _folded(label.value)}
+            label.value for label in labels if _folded(form) in {_folded(label.text), _folded(label.value)}
         }
         if near:
             return near.pop() if len(near) == 1 else None

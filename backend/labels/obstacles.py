@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from backend.labels.element import Element, is_true
-from backend.labels.label import Label
 from backend.labels.reading import fields, unreadable
 from backend.labels.tags import SUPPORTED
 from backend.labels.tree import Tree, targets
 
-_FEWEST = 2
-
 
 def obstacle(control: Element, tree: Tree) -> str | None:
     """The first reason that is found, or ``None`` for a control that can be voted on."""
+    if str(control.tag).lower() == "chat":
+        return "the messages that annotators add to a Chat are not voted on"
     module = SUPPORTED.get(str(control.tag).lower())
     if module is None:
         return f"{control.tag} is not supported yet"
-    return (
-        _misplaced(control, tree)
-        or module.obstacle(control)
-        or _unvotable(module.labels(control))
-        or _unattached(control, tree)
-    )
+    return _misplaced(control, tree) or module.obstacle(control, tree) or _unattached(control, tree)
 
 
 def _misplaced(control: Element, tree: Tree) -> str | None:
@@ -32,22 +24,9 @@ def _misplaced(control: Element, tree: Tree) -> str | None:
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:
         return f'the name "{name}" is used more than once in this config'
-    for kind in ("perRegion", "perItem"):
-        if is_true(control, kind):
-            return f"{kind} is not supported yet"
-    return None
-
-
-def _unvotable(labels: tuple[Label, ...]) -> str | None:
-    if len(labels) < _FEWEST:
-        return "it has fewer than two labels, so there is nothing to vote on"
-    stored = Counter(label.value for label in labels)
-    visible = Counter(label.text for label in labels)
-    for kind, counts in (("are stored as", stored), ("read", visible)):
-        text, count = counts.most_common(1)[0]
-        if count > 1:
-            return f'{count} of its labels {kind} "{text}"'
-    return None
+    if is_true(control, "perRegion") and str(control.tag).lower() != "choices":
+        return f"perRegion is not supported for {control.tag}: regions are only given Choices"
+    return "perItem is not supported yet" if is_true(control, "perItem") else None
 
 
 def _unattached(control: Element, tree: Tree) -> str | None:

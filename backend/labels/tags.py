@@ -6,26 +6,48 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from backend.labels import choices
+from backend.labels import (
+    choices,
+    dates,
+    number,
+    pairwise,
+    ranker,
+    rating,
+    span_labels,
+    taxonomy,
+    textarea,
+)
+from backend.labels.control import Control
 from backend.labels.element import Element
-from backend.labels.label import Label
+from backend.labels.tree import Tree
 
 
 class ControlTag(Protocol):
-    """What a control tag's module has to offer. A module with these four functions is one."""
+    """What a control tag's module has to offer. A module with these two functions is one."""
 
-    def obstacle(self, control: Element, /) -> str | None:
-        """Why this very control cannot be voted on, or ``None``."""
+    def obstacle(self, element: Element, tree: Tree, /) -> str | None:
+        """Why this very control cannot be voted on, or ``None``.
 
-    def labels(self, control: Element, /) -> tuple[Label, ...]:
-        """The labels in the order of the config; only called where there is no obstacle."""
+        Its name, its ``toName`` and the objects that it is attached to are checked elsewhere.
+        """
 
-    def value(self, label: Label, /) -> dict[str, object]:
-        """The ``value`` of the result item that Label Studio stores for a label."""
-
-    def stored(self, value: Mapping[str, object], /) -> str | None:
-        """The label value that a result item's ``value`` holds, ``None`` if it does not hold exactly one."""
+    def read(self, element: Element, tree: Tree, /) -> Control:
+        """The control; only called where there is no obstacle."""
 
 
-SUPPORTED: Mapping[str, ControlTag] = MappingProxyType({"choices": choices})
+SUPPORTED: Mapping[str, ControlTag] = MappingProxyType(
+    {
+        "choices": choices,
+        "taxonomy": taxonomy,
+        "rating": rating,
+        "number": number,
+        "datetime": dates,
+        "textarea": textarea,
+        "pairwise": pairwise,
+        "ranker": ranker,
+        "hypertextlabels": span_labels,
+        "labels": span_labels,
+        "paragraphlabels": span_labels,
+    }
+)
 """Tag in lower case → its module. The lower-case name is also the ``type`` of the tag's result items."""

@@ -43,7 +43,7 @@ class Annotation:
         annotation_id: Label Studio's number.
         task: the task's number.
         updated_at: Label Studio's ISO time, as it came.
-        labels: control → label value.
+        labels: control → the answer, in the form of a vote.
         ground_truth: whether it was marked so.
         teaches: whether it may become a reward: not if skipped or made in bulk from predictions.
         origin: how the form was left: "manual", "prediction", "prediction-changed" or unknown.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.llms.parts import Messages, parts, text, texts
 from backend.settings import ModelSettings
 from camvo.errors import BadAnswerError, ModelError, RefusedError, Usage
-
-Messages = Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,10 @@ def request(
     return made
 
 
-def _one_message(messages: Messages) -> list[dict[str, str]]:
-    return [{"role": "user", "content": "\n\n".join(message["content"] for message in messages)}]
+def _one_message(messages: Messages) -> list[dict[str, Any]]:
+    words = "\n\n".join(texts(messages))
+    pictures = [part for message in messages for part in parts(message) if part["type"] == "image_url"]
+    return [{"role": "user", "content": [text(words), *pictures] if pictures else words}]
 
 
 def read(response: Any) -> Response:

@@ -52,6 +52,11 @@ def takes_schema(model: str) -> bool:
     return bool(litellm().supports_response_schema(model))
 
 
+def takes_images(model: str) -> bool:
+    """Whether an image can be sent."""
+    return bool(litellm().supports_vision(model))
+
+
 def takes_system_message(model: str) -> bool:
     """Whether a system message can be sent; models that the map says nothing about are taken to."""
     return entry(model).get("supports_system_messages") is not False

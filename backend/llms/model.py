@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from backend.llms import calls, facts
-from backend.llms.calls import Answer, Messages
+from backend.llms import calls, facts, parts
+from backend.llms.calls import Answer
 from backend.llms.failures import model_error, retry_after
 from backend.llms.limits import Clock, Limits, Rest
-from backend.llms.prices import Meter, most_tokens, price_of
+from backend.llms.parts import Messages
+from backend.llms.prices import IMAGE_TOKENS, Meter, most_tokens, price_of
 from backend.settings import ModelSettings
 from backend.settings.masking import masked
 from camvo.errors import (
@@ -84,6 +85,12 @@ class Model:
         given = self.settings.system_message
         return facts.takes_system_message(self.settings.model) if given is None else given
 
+    @cached_property
+    def sees(self) -> bool:
+        """Whether it takes images."""
+        given = self.settings.vision
+        return facts.takes_images(self.settings.model) if given is None else given
+
     @property
     def missing_variables(self) -> tuple[str, ...]:
         """Environment variables that should hold the key and do not."""
@@ -95,7 +102,7 @@ class Model:
 
     def count(self, messages: Messages) -> int:
         """Input tokens by litellm's count."""
-        return facts.count_tokens(tuple(message["content"] for message in messages))
+        return facts.count_tokens(parts.texts(messages)) + IMAGE_TOKENS * parts.images(messages)
 
     def cost(self, messages: Messages) -> float:
         """Expected $ of one call."""
@@ -104,7 +111,7 @@ class Model:
     def ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """The $ of one call at the very most."""
         schemas = [json.dumps(schema)] if self._structured else []
-        most = most_tokens([message["content"] for message in messages], schemas)
+        most = most_tokens(parts.texts(messages), schemas, parts.images(messages))
         return self._price.of(max(most, self._expected_input(messages)), self.settings.max_tokens)
 
     def _expected_input(self, messages: Messages) -> float:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from backend.llms.calls import Answer, Messages
+from backend.llms.calls import Answer
 from backend.llms.limits import Clock
 from backend.llms.model import Model
+from backend.llms.parts import Messages
 from backend.settings import ModelSettings
 from camvo.errors import ModelUnknownError
 
@@ -74,6 +75,10 @@ class Pool:
         :meth:`attempt` does this itself; the ledger's earlier calls are told at start-up.
         """
         self._model(name).meter.observe(counted, input_tokens, output_tokens, calls=calls)
+
+    def sees(self, name: str) -> bool:
+        """Whether a model takes images."""
+        return self._model(name).sees
 
     def resting(self, name: str) -> bool:
         """Whether a model failed so often, or was told to wait so long, that it is better left out."""

@@ -79,6 +79,8 @@ class ModelSettings(BaseModel):
     """Whether the JSON schema of the answer is sent along; litellm's map decides when left out."""
     system_message: bool | None = None
     """Whether the model takes a system message; litellm's map decides when left out."""
+    vision: bool | None = None
+    """Whether the model takes images; litellm's map decides when left out."""
     parameters: dict[str, object] = Field(default_factory=dict, repr=False)
     """Further litellm parameters."""
 

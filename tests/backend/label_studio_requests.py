@@ -124,13 +124,16 @@ class Annotation:
     bulk: bool = False
     user: int = 1
     control: str = "mood"
+    result: Sequence[Mapping[str, Any]] | None = None
+    """Other items than the one choice of a mood."""
 
     def again(self, **changes: Any) -> Annotation:
         """The same annotation, updated later."""
         return replace(self, **{"updated": tick(), **changes})
 
     def payload(self, project: Project) -> dict[str, Any]:
-        result = [] if self.mood is None else [choice(self.mood, self.control)]
+        moods = [] if self.mood is None else [choice(self.mood, self.control)]
+        result: list[Mapping[str, Any]] = list(moods if self.result is None else self.result)
         if self.origin is not None:
             result = [{**region, "id": f"region{self.number}", "origin": self.origin} for region in result]
         return {

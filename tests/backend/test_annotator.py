@@ -24,8 +24,8 @@ from openai_server import Reply
 from sqlalchemy import select
 from whole_backend import CALL, Backend, prompt_of, says, votes
 
-from backend.annotator import is_audit
 from backend.ledger import money, tables
+from backend.recording import is_audit
 
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")

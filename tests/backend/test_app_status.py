@@ -28,8 +28,8 @@ from scipy.stats import binomtest
 from whole_backend import CALL, Backend, says, votes
 
 from backend import metrics
-from backend.annotator import is_audit
 from backend.ledger.rounds import Round
+from backend.recording import is_audit
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")

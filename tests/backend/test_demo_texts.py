@@ -8,7 +8,7 @@ import pytest
 
 from backend.embedded_voters.voters import VOTERS
 from backend.embedding import Embedder
-from backend.labels import Question, parse
+from backend.labels import TaskQuestion, parse
 
 TEXTS: dict[str, list[dict[str, str]]] = json.loads(
     files("backend.demo").joinpath("texts.json").read_text(encoding="utf-8")
@@ -16,8 +16,9 @@ TEXTS: dict[str, list[dict[str, str]]] = json.loads(
 kinds = pytest.mark.parametrize("kind", ["sentiment", "topic"])
 
 
-def question(kind: str) -> Question:
-    return parse(files("label_config").joinpath(f"{kind}.xml").read_text(encoding="utf-8")).questions[0]
+def question(kind: str) -> TaskQuestion:
+    xml = files("label_config").joinpath(f"{kind}.xml").read_text(encoding="utf-8")
+    return parse(xml).questions[0].about({"text": "words"})
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_there_are_thirty_texts_and_no_two_are_alike(kind: str) -> None:
 
 @kinds
 def test_every_gold_label_is_one_of_the_config_and_all_are_there(kind: str) -> None:
-    assert {entry["gold"] for entry in TEXTS[kind]} == {label.value for label in question(kind).labels}
+    assert {entry["gold"] for entry in TEXTS[kind]} == set(question(kind).options)
 
 
 @kinds
@@ -43,7 +44,7 @@ def test_gold_labels_are_balanced(kind: str) -> None:
 
 def accuracies(kind: str, embedder: Embedder) -> dict[str, float]:
     """Share of right answers of every voter, and of their plain majority."""
-    labels = [(label.text, label.hint) for label in question(kind).labels]
+    labels = question(kind).question.control.request.labels
     right: Counter[str] = Counter()
     for entry in TEXTS[kind]:
         votes = {}

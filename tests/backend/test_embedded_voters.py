@@ -16,7 +16,8 @@ from backend.embedded_voters import DEFAULT_MODELS, register
 from backend.embedded_voters.features import sentences, stems, words
 from backend.embedded_voters.voters import VOTERS, LabelSet
 from backend.embedding import Embedder
-from backend.labels import Label, Question, parse
+from backend.labels import Label, Question, TaskQuestion, parse
+from backend.labels.closed_set import OneOf
 from backend.llms import Pool
 from backend.llms.facts import litellm
 from backend.prompts import messages, schema
@@ -36,8 +37,8 @@ CONFIG = """
   </Choices>
 </View>
 """
-QUESTIONS = parse(CONFIG).questions
 DATA = {"text": "The keeper saved a penalty. What a lovely match!"}
+QUESTIONS = [question.about(DATA) for question in parse(CONFIG).questions]
 LABELS: LabelSet = (("Sport", "match, goal, team"), ("Money", "bank, shares; profit"), ("Science", None))
 
 texts = st.text(min_size=0, max_size=80)
@@ -172,9 +173,9 @@ def test_no_two_voters_cost_the_same() -> None:
     assert len({(model.input_price, model.output_price) for model in DEFAULT_MODELS}) == len(DEFAULT_MODELS)
 
 
-def ask(model: str, questions: Sequence[Question] = QUESTIONS, data: dict[str, str] = DATA) -> Any:
+def ask(model: str, questions: Sequence[TaskQuestion] = QUESTIONS) -> Any:
     form = {"type": "json_schema", "json_schema": {"name": "labels", "schema": schema(questions)}}
-    prompt = messages(questions, data, "Take your time.")
+    prompt = messages(questions, "Take your time.")
     return litellm().acompletion(model=model, messages=prompt, response_format=form, max_tokens=64)
 
 
@@ -205,7 +206,7 @@ class TestThroughLitellm:
         assert litellm().supports_response_schema(settings.model)
 
     def test_the_blocking_call_gives_the_same_answer(self, settings: Any) -> None:
-        prompt = messages(QUESTIONS, DATA, None)
+        prompt = messages(QUESTIONS, None)
         blocking = litellm().completion(model=settings.model, messages=prompt)
         awaited = asyncio.run(litellm().acompletion(model=settings.model, messages=prompt))
         assert blocking.choices[0].message.content == awaited.choices[0].message.content
@@ -215,7 +216,7 @@ class TestThroughLitellm:
 def test_the_pool_asks_all_of_them_at_once() -> None:
     async def ask_all() -> list[Any]:
         pool = Pool(DEFAULT_MODELS)
-        prompt = messages(QUESTIONS, DATA, None)
+        prompt = messages(QUESTIONS, None)
         return await asyncio.gather(
             *(pool.attempt(name, prompt, schema(QUESTIONS), 30) for name in pool.names)
         )
@@ -228,13 +229,46 @@ def test_the_pool_asks_all_of_them_at_once() -> None:
 @pytest.mark.usefixtures("embedder")
 def test_a_hint_decides() -> None:
     def asked(first: str, second: str) -> Any:
-        labels = (Label("A", "A", first), Label("B", "B", second))
-        question = Question("q", "text", "Choices", labels, QUESTIONS[0].fields)
-        answer = asyncio.run(ask("embedded/hints", [question], DATA)).choices[0].message.content
+        labels = OneOf((Label("A", "A", first), Label("B", "B", second)), "choices")
+        question = Question("q", "text", "Choices", labels, QUESTIONS[0].question.fields).about(DATA)
+        answer = asyncio.run(ask("embedded/hints", [question])).choices[0].message.content
         return parse_answer(answer, [question])["q"]
 
     sport, cooking = "A goalkeeper in a football match.", "A recipe for onion soup."
     assert (asked(sport, cooking), asked(cooking, sport)) == ("A", "B")
+
+
+def asked_in(control: str) -> list[TaskQuestion]:
+    config = parse(f'<View><Text name="text" value="$text"/>{control}</View>')
+    return [question.about(DATA) for question in config.questions]
+
+
+@pytest.mark.usefixtures("embedder")
+def test_where_several_labels_may_fit_the_best_one_is_chosen() -> None:
+    tags = '<Choice value="Sport"/><Choice value="Onion soup"/>'
+    questions = asked_in(f'<Choices name="tags" toName="text" choice="multiple">{tags}</Choices>')
+    response = asyncio.run(ask("embedded/label-name", questions))
+    assert parse_answer(response.choices[0].message.content, questions) == {"tags": '["Sport"]'}
+
+
+@pytest.mark.usefixtures("embedder")
+def test_what_has_no_list_of_labels_is_left_out() -> None:
+    questions = [*QUESTIONS, *asked_in('<Rating name="stars" toName="text"/>')]
+    answer = asyncio.run(ask("embedded/overlap", questions)).choices[0].message.content
+    assert parse_answer(answer, questions).keys() == {"mood", "field"}
+
+
+@pytest.mark.usefixtures("embedder")
+def test_a_query_without_any_list_of_labels_is_rejected_at_no_cost() -> None:
+    questions = asked_in('<Rating name="stars" toName="text"/>')
+
+    async def attempt() -> None:
+        pool = Pool(DEFAULT_MODELS)
+        await pool.attempt("overlap", messages(questions, None), schema(questions), 30)
+
+    with pytest.raises(RejectedError) as caught:
+        asyncio.run(attempt())
+    assert caught.value.usage is None
 
 
 @pytest.mark.usefixtures("embedder")
@@ -242,7 +276,7 @@ def test_an_unknown_voter_is_rejected_and_not_retried() -> None:
     settings = DEFAULT_MODELS[0].model_copy(update={"model": "embedded/nobody"})
 
     async def attempt() -> None:
-        await Pool([settings]).attempt(settings.name, messages(QUESTIONS, DATA, None), schema(QUESTIONS), 30)
+        await Pool([settings]).attempt(settings.name, messages(QUESTIONS, None), schema(QUESTIONS), 30)
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(attempt())

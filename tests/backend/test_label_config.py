@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 
 import pytest
@@ -8,15 +9,45 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 from backend import prompts
 from backend.labels import parse
 
-NAMES = ["sentiment", "topic", "multi_question", "multiple_choice", "mmlu", "imdb", "ag_news"]
+NAMES = [
+    "sentiment",
+    "topic",
+    "multi_question",
+    "multiple_choice",
+    "mmlu",
+    "imdb",
+    "ag_news",
+    "review",
+    "library",
+    "receipt",
+    "preference",
+    "search_results",
+    "ner",
+    "image",
+]
+ANSWERS: dict[str, dict[str, object]] = {
+    "review": {"aspects": ["Quality", "Service"], "stars": 4},
+    "library": {"subject": "Life sciences / Zoology"},
+    "receipt": {"date": "2024-03-14", "amount": 23.5, "shop": "Blue Door Café"},
+    "preference": {"better": "left"},
+    "search_results": {"order": ["mdn", "blog", "archery"]},
+    "ner": {
+        "entities": [
+            {"quote": "Marie Curie", "before": "", "label": "Person"},
+            {"quote": "Sorbonne", "before": "at the", "label": "Organisation"},
+        ],
+        "role": [{"quote": "Marie Curie", "before": "", "label": "Acts"}],
+    },
+    "image": {"condition": "Used", "sharpness": 4},
+}
 
 
 def xml(name: str) -> str:
     return files("label_config").joinpath(f"{name}.xml").read_text("utf-8")
 
 
-def sample(name: str) -> dict[str, str]:
-    data: dict[str, str] = LabelInterface.get_task_from_labeling_config(xml(name))[0]
+def sample(name: str) -> dict[str, object]:
+    data: dict[str, object] = LabelInterface.get_task_from_labeling_config(xml(name))[0]
     return data
 
 
@@ -40,7 +71,7 @@ def test_every_control_can_be_voted_on(name: str) -> None:
 def test_every_label_has_a_hint_and_every_question_instructions(name: str) -> None:
     for question in parse(xml(name)).questions:
         assert question.instructions
-        assert all(label.hint for label in question.labels)
+        assert all(hint for _, hint in question.control.request.labels)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,8 +83,9 @@ def test_the_sample_task_holds_just_the_fields_that_are_read(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prompt_can_be_made_from_the_sample_task(name: str) -> None:
     questions = parse(xml(name)).questions
-    prompt = prompts.read(prompts.messages(questions, sample(name), None))
-    assert all(text in prompt.text for text in sample(name).values())
+    prompt = prompts.read(prompts.messages([question.about(sample(name)) for question in questions], None))
+    shown = [text for question in questions for text in question.about(sample(name)).texts.values()]
+    assert all(text in prompt.text for text in shown)
     assert [asked.name for asked in prompt.questions] == [question.name for question in questions]
 
 
@@ -61,9 +93,22 @@ def test_a_prompt_can_be_made_from_the_sample_task(name: str) -> None:
 def test_label_studio_accepts_a_prediction_of_any_label(name: str) -> None:
     interface = LabelInterface(xml(name))
     for question in parse(xml(name)).questions:
-        for label in question.labels:
-            prediction = {"result": [question.region(label.value)], "score": 0.5}
+        asked = question.about(sample(name))
+        for label, _ in question.control.request.labels:
+            quote = {"quote": next(iter(asked.texts.values())), "before": "", "label": label}
+            vote = asked.vote(label) or asked.vote([label]) or asked.vote([quote])
+            prediction = {"result": asked.regions(str(vote)), "score": 0.5}
             assert interface.validate_prediction(prediction, return_errors=True) == []
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_label_studio_accepts_a_prediction_of_any_other_answer(name: str) -> None:
+    asked = [question.about(sample(name)) for question in parse(xml(name)).questions]
+    votes = prompts.parse(json.dumps(ANSWERS[name]), asked)
+    assert votes.keys() == {question.name for question in asked}
+    result = [item for question in asked for item in question.regions(votes[question.name])]
+    prediction = {"result": result, "score": 0.5}
+    assert LabelInterface(xml(name)).validate_prediction(prediction, return_errors=True) == []
 
 
 def test_the_options_of_a_multiple_choice_question_are_read_after_it() -> None:

@@ -4,6 +4,7 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.labels import Field, Label, LabelConfig, parse
+from backend.labels.closed_set import OneOf
 from camvo.errors import BadLabelConfigError
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
@@ -18,6 +19,12 @@ def choices(attributes: str = "", content: str = CHOICES, name: str = "mood", to
     return f'<Choices name="{name}" toName="{to_name}" {attributes}>{content}</Choices>'
 
 
+def labels(control: str) -> tuple[Label, ...]:
+    (question,) = config(control).questions
+    assert isinstance(question.control, OneOf)
+    return question.control.labels
+
+
 def reasons(control: str, objects: str = TEXT) -> list[str]:
     found = config(control, objects)
     assert found.questions == ()
@@ -27,7 +34,7 @@ def reasons(control: str, objects: str = TEXT) -> list[str]:
 def test_a_choices_becomes_a_question() -> None:
     (question,) = config(choices()).questions
     assert (question.name, question.to_name, question.tag) == ("mood", "text", "Choices")
-    assert question.labels == (Label("Good", "Good", None), Label("Bad", "Bad", None))
+    assert question.control == OneOf((Label("Good", "Good", None), Label("Bad", "Bad", None)), "choices")
     assert question.fields == (Field("text", "Text", "text"),)
     assert question.instructions is None
 
@@ -39,12 +46,12 @@ def test_every_way_to_show_a_single_choice_is_supported(mode: str) -> None:
 
 def test_the_alias_is_stored_and_the_value_is_read() -> None:
     content = '<Choice value="Very good" alias="good" hint="praise"/><Choice value="Bad"/>'
-    assert config(choices(content=content)).questions[0].labels[0] == Label("good", "Very good", "praise")
+    assert labels(choices(content=content))[0] == Label("good", "Very good", "praise")
 
 
 def test_choices_inside_views_are_found() -> None:
     content = f"<View><View>{CHOICES}</View></View>"
-    assert len(config(choices(content=content)).questions[0].labels) == 2
+    assert len(labels(choices(content=content))) == 2
 
 
 def test_instructions_come_from_the_control() -> None:
@@ -68,17 +75,12 @@ def test_a_config_is_parsed_once() -> None:
 @pytest.mark.parametrize(
     ("control", "part"),
     [
-        (choices('choice="multiple"'), 'choice="multiple" is not supported yet'),
         (choices('value="$options"', ""), "task's data are not supported yet"),
         (choices('apiUrl="/labels"', ""), "task's data are not supported yet"),
-        (choices('allowNested="true"'), "nested choices"),
-        (
-            choices(content='<Choice value="A"><Choice value="B"/></Choice><Choice value="C"/>'),
-            "nested choices",
-        ),
-        (choices(content='<Choice value="A"><View><Choice value="B"/></View></Choice>'), "nested choices"),
-        (choices('perRegion="true"'), "perRegion is not supported yet"),
-        (choices('perregion="true"'), "perRegion is not supported yet"),
+        (choices(content='<Choice value="A"><View><Choice value="B"/></View></Choice>'), "fewer than two"),
+        (choices('perRegion="true"'), "perRegion needs Labels on the same text"),
+        (choices('perregion="true"'), "perRegion needs Labels on the same text"),
+        ('<Rating name="stars" toName="text" perRegion="true"/>', "perRegion is not supported for Rating"),
         (choices('perItem="true"'), "perItem is not supported yet"),
         (choices(to_name="txt"), 'toName="txt" names no object'),
         (choices(content='<Choice value="A"/>'), "fewer than two labels"),
@@ -90,13 +92,9 @@ def test_a_config_is_parsed_once() -> None:
         (choices(content='<Choice value="A" alias="x"/><Choice value="A" alias="y"/>'), 'read "A"'),
         (choices(name="c_{{idx}}"), "inside a Repeater"),
         (f'<Repeater on="$turns" indexFlag="i">{choices()}</Repeater>', "inside a Repeater"),
-        ('<Rating name="stars" toName="text"/>', "Rating is not supported yet"),
-        (
-            '<Labels name="ner" toName="text"><Label value="A"/><Label value="B"/></Labels>',
-            "Labels is not supp",
-        ),
-        ('<Chat name="chat" value="$messages"/>', "Chat is not supported yet"),
-        ('<Chat name="chat"/>', "Chat is not supported yet"),
+        ('<Relations name="links" toName="text"/>', "Relations is not supported yet"),
+        ('<Chat name="chat" value="$messages"/>', "add to a Chat are not voted on"),
+        ('<Chat name="chat"/>', "add to a Chat are not voted on"),
     ],
 )
 def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: str, part: str) -> None:
@@ -107,7 +105,9 @@ def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: s
 @pytest.mark.parametrize(
     ("shown", "part"),
     [
-        ('<Image name="text" value="$image"/>', "Image is not supported yet"),
+        ('<Video name="text" value="$clip"/>', "Video is not supported yet"),
+        ('<Image name="text" valueList="$images"/>', "several images in one tag"),
+        ('<Table name="text" value="$table" valueType="csv|url"/>', "behind a URL is not supported yet"),
         ('<Text name="text" value="$text" valueType="url"/>', "behind a URL is not supported yet"),
         (
             '<HyperText name="text" value="$text" encoding="base64"/>',

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.labels import Field
-from camvo.errors import MissingFieldError
+from backend.labels import Field, TaskQuestion, parse
+from camvo.errors import EmptyTextError, MissingFieldError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -131,3 +131,64 @@ def test_hostile_html_is_read_in_linear_time(piece: str) -> None:
     start = time.perf_counter()
     text(piece * (500_000 // len(piece)), "HyperText")
     assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"b": 1, "A": "x", "c": {"d": [None, True]}}, 'A: x\nb: 1\nc: {"d": [null, true]}'),
+        ([{"a": 1}, {"a": 2, "b": "y"}], "a: 1\n\na: 2\nb: y"),
+        (["x", 2], "0: x\n1: 2"),
+        ("a,b\n1,2", "a,b\n1,2"),
+        (None, ""),
+    ],
+)
+def test_a_table_is_lines_of_key_and_value(content: object, expected: str) -> None:
+    assert Field("key", "Table", "t").text({"key": content}) == expected
+
+
+def test_a_chat_is_a_dialogue() -> None:
+    (question,) = parse(
+        '<View><Chat name="chat" value="$chat"/><Choices name="tone" toName="chat">'
+        '<Choice value="Warm"/><Choice value="Cold"/></Choices></View>'
+    ).questions
+    messages = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hi!"}]
+    assert question.texts({"chat": messages}) == {"chat": "user: Hello?\nassistant: Hi!"}
+
+
+IMAGE = '<Image name="photo" value="$photo"/><Text name="caption" value="$caption"/>'
+ON_IMAGE = '<Choices name="animal" toName="photo"><Choice value="Cat"/><Choice value="Dog"/></Choices>'
+
+
+def shown(photo: str, caption: str = "") -> TaskQuestion:
+    (question,) = parse(f"<View>{IMAGE}{ON_IMAGE}</View>").questions
+    return question.about({"photo": photo, "caption": caption})
+
+
+def test_an_image_is_no_text_but_an_address() -> None:
+    question = shown("https://example.org/cat.jpg", "My cat.")
+    assert (question.texts, question.images) == (
+        {"caption": "My cat."},
+        {"photo": "https://example.org/cat.jpg"},
+    )
+
+
+def test_an_image_is_embedded_by_its_caption_and_else_by_the_name_of_its_file() -> None:
+    assert shown("https://example.org/red_cat-2.jpg", "My cat.").context == "My cat."
+    assert shown("https://example.org/red_cat-2.jpg?size=9").context == "red cat 2"
+    assert shown("/data/local-files/?d=cats/red%20cat.png").context == "red cat"
+    assert shown("data:image/png;base64,AA==").context == ""
+
+
+def test_a_task_without_its_image_is_an_error() -> None:
+    with pytest.raises(EmptyTextError, match="no image"):
+        shown(" ", "My cat.")
+
+
+def test_an_image_beside_a_text_is_left_out_unless_it_is_named() -> None:
+    on_text = ON_IMAGE.replace('toName="photo"', 'toName="caption"')
+    (question,) = parse(f"<View>{IMAGE}{on_text}</View>").questions
+    assert [field.key for field in question.fields] == ["caption"]
+    named = on_text.replace("<Choices", '<Choices camvo_fields="caption,photo"')
+    (question,) = parse(f"<View>{IMAGE}{named}</View>").questions
+    assert [field.key for field in question.fields] == ["caption", "photo"]

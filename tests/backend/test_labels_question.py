@@ -7,6 +7,7 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.labels import Label, Question, parse
+from backend.labels.closed_set import OneOf
 from camvo.errors import EmptyTextError, InvalidParameterError, MissingFieldError
 
 XML = """<View>
@@ -22,6 +23,10 @@ XML = """<View>
 @pytest.fixture
 def question() -> Question:
     return parse(XML).questions[0]
+
+
+def regions(question: Question, vote: str) -> list[dict[str, object]]:
+    return question.about({"title": "T", "text": "words"}).regions(vote)
 
 
 def item(choices: object, **changes: object) -> dict[str, object]:
@@ -57,19 +62,19 @@ def test_a_blank_second_field_is_none(question: Question) -> None:
 
 @pytest.mark.parametrize("label", ["good", "Bad"])
 def test_label_studio_accepts_a_region(question: Question, label: str) -> None:
-    prediction = {"result": [question.region(label)], "score": 0.5}
+    prediction = {"result": regions(question, label), "score": 0.5}
     assert LabelInterface(XML).validate_prediction(prediction, return_errors=True) == []
 
 
 @pytest.mark.parametrize("label", ["Very good", "bad", "", "Worse"])
 def test_there_is_no_region_for_an_unknown_label(question: Question, label: str) -> None:
     with pytest.raises(InvalidParameterError):
-        question.region(label)
+        regions(question, label)
 
 
 @pytest.mark.parametrize("label", ["good", "Bad"])
 def test_a_region_is_read_back_as_its_label(question: Question, label: str) -> None:
-    assert question.answer([question.region(label)]) == label
+    assert question.answer(regions(question, label)) == label
 
 
 @pytest.mark.parametrize(
@@ -102,16 +107,16 @@ def test_other_controls_of_an_annotation_are_ignored(question: Question) -> None
 
 
 def test_the_digest_outlives_the_process(question: Question) -> None:
-    assert question.digest == "25d37409e279487b9eb5ab0ff00d1649874862c95f092b4986d0e9fe6c1686b5"
+    assert question.digest == "a5d21d424d64ab4355584ca45601a738905fa39e727a22b602a8f8c41a17614f"
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"labels": (Label("good", "Very good", "praise"), Label("Bad", "Awful"))},
-        {"labels": (Label("good", "Very good", "applause"), Label("Bad", "Bad"))},
-        {"labels": (Label("fine", "Very good", "praise"), Label("Bad", "Bad"))},
-        {"labels": (Label("Bad", "Bad"), Label("good", "Very good", "praise"))},
+        {"control": OneOf((Label("good", "Very good", "praise"), Label("Bad", "Awful")), "choices")},
+        {"control": OneOf((Label("good", "Very good", "applause"), Label("Bad", "Bad")), "choices")},
+        {"control": OneOf((Label("fine", "Very good", "praise"), Label("Bad", "Bad")), "choices")},
+        {"control": OneOf((Label("Bad", "Bad"), Label("good", "Very good", "praise")), "choices")},
         {"instructions": "Judge."},
         {"name": "feeling"},
     ],

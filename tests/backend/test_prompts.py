@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import assume, given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from backend import prompts
 from backend.fence import fence
-from backend.labels import Field, Label, Question
+from backend.labels import Field, Label, Question, TaskQuestion
+from backend.labels.closed_set import ONE_FORM, OneOf
 from camvo.errors import BadAnswerError, EmptyTextError, InvalidParameterError
 
 TEXT = (Field("text", "Text", "text"),)
@@ -29,6 +31,10 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x0
 LABEL_TEXTS = WORDS.filter(lambda text: bool(text.strip()))
 
 
+def one_of(*labels: Label) -> OneOf:
+    return OneOf(labels, "choices")
+
+
 @st.composite
 def questions_(
     draw: st.DrawFn, fields: tuple[Field, ...] = TEXT, count: int | None = None
@@ -39,10 +45,12 @@ def questions_(
             name=name,
             to_name="text",
             tag="Choices",
-            labels=tuple(
-                Label(f"alias {number}", text, draw(st.none() | WORDS))
-                for number, text in enumerate(
-                    draw(st.lists(LABEL_TEXTS, min_size=2, max_size=4, unique=True))
+            control=one_of(
+                *(
+                    Label(f"alias {number}", text, draw(st.none() | WORDS))
+                    for number, text in enumerate(
+                        draw(st.lists(LABEL_TEXTS, min_size=2, max_size=4, unique=True))
+                    )
                 )
             ),
             fields=fields,
@@ -53,11 +61,30 @@ def questions_(
 
 
 def question(*texts: str, name: str = "q") -> Question:
-    return Question(name, "text", "Choices", tuple(Label(text, text) for text in texts), TEXT)
+    return Question(name, "text", "Choices", one_of(*(Label(text, text) for text in texts)), TEXT)
+
+
+def labels(asked: Question) -> tuple[Label, ...]:
+    assert isinstance(asked.control, OneOf)
+    return asked.control.labels
+
+
+def about(questions: Iterable[Question], data: Mapping[str, object]) -> list[TaskQuestion]:
+    return [question.about(data) for question in questions]
+
+
+def messages(
+    questions: Iterable[Question], data: Mapping[str, object], instructions: str | None
+) -> list[dict[str, str]]:
+    return prompts.messages(about(questions, data), instructions)
+
+
+def parse(content: str, questions: Iterable[Question]) -> dict[str, str]:
+    return prompts.parse(content, about(questions, {"text": "words"}))
 
 
 MOOD = Question(
-    "mood", "text", "Choices", (Label("pos", "Positive", "great"), Label("neg", "Negative")), TEXT
+    "mood", "text", "Choices", one_of(Label("pos", "Positive", "great"), Label("neg", "Negative")), TEXT
 )
 TOPIC = question("World", "Sports", name="topic")
 
@@ -66,12 +93,15 @@ TOPIC = question("World", "Sports", name="topic")
 def test_a_prompt_can_be_read_back_exactly(
     questions: tuple[Question, ...], text: str, instructions: str | None
 ) -> None:
-    prompt = prompts.read(prompts.messages(questions, {"text": text}, instructions))
+    prompt = prompts.read(messages(questions, {"text": text}, instructions))
     assert prompt.text == text
     assert prompt.instructions == (instructions if instructions and instructions.strip() else None)
     assert prompt.questions == tuple(
         prompts.AskedQuestion(
-            asked.name, tuple((label.text, label.hint) for label in asked.labels), asked.instructions
+            asked.name,
+            tuple((label.text, label.hint) for label in labels(asked)),
+            asked.instructions,
+            ONE_FORM,
         )
         for asked in questions
     )
@@ -82,33 +112,33 @@ def test_every_field_can_be_read_back_exactly(texts: dict[str, str], data: st.Da
     first = next(iter(texts))
     assume(texts[first].strip())
     fields = tuple(Field(key, "Text", key) for key in texts)
-    prompt = prompts.read(prompts.messages(data.draw(questions_(fields)), texts, None))
+    prompt = prompts.read(messages(data.draw(questions_(fields)), texts, None))
     assert prompt.text == "\n".join(texts.values())
 
 
 def user(data: dict[str, object], *fields: str) -> str:
-    asked = Question("q", "a", "Choices", MOOD.labels, tuple(Field(key, "Text", key) for key in fields))
-    return prompts.messages([asked], data, None)[1]["content"]
+    asked = Question("q", "a", "Choices", MOOD.control, tuple(Field(key, "Text", key) for key in fields))
+    return messages([asked], data, None)[1]["content"]
 
 
 def test_a_prompt_is_a_system_and_a_user_message() -> None:
-    messages = prompts.messages([MOOD], {"text": "words"}, None)
-    assert [message["role"] for message in messages] == ["system", "user"]
+    prompt = messages([MOOD], {"text": "words"}, None)
+    assert [message["role"] for message in prompt] == ["system", "user"]
 
 
 def test_the_text_is_only_in_the_user_message() -> None:
-    system, user = prompts.messages([MOOD], {"text": "words of the task"}, None)
+    system, user = messages([MOOD], {"text": "words of the task"}, None)
     assert "words of the task" not in system["content"]
     assert "words of the task" in user["content"]
 
 
 def test_the_system_message_is_the_same_for_all_tasks() -> None:
-    system = [prompts.messages([MOOD, TOPIC], {"text": text}, "Be brief.")[0] for text in ("one", "two")]
+    system = [messages([MOOD, TOPIC], {"text": text}, "Be brief.")[0] for text in ("one", "two")]
     assert system[0] == system[1]
 
 
 def test_the_system_message_says_what_may_be_answered() -> None:
-    system = prompts.messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")[0]["content"]
+    system = messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")[0]["content"]
     for part in (
         '- "Positive": "great"',
         '- "Negative"',
@@ -119,7 +149,7 @@ def test_the_system_message_says_what_may_be_answered() -> None:
 
 
 def test_the_system_message_says_that_the_text_is_data() -> None:
-    assert "do not follow" in prompts.messages([MOOD], {"text": "words"}, None)[0]["content"]
+    assert "do not follow" in messages([MOOD], {"text": "words"}, None)[0]["content"]
 
 
 def test_several_fields_come_with_their_keys() -> None:
@@ -128,15 +158,15 @@ def test_several_fields_come_with_their_keys() -> None:
 
 
 def test_a_question_about_some_of_the_fields_says_so() -> None:
-    other = Question("other", "b", "Choices", MOOD.labels, (Field("title", "Text", "b"),))
-    system = prompts.messages([MOOD, other], {"text": "words", "title": "T"}, None)[0]["content"]
+    other = Question("other", "b", "Choices", MOOD.control, (Field("title", "Text", "b"),))
+    system = messages([MOOD, other], {"text": "words", "title": "T"}, None)[0]["content"]
     assert 'fields only: ["text"]' in system
     assert 'fields only: ["title"]' in system
 
 
 def test_other_data_and_votes_of_a_task_never_reach_a_prompt() -> None:
     data = {"text": "words", "gold": "SECRET", "annotations": ["SECRET"], "predictions": ["SECRET"]}
-    assert "SECRET" not in json.dumps(prompts.messages([MOOD], data, None))
+    assert "SECRET" not in json.dumps(messages([MOOD], data, None))
 
 
 @given(WORDS.filter(lambda text: bool(text.strip())))
@@ -155,16 +185,16 @@ def test_a_marker_put_into_a_text_is_not_used_again() -> None:
 
 def test_a_blank_text_is_not_asked_about() -> None:
     with pytest.raises(EmptyTextError):
-        prompts.messages([MOOD], {"text": " "}, None)
+        messages([MOOD], {"text": " "}, None)
 
 
 def test_at_least_one_question_must_be_asked() -> None:
     with pytest.raises(InvalidParameterError):
-        prompts.messages([], {"text": "words"}, None)
+        messages([], {"text": "words"}, None)
 
 
 @pytest.mark.parametrize(
-    "messages",
+    "foreign",
     [
         [],
         [{"role": "user", "content": "hello"}],
@@ -174,19 +204,19 @@ def test_at_least_one_question_must_be_asked() -> None:
         [{"role": "system", "content": "- item"}, {"role": "user", "content": "hello"}],
     ],
 )
-def test_foreign_messages_cannot_be_read(messages: list[dict[str, str]]) -> None:
+def test_foreign_messages_cannot_be_read(foreign: list[dict[str, str]]) -> None:
     with pytest.raises(InvalidParameterError):
-        prompts.read(messages)
+        prompts.read(foreign)
 
 
 def test_another_wording_needs_another_version() -> None:
-    messages = prompts.messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")
-    wording = hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:12]
-    assert (prompts.PROMPT_VERSION, wording) == ("1", "cdc408ebf872")
+    prompt = messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")
+    wording = hashlib.sha256(json.dumps(prompt).encode()).hexdigest()[:12]
+    assert (prompts.PROMPT_VERSION, wording) == ("2", "008965f49c89")
 
 
 def test_the_schema_allows_the_visible_labels_and_nothing_else() -> None:
-    assert prompts.schema([MOOD, TOPIC]) == {
+    assert prompts.schema(about([MOOD, TOPIC], {"text": "words"})) == {
         "type": "object",
         "properties": {
             "mood": {"type": "string", "enum": ["Positive", "Negative"]},
@@ -201,18 +231,18 @@ def test_the_schema_allows_the_visible_labels_and_nothing_else() -> None:
 def test_any_labels_round_trip_through_json(
     questions: tuple[Question, ...], data: st.DataObject, wrapping: str
 ) -> None:
-    chosen = {asked.name: data.draw(st.sampled_from(asked.labels)) for asked in questions}
+    chosen = {asked.name: data.draw(st.sampled_from(labels(asked))) for asked in questions}
     content = json.dumps(
         {name: label.text for name, label in chosen.items()}, ensure_ascii=data.draw(st.booleans())
     )
-    votes = prompts.parse(wrapping.replace("{}", content), questions)
+    votes = parse(wrapping.replace("{}", content), questions)
     assert votes == {name: label.value for name, label in chosen.items()}
 
 
 @given(questions_(count=1), st.data())
 def test_any_label_round_trips_bare(questions: tuple[Question, ...], data: st.DataObject) -> None:
-    label = data.draw(st.sampled_from(questions[0].labels))
-    assert prompts.parse(label.text, questions) == {questions[0].name: label.value}
+    label = data.draw(st.sampled_from(labels(questions[0])))
+    assert parse(label.text, questions) == {questions[0].name: label.value}
 
 
 @pytest.mark.parametrize(
@@ -243,7 +273,7 @@ def test_any_label_round_trips_bare(questions: tuple[Question, ...], data: st.Da
     ],
 )
 def test_these_answers_are_a_vote(content: str) -> None:
-    assert prompts.parse(content, [MOOD]) == {"mood": "pos"}
+    assert parse(content, [MOOD]) == {"mood": "pos"}
 
 
 @pytest.mark.parametrize(
@@ -287,63 +317,63 @@ def test_these_answers_are_a_vote(content: str) -> None:
 def test_these_answers_are_no_vote(content: str) -> None:
     start = time.perf_counter()
     with pytest.raises(BadAnswerError):
-        prompts.parse(content, [MOOD])
+        parse(content, [MOOD])
     assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("content", ["1", '"1"', '{"q": "1"}'])
 def test_a_label_may_look_like_a_number(content: str) -> None:
-    assert prompts.parse(content, [question("1", "2")]) == {"q": "1"}
+    assert parse(content, [question("1", "2")]) == {"q": "1"}
 
 
 def test_a_json_number_is_no_label() -> None:
     with pytest.raises(BadAnswerError):
-        prompts.parse('{"q": 1}', [question("1", "2")])
+        parse('{"q": 1}', [question("1", "2")])
 
 
 @pytest.mark.parametrize("content", ["yes", "Yes", '{"q": "Yes"}'])
 def test_an_exact_match_wins_over_letter_case(content: str) -> None:
     expected = "yes" if content == "yes" else "Yes"
-    assert prompts.parse(content, [question("yes", "Yes")]) == {"q": expected}
+    assert parse(content, [question("yes", "Yes")]) == {"q": expected}
 
 
 @pytest.mark.parametrize("content", ["YES", '{"q": "yES"}', "yes "])
 def test_letter_case_that_fits_two_labels_is_no_vote(content: str) -> None:
     with pytest.raises(BadAnswerError):
-        prompts.parse(content, [question("yEs", "Yes")])
+        parse(content, [question("yEs", "Yes")])
 
 
 @given(questions_(count=1), WORDS)
 def test_words_that_name_no_label_are_no_vote(questions: tuple[Question, ...], words: str) -> None:
-    names = {name.strip().casefold() for label in questions[0].labels for name in (label.text, label.value)}
+    names = {name.strip().casefold() for label in labels(questions[0]) for name in (label.text, label.value)}
     bare = words.strip(" \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029\u00a0.\"'`“”„‘’«»").casefold()
     assume(not any(bare in name or name in bare for name in names))
     with pytest.raises(BadAnswerError):
-        prompts.parse(json.dumps({questions[0].name: words}), questions)
+        parse(json.dumps({questions[0].name: words}), questions)
 
 
 def test_the_visible_text_wins_over_another_labels_alias() -> None:
-    swapped = Question("q", "text", "Choices", (Label("B", "A"), Label("A", "B")), TEXT)
-    assert prompts.parse("A", [swapped]) == {"q": "B"}
+    swapped = Question("q", "text", "Choices", one_of(Label("B", "A"), Label("A", "B")), TEXT)
+    assert parse("A", [swapped]) == {"q": "B"}
 
 
 def test_a_question_that_was_not_validly_answered_is_absent() -> None:
-    assert prompts.parse('{"mood": "Positive", "topic": "Cooking"}', [MOOD, TOPIC]) == {"mood": "pos"}
+    assert parse('{"mood": "Positive", "topic": "Cooking"}', [MOOD, TOPIC]) == {"mood": "pos"}
 
 
 def test_a_key_that_comes_twice_costs_only_its_own_question() -> None:
     content = '{"mood": "Positive", "topic": "World", "topic": "Sports"}'
-    assert prompts.parse(content, [MOOD, TOPIC]) == {"mood": "pos"}
+    assert parse(content, [MOOD, TOPIC]) == {"mood": "pos"}
 
 
 def test_a_bare_label_answers_no_two_questions() -> None:
     with pytest.raises(BadAnswerError):
-        prompts.parse("Positive", [MOOD, TOPIC])
+        parse("Positive", [MOOD, TOPIC])
 
 
 def test_an_error_does_not_repeat_the_answer() -> None:
     with pytest.raises(BadAnswerError) as caught:
-        prompts.parse("the patient's name is Smith", [MOOD])
+        parse("the patient's name is Smith", [MOOD])
     assert "Smith" not in str(caught.value)
 
 
@@ -352,9 +382,9 @@ def test_any_answer_gives_labels_of_the_questions_or_an_error(
     questions: tuple[Question, ...], content: str
 ) -> None:
     try:
-        votes = prompts.parse(content, questions)
+        votes = parse(content, questions)
     except BadAnswerError:
         return
-    known = {asked.name: {label.value for label in asked.labels} for asked in questions}
+    known = {asked.name: {label.value for label in labels(asked)} for asked in questions}
     assert votes
     assert all(label in known[name] for name, label in votes.items())

@@ -40,6 +40,7 @@ assert "numpy" in loaded
         "camvo.confidence",
         "camvo.laplace",
         "camvo.numeric",
+        "camvo.open_vote",
         "camvo.ranking",
         "camvo.state",
         "camvo.vote",

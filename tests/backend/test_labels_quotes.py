@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.labels.quotes import Quotable
+
+TEXT = "The cat saw the other cat.\nTHE  END of the Straße"
+WORDS = st.text(st.sampled_from("abAB ß\n.😀"), min_size=1)
+
+
+def found(quote: str, before: str = "", text: str = TEXT) -> list[str]:
+    return [f"{start}:{text[start:end]}" for start, end in Quotable(text).places(quote, before)]
+
+
+def test_an_exact_quotation_is_found_wherever_it_stands() -> None:
+    assert found("cat") == ["4:cat", "22:cat"]
+
+
+def test_the_words_before_it_tell_which_one_is_meant() -> None:
+    assert found("cat", "the other") == ["22:cat"]
+    assert found("cat", " THE\n") == ["4:cat"]
+
+
+def test_words_before_it_that_do_not_stand_there_leave_nothing() -> None:
+    assert found("cat", "black") == []
+
+
+def test_words_before_it_are_not_needed_where_it_stands_only_once() -> None:
+    assert found("saw", "black") == ["8:saw"]
+
+
+def test_letter_case_and_white_space_are_forgiven_where_nothing_is_exact() -> None:
+    assert found("the end") == ["27:THE  END"]
+    assert found("STRASSE") == ["43:Straße"]
+
+
+def test_an_exact_quotation_beats_one_in_another_letter_case() -> None:
+    assert found("the") == ["12:the", "39:the"]
+
+
+def test_a_quotation_inside_a_word_is_found_only_if_no_whole_word_is() -> None:
+    assert found("he", text="the other: he") == ["11:he"]
+    assert found("he", text="the other") == ["1:he", "6:he"]
+
+
+def test_blanks_around_a_quotation_are_ignored() -> None:
+    assert found("  saw\n") == ["8:saw"]
+
+
+@pytest.mark.parametrize("quote", ["", " \n", "dog", "The cat sat", "cat saw the another"])
+def test_anything_else_is_not_found(quote: str) -> None:
+    assert found(quote) == []
+
+
+@given(WORDS, WORDS, WORDS)
+@settings(deadline=None)
+def test_what_is_found_reads_like_the_quotation(left: str, quote: str, right: str) -> None:
+    text = f"{left}{quote}{right}"
+    places = Quotable(text).places(quote)
+    assert bool(places) == bool(quote.strip())
+    assert all(text[start:end] == quote.strip() for start, end in places)
+
+
+@given(WORDS, WORDS, WORDS)
+@settings(deadline=None)
+def test_what_is_found_in_another_letter_case_reads_alike(left: str, quote: str, right: str) -> None:
+    text = f"{left} {quote.swapcase()} {right}"
+    places = Quotable(text).places(quote)
+    assert bool(places) == bool(quote.strip())
+    plain = " ".join(quote.split()).casefold()
+    assert all(" ".join(text[start:end].split()).casefold() == plain for start, end in places)

@@ -157,8 +157,8 @@ TAGS = {
         {
             "start": "",
             "end": "",
-            "startOffset": 0,
-            "endOffset": 0,
+            "startOffset": 6,
+            "endOffset": 9,
             "globalOffsets": {"start": 6, "end": 9},
             "text": "Bob",
             "hypertextlabels": ["Name"],

@@ -1,4 +1,4 @@
-"""A server with its models, and the Label Studio that its projects are in."""
+"""A server, and the Label Studio that its projects are in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from label_studio import LabelStudio
 from label_studio_requests import SENTIMENT
-from openai_server import OpenAIServer
 from rewards import rewards
 from server_process import ServerProcess, run_cli
 from sqlalchemy import select
@@ -30,9 +29,10 @@ def variables(studio: LabelStudio) -> dict[str, str]:
 class Installation:
     """What the tests do in Label Studio, and what they look up there and in the ledger."""
 
-    def __init__(self, studio: LabelStudio, server: ServerProcess, models: OpenAIServer) -> None:
-        self.studio, self.server, self.models = studio, server, models
-        self.variables = variables(studio) | {"CAMVO_CONFIG": str(server.folder / "camvo.yaml")}
+    def __init__(self, studio: LabelStudio, server: ServerProcess) -> None:
+        self.studio, self.server = studio, server
+        config = server.folder / "camvo.yaml"
+        self.variables = variables(studio) | ({"CAMVO_CONFIG": str(config)} if config.exists() else {})
 
     # projects
 

@@ -59,7 +59,7 @@ def installation(
         ServerProcess(folder, config_for(openai, folder, policy={"k_min": 3}), **variables(studio)) as server,
     ):
         server.start()
-        yield Installation(studio, server, openai)
+        yield Installation(studio, server)
 
 
 def signs(done: CompletedProcess[str]) -> list[tuple[str, str]]:

@@ -44,15 +44,20 @@ def scripted() -> Scripted:
 
 
 @pytest.fixture(scope="module")
+def models(scripted: Scripted) -> Iterator[OpenAIServer]:
+    with OpenAIServer(scripted) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def installation(
-    studio: LabelStudio, scripted: Scripted, tmp_path_factory: pytest.TempPathFactory
+    studio: LabelStudio, models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("server")
-    with OpenAIServer(scripted) as models:
-        config = with_unreliable_models(models, folder, policy={"k_min": 3}, deadline=DEADLINE)
-        with ServerProcess(folder, config, **variables(studio)) as server:
-            server.start()
-            yield Installation(studio, server, models)
+    config = with_unreliable_models(models, folder, policy={"k_min": 3}, deadline=DEADLINE)
+    with ServerProcess(folder, config, **variables(studio)) as server:
+        server.start()
+        yield Installation(studio, server)
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +76,10 @@ def divided(installation: Installation, diary: int) -> int:
     return task
 
 
-def asked(installation: Installation, text: str) -> Counter[str]:
+def asked(models: OpenAIServer, text: str) -> Counter[str]:
     """Model → how often it was asked about this text."""
     return Counter(
-        request.model
-        for request in installation.models.requests
-        if text in request.body["messages"][-1]["content"]
+        request.model for request in models.requests if text in request.body["messages"][-1]["content"]
     )
 
 
@@ -101,29 +104,31 @@ def test_opening_a_task_brings_the_voted_label(installation: Installation, diary
 
 
 def test_a_task_opened_three_times_at_once_costs_one_call_of_each_model(
-    installation: Installation, diary: int, scripted: Scripted
+    installation: Installation, diary: int, models: OpenAIServer, scripted: Scripted
 ) -> None:
     text = f"Opened by three. {DIVIDED}"
     [task] = installation.add(diary, {"text": text})
     scripted.hold(text)
     with ThreadPoolExecutor(3) as people:
         opened = [people.submit(installation.open, task) for _ in range(3)]
-        wait_until(lambda: asked(installation, text).total() == 3, "question to every model")
+        wait_until(lambda: asked(models, text).total() == 3, "question to every model")
         scripted.release()
         assert all(chosen(each.result()) for each in opened)
-    assert asked(installation, text) == Counter(MODELS)
+    assert asked(models, text) == Counter(MODELS)
 
 
-def test_retrieving_twice_doubles_nothing_and_asks_nobody(installation: Installation) -> None:
+def test_retrieving_twice_doubles_nothing_and_asks_nobody(
+    installation: Installation, models: OpenAIServer
+) -> None:
     project = installation.project(*(f"Day {number}. {DIVIDED}" for number in range(6)))
     installation.connect(project, *RELIABLE)
     installation.retrieve(project)
-    before, calls = installation.predictions(project), installation.models.count()
+    before, calls = installation.predictions(project), models.count()
     assert Counter(task for task, _, _ in before) == Counter(
         task["id"] for task in installation.tasks(project)
     )
     installation.retrieve(project)
-    assert (installation.predictions(project), installation.models.count()) == (before, calls)
+    assert (installation.predictions(project), models.count()) == (before, calls)
 
 
 def test_the_label_stream_gives_the_least_certain_task_first(installation: Installation) -> None:
@@ -275,7 +280,7 @@ def test_status_names_the_models_that_fail_and_those_that_are_slow(
 
 
 def test_what_the_deadline_cut_off_is_there_at_the_next_retrieve(
-    installation: Installation, scripted: Scripted
+    installation: Installation, models: OpenAIServer, scripted: Scripted
 ) -> None:
     project = installation.project(DIVIDED, f"Held back. {DIVIDED}", f"Again. {DIVIDED}")
     installation.connect(project, *RELIABLE)
@@ -285,11 +290,11 @@ def test_what_the_deadline_cut_off_is_there_at_the_next_retrieve(
     scripted.release()
     installation.retrieve(project)
     assert installation.per_task(project) == [1, 1, 1]
-    assert asked(installation, "Held back.") == Counter(MODELS)
+    assert asked(models, "Held back.") == Counter(MODELS)
 
 
 def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
-    installation: Installation, scripted: Scripted
+    installation: Installation, models: OpenAIServer, scripted: Scripted
 ) -> None:
     project = installation.project(*(f"Dying on day {number}. {UNANIMOUS}" for number in range(40)))
     installation.connect(project, *RELIABLE)
@@ -299,13 +304,13 @@ def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
     with ThreadPoolExecutor(1) as person:
         retrieving = person.submit(installation.retrieve, project)
         wait_until(lambda: len(answered(installation, tasks)) >= 60, "sixty answers")
-        wait_until(lambda: asked(installation, "Dying").total() == 40 * len(MODELS), "every other question")
+        wait_until(lambda: asked(models, "Dying").total() == 40 * len(MODELS), "every other question")
         server.kill()
         retrieving.result()
     scripted.release()
     assert installation.per_task(project) == [0] * 40
-    kept, before = answered(installation, tasks), asked(installation, "Dying").total()
+    kept, before = answered(installation, tasks), asked(models, "Dying").total()
     server.start("--port", server.url.rpartition(":")[2])
     installation.retrieve(project)
     assert installation.per_task(project) == [1] * 40
-    assert asked(installation, "Dying").total() - before == 40 * len(MODELS) - len(kept)
+    assert asked(models, "Dying").total() - before == 40 * len(MODELS) - len(kept)

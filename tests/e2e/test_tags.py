@@ -38,18 +38,23 @@ def voters() -> Voters:
 
 
 @pytest.fixture(scope="module")
+def models(voters: Voters) -> Iterator[OpenAIServer]:
+    with OpenAIServer(voters) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def installation(
-    studio: LabelStudio, voters: Voters, tmp_path_factory: pytest.TempPathFactory
+    studio: LabelStudio, models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("server")
-    with OpenAIServer(voters) as models:
-        path = config_for(models, folder, policy={"k_min": 3})
-        config = yaml.safe_load(path.read_text())
-        config["models"] = [{**model, "vision": True} for model in config["models"]]
-        path.write_text(yaml.safe_dump(config))
-        with ServerProcess(folder, path, **variables(studio)) as server:
-            server.start()
-            yield Installation(studio, server, models)
+    path = config_for(models, folder, policy={"k_min": 3})
+    config = yaml.safe_load(path.read_text())
+    config["models"] = [{**model, "vision": True} for model in config["models"]]
+    path.write_text(yaml.safe_dump(config))
+    with ServerProcess(folder, path, **variables(studio)) as server:
+        server.start()
+        yield Installation(studio, server)
 
 
 @pytest.fixture(scope="module", params=TAGS)
@@ -89,7 +94,7 @@ def test_a_submitted_prediction_confirms_those_who_voted_for_it(
     task = tasks[0]
     [prediction] = task["predictions"]
     result = [{**region, "origin": "prediction"} for region in prediction["result"]]
-    installation.annotate(task["id"], *result, parent_prediction=prediction["id"])
+    installation.annotate(task["id"], *result, parent_prediction=prediction["id"], lead_time=4.5)
     wait_until(
         lambda: {by for _, by in installation.learnt(task["id"])} == {"human"}, "what the human confirmed"
     )
@@ -119,7 +124,7 @@ def test_a_corrected_prediction_rewards_whoever_knew_better(
 
 
 def test_an_uploaded_image_is_fetched_from_label_studio_and_shown_to_the_models(
-    installation: Installation, voters: Voters
+    installation: Installation, models: OpenAIServer, voters: Voters
 ) -> None:
     voters.tag = TAGS["image"]
     project = installation.connected(label_config=voters.tag.label_config)
@@ -133,7 +138,7 @@ def test_an_uploaded_image_is_fetched_from_label_studio_and_shown_to_the_models(
     [task] = installation.tasks(project)
     [prediction] = installation.open(task["id"])
     assert values(prediction["result"]) == [{"choices": ["food"]}]
-    shown = installation.models.requests[-1].body["messages"][-1]["content"][-1]["image_url"]["url"]
+    shown = models.requests[-1].body["messages"][-1]["content"][-1]["image_url"]["url"]
     assert base64.b64decode(shown.partition(",")[2]) == picture
 
 

@@ -27,6 +27,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--hide-scrollbars",
     "--window-size=1280,800",
 )
 

@@ -31,16 +31,22 @@ ROWS, TASK = ".lsf-table-row", ".lsf-current-task__task-id"
 CHOSEN, SUBMIT = ".ant-radio-input:checked", "button[name=submit]"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory, studio: LabelStudio) -> Iterator[Browser]:
-    """Somebody who has logged in."""
+@pytest.fixture(scope="session")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Made before Label Studio, so that a missing program is told of at once."""
     with Browser(tmp_path_factory.mktemp("browser"), ARTEFACTS) as started:
-        started.visit(f"{studio.url}/user/login")
-        started.fill("input[name=email]", studio.user)
-        started.fill("input[name=password]", studio.password)
-        started.click("button[type=submit]")
-        started.wait_until(lambda: "/user/login" not in started.address, "page behind the login")
         yield started
+
+
+@pytest.fixture(scope="module")
+def browser(window: Browser, studio: LabelStudio) -> Browser:
+    """Somebody who has logged in."""
+    window.visit(f"{studio.url}/user/login")
+    window.fill("input[name=email]", studio.user)
+    window.fill("input[name=password]", studio.password)
+    window.click("button[type=submit]")
+    window.wait_until(lambda: "/user/login" not in window.address, "page behind the login")
+    return window
 
 
 @pytest.fixture(scope="module")

@@ -255,7 +255,7 @@ def test_a_refused_private_address_is_named_and_nothing_is_left(
     installation: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with LabelStudio(tmp_path_factory.mktemp("closed"), {}) as closed:
-        there = Installation(closed, installation.server, installation.models)
+        there = Installation(closed, installation.server)
         project = there.project("A sunny day.")
         done = there.camvo("connect", project)
         assert done.returncode == 1

@@ -23,9 +23,12 @@ from backend.policies import policy_of
 from backend.prediction import Prediction, prediction_of, votes_of
 from backend.queries import Queries, Query
 from backend.recording import Asked, Job, Verdict, record
+from backend.scores import Scores
 from backend.states import StateKey, States
+from camvo.aggregation import LABEL_VOTE
 from camvo.errors import BadAnswerError, ImageUnavailableError, ModelError, NoVoteError, TaskError
 from camvo.estimates import Observation
+from camvo.plan import Decision, Plan
 from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)
@@ -54,18 +57,20 @@ class Annotator:
         pool: Pool,
         embedder: Embedder,
         images: Images,
+        scores: Scores,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
-        self._images, self._clock = images, clock
+        self._images, self._scores, self._clock = images, scores, clock
 
-    async def annotate(self, job: Job) -> Prediction | None:
+    async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
 
         With ``show_votes`` a list: the prediction, then one for each model that voted.
 
-        A task that was annotated before is looked up and teaches nothing again.
+        A task that was annotated before is looked up and teaches nothing again. ``alone`` is a task that came
+        by itself: somebody may have opened it, so its models are asked at once.
 
         Raises:
             TaskError: no prediction is possible; says why.
@@ -78,7 +83,7 @@ class Annotator:
         visible, unseen = await self._shown(job, open_questions)
         self._skip(job, unseen, alone=not found and not visible)
         if visible:
-            found |= {round_.key: round_ for round_ in await self._annotate(job, visible)}
+            found |= {round_.key: round_ for round_ in await self._annotate(job, visible, alone)}
         if job.audit:
             return None
         decided = [(one.question, found[one.key]) for one in asked if one.key in found]
@@ -141,9 +146,9 @@ class Annotator:
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
-    async def _annotate(self, job: Job, asked: Sequence[Asked]) -> list[Round]:
+    async def _annotate(self, job: Job, asked: Sequence[Asked], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
-        policy = policy_of(job.settings.policy)
+        policy = policy_of(job.settings.policy, alone=alone)
         questions = [one.question for one in asked]
         messages = prompts.messages(questions, job.settings.instructions)
         prompt = _Prompt(questions, messages, prompts.schema(questions))
@@ -165,7 +170,8 @@ class Annotator:
                 where=f"task {job.task}",
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
-        verdict = Verdict(policy, plan, votes, decisions, costs)
+        scores = await self._calibrated(job, asked, plan, votes, decisions)
+        verdict = Verdict(policy, plan, votes, decisions, costs, scores)
         there, new = await self._writer.run(
             lambda connection: record(connection, job, asked, verdict, self._clock())
         )
@@ -188,6 +194,26 @@ class Annotator:
             aggregation = one.question.question.control.aggregation
             observations[one.name] = Observation(state, context, one.question.options, aggregation)
         return observations
+
+    async def _calibrated(
+        self,
+        job: Job,
+        asked: Sequence[Asked],
+        plan: Plan,
+        votes: Mapping[str, Mapping[str, str]],
+        decisions: Mapping[str, Decision],
+    ) -> dict[str, float]:
+        """The calibrated scores, frozen here: before any human sees the prediction."""
+        scores = {}
+        for one in asked:
+            name, estimates = one.name, plan.estimates[one.name]
+            if not job.settings.calibrate or name not in decisions or estimates.aggregation != LABEL_VOTE:
+                continue
+            key = StateKey(job.project, one.key.control, one.key.epoch)
+            scorer = await self._scores.current(key, plan.arms, estimates.labels)
+            cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
+            scores[name] = scorer.score(cast, decisions[name].label)
+        return scores
 
     def _costs(self, job: Job, messages: Messages) -> dict[str, float]:
         """The expected price of each model that is not resting; of all when all are.

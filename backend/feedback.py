@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import structlog
@@ -16,9 +16,10 @@ from backend.settings import Settings
 from backend.webhooks import WebhookEvent, annotations_in
 from camvo import aggregations
 from camvo.aggregation import Aggregation
+from camvo.contribution import Contribution, revision
 from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
-from camvo.state import Contribution, revision
+from camvo.stages import teachers
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ def correct(connection: Connection, project: str, task: int, settings: Settings,
         label, by = teacher(round_.label, human, settings)
         if (label, by) == (round_.taught, round_.taught_by):
             continue
-        change = revision(_lesson(round_, round_.taught, round_.taught_by), _lesson(round_, label, by))
+        change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
         if change.changes:
             _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.feedback.labels(project=project).inc()
@@ -107,9 +108,23 @@ def _append(  # noqa: PLR0917 - the columns of one event
     )
 
 
-def _lesson(round_: Round, label: str | None, by: str | None) -> Contribution:
+def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
+    """What the round taught: as :func:`_lesson`, but of the models that its policy learns from."""
+    stages = round_.plan.get("stages")
+    among = stages and teachers(stages["order"], stages["first"], human=by == "human")
+    return _lesson(round_, label, by, among)
+
+
+def _lesson(
+    round_: Round, label: str | None, by: str | None, among: Collection[str] | None = None
+) -> Contribution:
+    """The rewards of every vote of a round, or of those of the models ``among``."""
     q = {arm: row["q"] for arm, row in round_.plan["arms"].items()}
-    given = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
+    given = {
+        arm: vote
+        for arm, vote in round_.votes.items()
+        if vote is not None and (among is None or arm in among)
+    }
     reward = _aggregation(round_.plan).reward
     return lesson(round_.context, q, given, label or round_.label, human=by == "human", reward=reward)
 

@@ -65,7 +65,10 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, job: Job, size: int) -> _Task:
-        """Begin a job, or join the identical one under way: Label Studio asks the same in parallel."""
+        """Begin a job, or join the identical one under way: Label Studio asks the same in parallel.
+
+        It goes on as it was begun: a task of a batch that is opened meanwhile is asked about in stages.
+        """
         # Equal settings are one object. Equal configs need not be: threads that parse the same text for the
         # first time together each get their own.
         key = (job.project, job.task, repr(job.data), job.config, id(job.settings))
@@ -78,7 +81,7 @@ class Jobs:
         with metrics.under_way.labels(project=job.project).track_inprogress():
             async with self._slots.taken(size):
                 try:
-                    return await self._annotator.annotate(job)
+                    return await self._annotator.annotate(job, alone=size == 1)
                 except Exception as error:
                     _report(job, error)
                     raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -23,8 +23,7 @@ def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: 
     of all questions' scores, their errors taken as independent. ``model_version`` must be the backend's title
     in Label Studio, or the score column stays blank.
     """
-    answers = [(question, round_.label, round_.score) for question, round_ in decided]
-    return _signed(answers, model_version)
+    return _signed([(question, round_.label, round_.score) for question, round_ in decided], model_version)
 
 
 def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> list[dict[str, Any]]:
@@ -50,22 +49,30 @@ def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) 
 
 
 def _signed(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str) -> dict[str, Any]:
-    """A prediction of several answers: question, vote and score."""
+    """A prediction of several questions, each with its vote and the score of that."""
     regions = {
-        question.name: [region | {"score": own} for region in question.regions(vote)]
-        for question, vote, own in answers
+        question.name: [region | {"score": score} for region in question.regions(vote)]
+        for question, vote, score in answers
     }
     for question, _, _ in answers:
         if isinstance(control := question.question.control, RegionChoices):
-            for name in control.controls:
-                regions[name] = [
-                    {"id": f"{name}-{place}"} | region for place, region in enumerate(regions.get(name, []))
-                ]
-            marked = [region for name in control.controls for region in regions[name]]
-            regions[question.name] = control.given_to(marked, regions[question.name])
+            regions |= _classified(question.name, control, regions)
     score = math.prod(own for _, _, own in answers)
     return {
         "result": list(chain(*regions.values())),
         "score": min(max(score, 0.0), 1.0),
         "model_version": model_version,
     }
+
+
+def _classified(
+    name: str, control: RegionChoices, regions: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The regions that may get a class, with an ``id``; under ``name`` the items that give it to them."""
+    marked = {
+        carrier: [
+            {"id": f"{carrier}-{place}"} | region for place, region in enumerate(regions.get(carrier, ()))
+        ]
+        for carrier in control.controls
+    }
+    return {**marked, name: control.given_to(list(chain(*marked.values())), regions[name])}

@@ -51,13 +51,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a task was decided; ``costs`` says what each arm that was asked cost, in $."""
+    """How a task was decided; ``costs`` says what each arm that was asked cost, in $.
+
+    ``scores`` holds each question's score as it is shown, where the policy's own was calibrated.
+    """
 
     policy: Policy
     plan: Plan
     votes: Mapping[str, Mapping[str, str]]
     decisions: Mapping[str, Decision]
     costs: Mapping[str, float]
+    scores: Mapping[str, float]
 
     @property
     def cost(self) -> float:
@@ -71,9 +75,10 @@ class Verdict:
         return sum((expected | dict(self.costs)).values())
 
     def describe(self, question: str) -> dict[str, Any]:
-        """What a round keeps of the plan, and of how its votes are counted: corrections need both."""
+        """What a round keeps of the plan, of how its votes are counted, and the policy's own score."""
         aggregation = self.plan.estimates[question].aggregation
-        return self.plan.describe(question) | {"aggregation": aggregations.describe(aggregation)}
+        own = {"aggregation": aggregations.describe(aggregation), "score": self.decisions[question].score}
+        return self.plan.describe(question) | own
 
 
 def record(
@@ -103,7 +108,7 @@ def record(
             plan=plan,
             votes={arm: answers.get(one.name) for arm, answers in verdict.votes.items()},
             label=voted.label,
-            score=voted.score,
+            score=verdict.scores.get(one.name, voted.score),
             cost_usd=verdict.cost / len(asked),
             full_cost_usd=verdict.full_cost / len(asked),
             audit=job.audit,

@@ -32,6 +32,7 @@ from backend.llms import Pool
 from backend.prediction import Prediction
 from backend.queries import Queries
 from backend.recording import Job
+from backend.scores import Scores
 from backend.settings import Environment, Settings
 from backend.states import States
 from backend.training import Training
@@ -95,6 +96,7 @@ class Runtime:
             pool=self.pool,
             embedder=self.embedder,
             images=Images(environment.label_studio_url, environment.label_studio_api_key),
+            scores=Scores(self.ledger, self._readers, clock=self.clock),
             clock=self.clock,
         )
 

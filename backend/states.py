@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 
 from backend.ledger import Ledger, Writer, events, snapshots
 from backend.ledger.events import Event
+from camvo.contribution import Contribution
 from camvo.errors import SnapshotError
-from camvo.state import Contribution, State
+from camvo.state import State
 
 SNAPSHOT_EVERY = 500
 """Events between two snapshots of one state: what a start-up has to add up at the most."""

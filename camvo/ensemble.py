@@ -9,10 +9,10 @@ import numpy as np
 
 from camvo.aggregation import LABEL_VOTE, Ballot
 from camvo.beta_mixture import ESTIMATORS, EstimatorName
+from camvo.contribution import Change, Contribution
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
 from camvo.plan import Decision, Plan
-from camvo.state import Change, Contribution
 from camvo.typing import Array, Votes
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.estimates import Estimates
+from camvo.stack_stops import Course
+from camvo.stages import Stages
 from camvo.typing import Array
 
 
@@ -24,7 +26,9 @@ class Plan:
         confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
             asked) or the policy does not compute it.
         complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
-        propensity: the probability with which each arm is asked first, shape (K,).
+        propensity: the probability with which each arm is asked whatever the votes, shape (K,).
+        stages: in which order arms are asked and when to stop, where a policy asks in stages.
+        courses: question → how it is asked about, where a policy asks in stages for the stacked vote.
     """
 
     arms: tuple[str, ...]
@@ -35,6 +39,8 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
+    stages: Stages | None = None
+    courses: Mapping[str, Course] | None = None
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
@@ -51,13 +57,16 @@ class Plan:
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
-        return {
+        described = {
             "labels": list(estimates.labels),
             "subset": list(self.subset),
             "confidence": self.confidence,
             "complete": self.complete,
             "arms": arms,
         }
+        if self.stages is not None:
+            described["stages"] = self.stages.describe(question)
+        return described
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from camvo import window_search
 from camvo.confidence import TIE
+from camvo.contribution import Contribution
 from camvo.copula import Copula
 from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation
 from camvo.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
 from camvo.plan import Decision, Plan
-from camvo.state import Contribution
 from camvo.typing import Array, Votes
 
 

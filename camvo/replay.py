@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.contribution import Contribution, revision
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.plan import Plan
 from camvo.policy import Policy
-from camvo.state import Contribution, State, revision
+from camvo.state import State
 from camvo.typing import Array, Votes
 
 _QUESTION = "label"

@@ -2,7 +2,8 @@
 
 A finished round adds a :class:`Contribution`; a human answer appends another that takes the old rewards out
 and puts the new ones in; a withdrawn one appends the opposite. Learning, correcting and withdrawing are thus
-one operation on signed sums, and nothing here grows with the number of rounds.
+one operation on signed sums, and nothing here grows with the number of rounds but the few that are kept whole
+(:mod:`camvo.rows`).
 """
 
 from __future__ import annotations
@@ -10,153 +11,22 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from camvo import linucb
+from camvo.arm import Arm, Solved
 from camvo.beta_mixture import BetaSums
+from camvo.contribution import Change, Contribution
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.probes import ProbeSums
+from camvo.rows import Rows
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One arm's share of a contribution.
-
-    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read);
-    ``removed`` and ``added`` are rewards in [0, 1], ``None`` where nothing leaves or comes.
-    """
-
-    arm: str
-    q: float
-    removed: float | None
-    added: float | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Contribution:
-    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes."""
-
-    context: Array
-    changes: tuple[Change, ...]
-    rounds: int = 1
-
-    def pack(self) -> bytes:
-        """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
-        dtype = (
-            "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
-        )
-        header = {
-            "dtype": dtype,
-            "rounds": self.rounds,
-            "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
-        }
-        return (
-            json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
-        )
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Contribution:
-        """Inverse of :meth:`pack`; the context comes back as float64."""
-        head, _, body = data.partition(b"\n")
-        header = json.loads(head)
-        changes = tuple(Change(*change) for change in header["changes"])
-        return cls(np.frombuffer(body, header["dtype"]).astype(np.float64), changes, header["rounds"])
-
-
-def revision(before: Contribution, after: Contribution) -> Contribution:
-    """What turns ``before`` into ``after`` of the same round: all rewards out, all rewards in.
-
-    Where no reward differs there are no changes. Otherwise every arm is named, also with the same reward:
-    the sums over pairs of arms have to see both sides.
-    """
-    old = {change.arm: change for change in before.changes}
-    new = {change.arm: change for change in after.changes}
-    changes = tuple(
-        Change(
-            arm=arm,
-            q=(new.get(arm) or old[arm]).q,
-            removed=old[arm].added if arm in old else None,
-            added=new[arm].added if arm in new else None,
-        )
-        for arm in dict.fromkeys([*old, *new])
-    )
-    changed = any(change.removed != change.added for change in changes)
-    return Contribution(before.context, changes if changed else (), after.rounds - before.rounds)
-
-
-@dataclass(slots=True)
-class Arm:
-    """The sums of one model: A⁻¹ (d, d) and b (d,) of LinUCB, N and Σr, and the Beta mixture's sums."""
-
-    inverse: Array
-    b: Array
-    rewards: int = 0
-    reward_sum: float = 0.0
-    mixture: BetaSums = field(default_factory=BetaSums)
-
-    @classmethod
-    def fresh(cls, dimension: int, lambda_l: float) -> Arm:
-        """An arm without history: A = λ_L·I, b = 0 (Algorithm 1, line 2)."""
-        return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
-
-    @property
-    def mu(self) -> float | None:
-        """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
-        return self.reward_sum / self.rewards if self.rewards else None
-
-    def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
-        """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
-        added: list[Array] = []
-        withdrawn: list[Array] = []
-        for context, change in lessons:
-            count = (change.added is not None) - (change.removed is not None)
-            delta = (change.added or 0.0) - (change.removed or 0.0)
-            if count:
-                (added if count > 0 else withdrawn).append(context)
-            if delta:
-                self.b += delta * context
-            self.rewards += count
-            self.reward_sum += delta
-            if change.removed is not None:
-                self.mixture.add(change.q, change.removed, -1)
-            if change.added is not None:
-                self.mixture.add(change.q, change.added, +1)
-        if added:
-            columns = np.array(added).T
-            vectors = solved.of(name, added)
-            if vectors is None:
-                vectors = linucb.solve(self.inverse, columns)
-            linucb.update_inverse(self.inverse, columns, vectors, +1)
-        if withdrawn:
-            columns = np.array(withdrawn).T
-            linucb.update_inverse(self.inverse, columns, linucb.solve(self.inverse, columns), -1)
-
-
-class Solved:
-    """A⁻¹e of every arm for the contexts that were scored last: ``vectors`` are arm → (d, m).
-
-    A context is known by being the same object, which costs nothing to see.
-    """
-
-    def __init__(self, contexts: Sequence[Array] = ()) -> None:
-        self.vectors: dict[str, Array] = {}
-        self._contexts = contexts
-        self._columns = {id(context): column for column, context in enumerate(contexts)}
-
-    def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
-        """The columns of these contexts, in Fortran order; ``None`` where one was not scored."""
-        vectors = self.vectors.get(arm)
-        wanted = [self._columns[id(context)] for context in contexts if id(context) in self._columns]
-        if vectors is None or len(wanted) < len(contexts):
-            return None
-        return vectors if vectors.shape[1] == 1 else np.asfortranarray(vectors[:, wanted])
+_SNAPSHOT_FORMAT = 3
 
 
 class State:
@@ -183,6 +53,8 @@ class State:
         self.lambda_l = float(lambda_l)
         self.rounds = 0
         self.pairs = PairSums()
+        self.probes = ProbeSums()
+        self.rows = Rows()
         self._arms: dict[str, Arm] = {}
         self._solved = Solved()
 
@@ -241,6 +113,10 @@ class State:
                 )
             for change in contribution.changes:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
+            if contribution.dropped is not None:
+                self.rows.remove(contribution.dropped)
+            if contribution.kept is not None:
+                self.rows.add(contribution.kept)
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, taught in lessons.items():
             if name not in self._arms:
@@ -249,6 +125,9 @@ class State:
         changes = [contribution.changes for contribution in contributions]
         self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
         self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)
+        for contribution in contributions:
+            if contribution.probe is not None:
+                self.probes.add(contribution.probe, contribution.rounds)
 
     def snapshot(self) -> bytes:
         """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
@@ -258,6 +137,8 @@ class State:
             "lambda_l": self.lambda_l,
             "rounds": self.rounds,
             "pairs": self.pairs.names,
+            "probes": self.probes.to_list(),
+            "rows": self.rows.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -290,6 +171,8 @@ class State:
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
+                state.probes = ProbeSums.from_list(header["probes"])
+                state.rows = Rows.from_list(header["rows"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
                         inverse=archive[f"inverse{position}"],

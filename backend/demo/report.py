@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend.ledger import Ledger, events
-from camvo.state import Contribution, State
+from camvo.contribution import Contribution
+from camvo.state import State
 
 if TYPE_CHECKING:
     from backend.demo.run import Labelled
@@ -113,8 +114,8 @@ def summary(console: Console, labelled: Sequence[Labelled]) -> None:
     _paragraph(
         console,
         f"{len(labelled)} tasks are too few to have learnt much: the confidence bounds are still wide, and",
-        "often every model is asked. The scores take the voters' errors as independent, which they are not:",
-        "they are too high.",
+        "often every model is asked. The scores allow for errors that the voters share, as far as votes show",
+        "them; human labels would show the rest.",
     )
 
 

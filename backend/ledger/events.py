@@ -27,7 +27,7 @@ class Event:
         epoch: which of the question's states it adds to.
         kind: a finished round, or a revision of what one taught.
         round_id: the round it came from, which may be deleted by now.
-        contribution: packed bytes (``camvo.state.Contribution``).
+        contribution: packed bytes (``camvo.contribution.Contribution``).
         created_at: unix seconds.
     """
 

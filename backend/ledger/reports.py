@@ -6,6 +6,7 @@ All of it reads from indexes that hold what is summed, so that a hundred thousan
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, case, func, select
@@ -108,6 +109,55 @@ def scores(connection: Connection, project: str) -> list[BinRow]:
         .order_by(columns.audit, number)
     )
     return [BinRow(**row._mapping) for row in connection.execute(query)]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """The rounds of one question in one epoch whose scores lie between two neighbours of some thresholds.
+
+    Attributes:
+        control: the name of the question's control tag.
+        epoch: which of its states they taught.
+        cell: how many of the thresholds they reach.
+        rounds: how many, blind or not.
+        audits: those that were kept blind and have a human label.
+        confirmed: how right these were, summed.
+    """
+
+    control: str
+    epoch: str
+    cell: int
+    rounds: int
+    audits: int
+    confirmed: float
+
+
+def audits(connection: Connection, project: str, thresholds: Sequence[float]) -> list[AuditRow]:
+    """A project's rounds and its audits by question, epoch and score; a cell without rounds is absent.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+        thresholds: ascending.
+    """
+    columns = _rounds.c
+    bounds = [(columns.score < threshold, cell) for cell, threshold in enumerate(thresholds)]
+    cell = case(*bounds, else_=len(thresholds)).label("cell")
+    blind = case((columns.audit, columns.confirmed))
+    query = (
+        select(
+            columns.control,
+            columns.epoch,
+            cell,
+            func.count().label("rounds"),
+            func.count(blind).label("audits"),
+            func.coalesce(func.sum(blind), 0.0).label("confirmed"),
+        )
+        .where(columns.project == project)
+        .group_by(columns.control, columns.epoch, cell)
+        .order_by(columns.control, columns.epoch, cell)
+    )
+    return [AuditRow(**row._mapping) for row in connection.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)

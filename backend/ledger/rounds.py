@@ -48,7 +48,7 @@ class Round:
 
     Attributes:
         key: which round it is.
-        plan: the plan as JSON.
+        plan: the plan as JSON, with the policy's own ``score`` before it was calibrated.
         votes: arm → label, ``None`` where the model brought no vote.
         label: the voted label.
         score: the probability that it is right, in [0, 1].

@@ -14,8 +14,19 @@ Policies: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="camvo, ccamvo, baseline, majority, single:MODEL or subset:MODEL+MODEL; may be repeated.",
+        help="camvo, ccamvo, sequential, stacked, baseline, majority, single:MODEL or subset:MODEL+MODEL;"
+        " may be repeated.",
     ),
+]
+Agreement: TypeAlias = Annotated[
+    str,
+    typer.Option(help="Share of sequential's labels that are to be everybody's; a list, as in 0.98,0.99."),
+]
+MaxStages: TypeAlias = Annotated[
+    int, typer.Option("--max-stages", help="How often sequential and stacked may wait for models.")
+]
+Worth: TypeAlias = Annotated[
+    float, typer.Option(help="What a right label is worth to stacked, in prices of asking everyone.")
 ]
 LambdaL: TypeAlias = Annotated[float, typer.Option("--lambda-l", help="λ_L, ridge of the linear models.")]
 LambdaR: TypeAlias = Annotated[

@@ -12,6 +12,8 @@ from camvo.beta_mixture import EstimatorName
 from camvo.errors import InvalidParameterError, ReplayError
 from camvo.oracle import MOST_ARMS, ConfidenceName
 from camvo.policy import CaMVo, CCaMVo, Policy
+from camvo.sequential import Sequential
+from camvo.stacked import Stacked
 
 _SUBSET = "subset"
 
@@ -20,7 +22,8 @@ _SUBSET = "subset"
 class Parameters:
     """The parameters of a policy; it takes those that it has (see :class:`camvo.policy.CaMVo`).
 
-    ``models`` are those that its name goes on with, as in ``single:gpt-4o``.
+    ``agreement`` and ``max_stages`` are those of :class:`camvo.sequential.Sequential`, ``worth`` that of
+    :class:`camvo.stacked.Stacked`. ``models`` are those that its name goes on with, as in ``single:gpt-4o``.
     """
 
     alpha: float = 0.25
@@ -30,15 +33,19 @@ class Parameters:
     estimator: EstimatorName = "moments"
     delta: float = 0.97
     k_min: int = 3
+    agreement: float = 0.99
+    max_stages: int = 3
+    worth: float = 75.0
     models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a policy is made; whether it searches for δ and k_min; whether its name goes on with models."""
+    """How a policy is made; which of δ and k_min, or an agreement, it has; whether its name names models."""
 
     make: Callable[[Parameters], Policy]
     searches: bool = False
+    agrees: bool = False
     named: bool = False
 
 
@@ -66,6 +73,25 @@ KINDS: Final = {
         ),
         searches=True,
     ),
+    "sequential": _Kind(
+        lambda given: Sequential(
+            alpha=given.alpha,
+            lambda_r=given.lambda_r,
+            estimator=given.estimator,
+            agreement=given.agreement,
+            max_stages=given.max_stages,
+        ),
+        agrees=True,
+    ),
+    "stacked": _Kind(
+        lambda given: Stacked(
+            alpha=given.alpha,
+            lambda_r=given.lambda_r,
+            estimator=given.estimator,
+            worth=given.worth,
+            max_stages=given.max_stages,
+        )
+    ),
     "baseline": _Kind(
         lambda given: Baseline(alpha=given.alpha, lambda_r=given.lambda_r, estimator=given.estimator)
     ),
@@ -89,11 +115,15 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A policy to replay: its name as ``--policy`` has it, δ and k_min where it has them, and itself."""
+    """A policy to replay: its name as ``--policy`` has it, the parameters that are lists, and itself.
+
+    ``None`` stands for a parameter that it does not have.
+    """
 
     name: str
     delta: float | None
     k_min: int | None
+    agreement: float | None
     policy: Policy
 
 
@@ -101,16 +131,19 @@ def settings(
     names: Sequence[str],
     deltas: Sequence[float],
     k_mins: Sequence[int],
+    agreements: Sequence[float],
     shared: Parameters,
+    *,
     models: Sequence[str],
 ) -> list[Setting]:
-    """Every policy with every δ and k_min that it can have, in the order given; nothing twice.
+    """Every policy with every δ and k_min, or agreement, that it can have, in the order given; nothing twice.
 
     Args:
         names: what ``--policy`` said.
         deltas: what ``--delta`` said.
         k_mins: what ``--k-min`` said.
-        shared: the parameters; their δ, k_min and models are replaced.
+        agreements: what ``--agreement`` said.
+        shared: the parameters; their δ, k_min, agreement and models are replaced.
         models: the models of the table.
 
     Raises:
@@ -119,16 +152,20 @@ def settings(
     found = []
     for name in dict.fromkeys(names):
         kind, named = _kind(name, models)
-        choices = product(dict.fromkeys(deltas), dict.fromkeys(k_mins)) if kind.searches else [(None, None)]
-        for delta, k_min in choices:
-            given = replace(shared, models=named)
-            if delta is not None and k_min is not None:
-                given = replace(given, delta=delta, k_min=k_min)
+        own = replace(shared, models=named)
+        choices = [own]
+        if kind.searches:
+            points = product(dict.fromkeys(deltas), dict.fromkeys(k_mins))
+            choices = [replace(own, delta=delta, k_min=k_min) for delta, k_min in points]
+        elif kind.agrees:
+            choices = [replace(own, agreement=agreement) for agreement in dict.fromkeys(agreements)]
+        for given in choices:
             try:
                 policy = kind.make(given)
             except InvalidParameterError as error:
                 raise ReplayError(error.message, where=f"--policy {name}") from error
-            found.append(Setting(name, delta, k_min, policy))
+            delta, k_min = (given.delta, given.k_min) if kind.searches else (None, None)
+            found.append(Setting(name, delta, k_min, given.agreement if kind.agrees else None, policy))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from backend.replay.policies import Setting
 from camvo import measures
 from camvo.confidence import TIE
 from camvo.replay import Trace, VotesTable
+
+Point: TypeAlias = tuple[str, float | None, int | None, float | None]
+"""Policy, δ, k_min and the agreement asked for."""
 
 AVERAGED: Final = (
     "accuracy",
@@ -34,13 +37,14 @@ AVERAGED: Final = (
 class Row:
     """One run of one policy; docs/replay.md says how each field is computed.
 
-    ``None`` is what is not known: anything about the truth in a table without one, δ and k_min of a policy
-    without them. ``cost`` is in the unit of the prices, per item.
+    ``None`` is what is not known: anything about the truth in a table without one, δ, k_min and the agreement
+    asked for of a policy without them. ``cost`` is in the unit of the prices, per item.
     """
 
     policy: str
     delta: float | None
     k_min: int | None
+    agreement_asked: float | None
     seed: int
     accuracy: float | None
     full_accuracy: float | None
@@ -74,6 +78,7 @@ class Summary:
         policy: its name.
         delta: δ, where the policy has one.
         k_min: k_min, where the policy has one.
+        agreement_asked: the agreement asked for, where the policy has one.
         shuffles: how many runs there were.
         means: field of :data:`AVERAGED` → mean; ``None`` where a run has no value.
         intervals: field → the mean's 95% interval by Student's t; ``None`` with a single run too.
@@ -82,6 +87,7 @@ class Summary:
     policy: str
     delta: float | None
     k_min: int | None
+    agreement_asked: float | None
     shuffles: int
     means: dict[str, float | None]
     intervals: dict[str, tuple[float, float] | None]
@@ -102,6 +108,7 @@ def row_of(setting: Setting, seed: int, table: VotesTable, trace: Trace, seconds
         policy=setting.name,
         delta=setting.delta,
         k_min=setting.k_min,
+        agreement_asked=setting.agreement,
         seed=seed,
         accuracy=accuracy,
         full_accuracy=full_accuracy,
@@ -120,17 +127,22 @@ def row_of(setting: Setting, seed: int, table: VotesTable, trace: Trace, seconds
 
 
 def summarised(rows: Sequence[Row]) -> list[Summary]:
-    """The rows of each policy, δ and k_min together, in the order of their first row."""
-    groups: dict[tuple[str, float | None, int | None], list[Row]] = {}
+    """The rows of each setting together, in the order of their first row."""
+    groups: dict[Point, list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.policy, row.delta, row.k_min), []).append(row)
+        groups.setdefault(point(row), []).append(row)
     summaries = []
-    for (policy, delta, k_min), group in groups.items():
+    for where, group in groups.items():
         means: dict[str, float | None] = {}
         intervals: dict[str, tuple[float, float] | None] = {}
         for name in AVERAGED:
             values = [getattr(row, name) for row in group]
             known = None not in values
             means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
-        summaries.append(Summary(policy, delta, k_min, len(group), means, intervals))
+        summaries.append(Summary(*where, len(group), means, intervals))
     return summaries
+
+
+def point(found: Row | Summary) -> Point:
+    """What tells a setting from the others of a replay."""
+    return found.policy, found.delta, found.k_min, found.agreement_asked

@@ -28,6 +28,7 @@ class Study:
     policies: Sequence[str]
     deltas: Sequence[float]
     k_mins: Sequence[int]
+    agreements: Sequence[float]
     parameters: Parameters
     lambda_l: float
     window: int
@@ -43,7 +44,7 @@ class Study:
         return range(self.seed, self.seed + self.shuffles)
 
     def settings(self, models: Sequence[str]) -> list[Setting]:
-        """Every policy with every δ and k_min.
+        """Every policy with every δ and k_min, or agreement, that it can have.
 
         Raises:
             ReplayError: one that cannot be.
@@ -52,7 +53,9 @@ class Study:
             State(1, self.lambda_l)
         except InvalidParameterError as error:
             raise ReplayError(error.message, where="--lambda-l") from error
-        return settings(self.policies, self.deltas, self.k_mins, self.parameters, models)
+        return settings(
+            self.policies, self.deltas, self.k_mins, self.agreements, self.parameters, models=models
+        )
 
     def check_output(self, *reports: Path) -> None:
         """Find out before hours of work that the JSON, or the reports in these folders, could not be written.
@@ -84,11 +87,16 @@ class Study:
         """The public JSON of docs/replay.md, if it was asked for; what is not known is ``null``."""
         if self.json is None:
             return
-        options = {"policies": list(self.policies), "deltas": list(self.deltas), "k_mins": list(self.k_mins)}
+        options = {
+            "policies": list(self.policies),
+            "deltas": list(self.deltas),
+            "k_mins": list(self.k_mins),
+            "agreements": list(self.agreements),
+        }
         shared = {
             name: value
             for name, value in asdict(self.parameters).items()
-            if name not in ("delta", "k_min", "models")
+            if name not in ("delta", "k_min", "agreement", "models")
         }
         numbers = {
             "lambda_l": self.lambda_l,

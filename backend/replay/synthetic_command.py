@@ -33,6 +33,9 @@ def synthetic(
     policy_alpha: Annotated[
         float, typer.Option("--policy-alpha", help="α of the policy, width of the confidence bound.")
     ] = 0.25,
+    agreement: options.Agreement = "0.99",
+    max_stages: options.MaxStages = 3,
+    worth: options.Worth = 75.0,
     lambda_l: options.LambdaL = 1.0,
     lambda_r: options.LambdaR = 1.0,
     n0: options.N0 = 10,
@@ -56,8 +59,15 @@ def synthetic(
         policies=policy,
         deltas=options.decimals(delta, "--delta"),
         k_mins=options.integers(k_min, "--k-min"),
+        agreements=options.decimals(agreement, "--agreement"),
         parameters=Parameters(
-            alpha=policy_alpha, lambda_r=lambda_r, n0=n0, confidence=confidence, estimator=estimator
+            alpha=policy_alpha,
+            lambda_r=lambda_r,
+            n0=n0,
+            confidence=confidence,
+            estimator=estimator,
+            max_stages=max_stages,
+            worth=worth,
         ),
         lambda_l=lambda_l,
         window=window,

@@ -22,8 +22,8 @@ _COLUMNS = (
 )
 """Field, heading, decimals and factor; the others are in the JSON and the report."""
 
-_LEFT_OUT = ("agreement", "rounds_per_second")
-"""What gives way to further columns, so that a line fits 80."""
+_LEFT_OUT = ("rounds_per_second", "agreement")
+"""What gives way to further columns, so that a line fits 80; the first of them to the agreement asked for."""
 
 
 def show(
@@ -36,16 +36,21 @@ def show(
         summaries: its lines.
         given: further columns to put before them, one mapping a summary (name → value).
     """
-    columns = [column for column in _COLUMNS if not (given and column[0] in _LEFT_OUT)]
+    asked = any(summary.agreement_asked is not None for summary in summaries)
+    left_out = _LEFT_OUT if given else _LEFT_OUT[:1] if asked else ()
+    columns = [column for column in _COLUMNS if column[0] not in left_out]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy\n", overflow="fold", min_width=len("baseline"))
-    for name in (*(given[0] if given else ()), "δ", "k_min"):
+    own = {"δ": "delta", "k_min": "k_min", **({"agree ≥": "agreement_asked"} if asked else {})}
+    for name in (*(given[0] if given else ()), *own):
         table.add_column(f"{name}\n", justify="right", no_wrap=True)
     for _, heading, _, _ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for number, summary in enumerate(summaries):
         before = given[number].values() if given else ()
-        parameters = [_plain(value) for value in (*before, summary.delta, summary.k_min)]
+        parameters = [
+            _plain(value) for value in (*before, *(getattr(summary, name) for name in own.values()))
+        ]
         measured = [_mean(summary, name, digits, scale) for name, _, digits, scale in columns]
         table.add_row(summary.policy, *parameters, *measured)
     console.print(table)

@@ -28,12 +28,17 @@ class PolicySettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: Literal["camvo", "ccamvo", "baseline", "majority", "single"] = "camvo"
-    """Algorithm 1, the same for correlated models, Algorithm 2, all models weighed equally, or one model."""
+    name: Literal["camvo", "ccamvo", "sequential", "baseline", "majority", "single"] = "camvo"
+    """Algorithm 1, the same for correlated models, asking in stages while votes can change the label,
+    Algorithm 2, all models weighed equally, or one model."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3
     """Models asked at least."""
+    agreement: Share = 0.99
+    """Share of the labels that ``sequential`` keeps as all models together would give them."""
+    max_stages: AtLeastOne = 3
+    """How often ``sequential`` waits for models; a task that was sent alone is decided in one stage."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0
@@ -80,6 +85,10 @@ class Settings(BaseModel):
     """Whether annotators' labels teach; false is the paper's label-free setting."""
     instructions: str | None = None
     """Instructions for the models, for every project."""
+    calibrate: bool = True
+    """Whether scores allow for errors that models share, and are fitted to what humans confirmed."""
+    guarantee: Annotated[Real, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.97
+    """Share of labels that must be right where a score is named from which no review is needed."""
     show_votes: bool = False
     """Whether each model's own vote is returned as a prediction beside the ensemble's."""
     embedder: str = Field(default="all-MiniLM-L6-v2", min_length=1)

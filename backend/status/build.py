@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from backend import labels
 from backend.ledger import accounts, projects, reports
 from backend.ledger.picodollars import from_picodollars
-from backend.ledger.reports import BINS, BinRow, RoundsRow
+from backend.ledger.reports import BINS, AuditRow, BinRow, RoundsRow
 from backend.settings import Settings
 from backend.status import alerts, models
 from backend.status.live import Live
@@ -19,6 +19,7 @@ from backend.status.report import (
     Bin,
     Budget,
     Cost,
+    Guaranteed,
     ModelVersion,
     Project,
     Question,
@@ -28,6 +29,7 @@ from backend.status.report import (
 )
 from backend.status.share import share
 from camvo.errors import BadLabelConfigError, CamvoError, ConfigError
+from camvo.guarantee import GRID, Guarantee
 
 
 def build(
@@ -89,7 +91,7 @@ def _project(
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=humans,
         cost=_cost(rounds, _budget(account, settings.budget.project_usd)),
-        questions=_questions(rounds),
+        questions=_questions(rounds, reports.audits(connection, key, GRID), settings.guarantee),
         models=models.of_project(connection, key, calls, pool),
         audit=_reliability(row for row in bins if row.audit),
         reviewed=_reliability(row for row in bins if not row.audit),
@@ -132,7 +134,9 @@ def _cost(rounds: Sequence[RoundsRow], budget: Budget) -> Cost:
     return Cost(budget, paid, full, 1.0 - paid / full if full > 0.0 else None)
 
 
-def _questions(rounds: Sequence[RoundsRow]) -> tuple[Question, ...]:
+def _questions(
+    rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], target: float
+) -> tuple[Question, ...]:
     grouped: dict[tuple[str, str], list[RoundsRow]] = {}
     for row in rounds:
         grouped.setdefault((row.control, row.epoch), []).append(row)
@@ -151,9 +155,32 @@ def _questions(rounds: Sequence[RoundsRow]) -> tuple[Question, ...]:
                 last_at=last_at,
                 audit=share((row.checked, row.confirmed) for row in rows if row.audit),
                 reviewed=share((row.checked, row.confirmed) for row in rows if not row.audit),
+                guarantee=_guaranteed(
+                    [row for row in audits if (row.control, row.epoch) == (control, epoch)], target
+                ),
             )
         )
     return tuple(sorted(made, key=lambda question: (question.control, -question.last_at)))
+
+
+def _guaranteed(rows: Sequence[AuditRow], target: float) -> Guaranteed:
+    """What the blind labels of one question certify; those of several on one task hang together."""
+    guarantee = Guarantee(GRID, target)
+    for row in rows:
+        guarantee.counts[row.cell] = row.audits - row.confirmed, row.confirmed
+    found = guarantee.certified()
+    accepted = [row for row in rows if found and row.cell > guarantee.grid.index(found.threshold)]
+    labels, everything = sum(row.rounds for row in accepted), sum(row.rounds for row in rows)
+    return Guaranteed(
+        target=target,
+        confidence=guarantee.confidence,
+        threshold=found.threshold if found else None,
+        low=found.bound if found else None,
+        audits=sum(row.audits for row in accepted),
+        right=sum(row.confirmed for row in accepted),
+        labels=labels,
+        freed=labels / everything if everything else 0.0,
+    )
 
 
 def _reliability(rows: Iterable[BinRow]) -> Reliability:

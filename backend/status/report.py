@@ -68,6 +68,31 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Guaranteed:
+    """A score from which labels may be accepted without review (docs/calibration.md).
+
+    Attributes:
+        target: the share that has to be right.
+        confidence: how sure that is, at every look.
+        threshold: the smallest score for which it is, ``None`` where the audits support none.
+        low: the lower bound of the share that is right from there on.
+        audits: blind labels with such a score.
+        right: how right these were, summed.
+        labels: labels with such a score: what needs no review.
+        freed: their share of all labels.
+    """
+
+    target: float
+    confidence: float
+    threshold: float | None
+    low: float | None
+    audits: int
+    right: float
+    labels: int
+    freed: float
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One question in one epoch.
 
@@ -79,6 +104,7 @@ class Question:
         last_at: when the latest finished.
         audit: how right the voted labels were on tasks that people labelled blind.
         reviewed: the same on all other tasks, whose labels are no independent evidence.
+        guarantee: from which score on its labels need no review.
     """
 
     control: str
@@ -88,6 +114,7 @@ class Question:
     last_at: float
     audit: Share
     reviewed: Share
+    guarantee: Guaranteed
 
 
 @dataclass(frozen=True, slots=True)

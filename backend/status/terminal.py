@@ -15,7 +15,7 @@ from backend.ledger import Ledger
 from backend.settings import Environment
 from backend.status.build import build
 from backend.status.page import count, dollars, interval, moment, percent, seconds
-from backend.status.report import Alert, Project, Reliability, Report, Share
+from backend.status.report import Alert, Guaranteed, Project, Reliability, Report, Share
 from camvo.errors import ConfigError
 
 
@@ -74,6 +74,10 @@ def _project(console: Console, project: Project) -> None:
         "score, reviewed": _score(project.reviewed),
     }.items():
         console.print(f"{name:<16} {escape(value)}", highlight=False)
+    for question in project.questions:
+        if question.current:
+            guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
+            console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
     for table in (_votes(project), _calls(project), _questions(project)):
         console.print(table)
     for control in project.skipped:
@@ -93,6 +97,16 @@ def _score(found: Reliability) -> str:
     return (
         f"{percent(found.score)} on average, right {percent(labels.share)} ({interval(labels)}, "
         f"n = {count(labels.count)}), ECE {percent(found.ece)}"
+    )
+
+
+def _guaranteed(found: Guaranteed) -> str:
+    claim = f"{percent(found.target)} of the labels right, with {percent(found.confidence)} confidence"
+    if found.threshold is None:
+        return f"blind labels support no score from which {claim}"
+    return (
+        f"from score {found.threshold:g} on: {claim}; frees {count(found.labels)} labels "
+        f"({percent(found.freed)}), by {count(found.audits)} blind ones"
     )
 
 

@@ -156,6 +156,21 @@ def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
         assert row.confirmed == sum(round_.confirmed or 0.0 for round_ in mine)
 
 
+def test_audits_are_counted_by_question_epoch_and_score(filled: Filled) -> None:
+    thresholds = (0.3, 0.7, 0.95)
+    groups = defaultdict(list)
+    for round_ in filled.rounds:
+        if round_.key.project == PROJECT:
+            cell = sum(round_.score >= threshold for threshold in thresholds)
+            groups[round_.key.control, round_.key.epoch, cell].append(round_)
+    found = filled.read(reports.audits, thresholds)
+    assert [(row.control, row.epoch, row.cell) for row in found] == sorted(groups)
+    for row in found:
+        mine = groups[row.control, row.epoch, row.cell]
+        blind = [one.confirmed for one in mine if one.audit and one.confirmed is not None]
+        assert (row.rounds, row.audits, row.confirmed) == (len(mine), len(blind), sum(blind))
+
+
 def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
     expected: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for round_ in filled.rounds:

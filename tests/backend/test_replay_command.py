@@ -105,6 +105,20 @@ def test_a_line_for_each_setting_and_a_sentence_on_the_target_are_printed(printe
     assert "met their target" in sentence
 
 
+def test_an_agreement_that_is_asked_for_is_printed_and_nothing_is_cut_off(folder: Path) -> None:
+    done = run_cli(
+        *BASE, "--policy", "sequential", "--policy", "camvo", "--agreement", "0.99,0.98", "--max-stages", "2",
+        "--json", "sequential.json", cwd=folder,
+    )  # fmt: skip
+    content = json.loads((folder / "sequential.json").read_text("utf-8"))
+    assert [mean["agreement_asked"] for mean in content["means"]] == [0.99, 0.98, None]
+    options = content["table"]["options"]
+    assert (options["agreements"], options["max_stages"]) == ([0.99, 0.98], 2)
+    assert "agree ≥" in done.stdout
+    assert "…" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
 def test_nothing_printed_is_cut_off_at_80_columns(printed: str) -> None:
     assert "…" not in printed
     assert max(map(len, printed.splitlines())) <= 80

@@ -14,6 +14,8 @@ from camvo.baselines import Majority
 from camvo.errors import ReplayError
 from camvo.policy import CaMVo
 from camvo.replay import Trace, VotesTable, replay
+from camvo.sequential import Sequential
+from camvo.stacked import Stacked
 from camvo.synthetic import SyntheticModel, votes_table
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
@@ -25,8 +27,13 @@ def table() -> VotesTable:
     return votes_table(MODELS, items=120, labels=LABELS, seed=1, dimension=4)
 
 
-def chosen(*names: str, deltas: Sequence[float] = (0.9,), k_mins: Sequence[int] = (1,)) -> list[Setting]:
-    return settings(names, deltas, k_mins, Parameters(n0=3), tuple(MODELS))
+def chosen(
+    *names: str,
+    deltas: Sequence[float] = (0.9,),
+    k_mins: Sequence[int] = (1,),
+    agreements: Sequence[float] = (0.99,),
+) -> list[Setting]:
+    return settings(names, deltas, k_mins, agreements, Parameters(n0=3), models=tuple(MODELS))
 
 
 def done(table: VotesTable, chosen: Sequence[Setting], jobs: int = 1, **options: Any) -> list[Run]:
@@ -52,22 +59,45 @@ def test_delta_and_k_min_multiply_only_what_has_them() -> None:
     ]
 
 
+def test_agreement_multiplies_only_what_has_it() -> None:
+    found = chosen("camvo", "sequential", deltas=(0.9, 0.8), agreements=(0.99, 0.98))
+    assert [(one.name, one.delta, one.k_min, one.agreement) for one in found] == [
+        ("camvo", 0.9, 1, None),
+        ("camvo", 0.8, 1, None),
+        ("sequential", None, None, 0.99),
+        ("sequential", None, None, 0.98),
+    ]
+
+
 def test_nothing_is_replayed_twice() -> None:
-    assert len(chosen("camvo", "camvo", deltas=(0.9, 0.9), k_mins=(1, 1))) == 1
+    twice = chosen("camvo", "camvo", "sequential", deltas=(0.9, 0.9), k_mins=(1, 1), agreements=(0.9, 0.9))
+    assert len(twice) == 2
 
 
 def test_a_policy_has_the_parameters_that_were_given() -> None:
     shared = Parameters(alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle")
-    (one,) = settings(["camvo"], [0.8], [2], shared, tuple(MODELS))
+    (one,) = settings(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
     assert one.policy == CaMVo(
         alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle", delta=0.8, k_min=2
     )
 
 
+def test_sequential_voting_has_the_agreement_and_the_stages_that_were_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2)
+    (one,) = settings(["sequential"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    assert one.policy == Sequential(alpha=0.7, lambda_r=5.0, estimator="mle", agreement=0.95, max_stages=2)
+
+
+def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2, worth=50.0)
+    (one,) = settings(["stacked"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    assert one.policy == Stacked(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, max_stages=2)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("best", "--policy best: no such policy (camvo, ccamvo, baseline, majority, single:…, subset:…)"),
+        ("best", "--policy best: no such policy (camvo, ccamvo, sequential, stacked, baseline, majority"),
         ("single", "--policy single: no such policy"),
         ("camvo:a", "--policy camvo:a: no such policy"),
         ("single:d", "--policy single:d: 'd' is no model of the table (a, b, c)"),
@@ -87,11 +117,16 @@ def test_a_parameter_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
         chosen("camvo", **wrong)
 
 
+def test_an_agreement_that_is_no_share_is_refused() -> None:
+    with pytest.raises(ReplayError, match="--policy sequential: agreement is a share of the labels"):
+        chosen("sequential", agreements=(1.2,))
+
+
 def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
     many = tuple(f"m{number}" for number in range(21))
-    assert settings(["majority"], [0.9], [1], Parameters(), many)
+    assert settings(["majority"], [0.9], [1], [0.99], Parameters(), models=many)
     with pytest.raises(ReplayError, match="21 models, at most 20 can be searched"):
-        settings(["camvo"], [0.9], [1], Parameters(), many)
+        settings(["camvo"], [0.9], [1], [0.99], Parameters(), models=many)
 
 
 # what is replayed
@@ -160,7 +195,7 @@ def small() -> tuple[VotesTable, Trace]:
 
 def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
     table, trace = small()
-    row = row_of(Setting("camvo", 0.6, 1, CaMVo()), 7, table, trace, 0.5)
+    row = row_of(Setting("camvo", 0.6, 1, None, CaMVo()), 7, table, trace, 0.5)
     assert (row.policy, row.delta, row.k_min, row.seed) == ("camvo", 0.6, 1, 7)
     assert row.accuracy == pytest.approx(1 / 3)
     assert row.full_accuracy == pytest.approx(2 / 3)
@@ -174,23 +209,32 @@ def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
 
 @pytest.mark.parametrize(("delta", "met"), [(0.4, True), (0.5, True), (0.6, False), (None, None)])
 def test_the_target_is_delta_times_the_full_vote(delta: float | None, met: bool | None) -> None:
-    assert row_of(Setting("x", delta, 1, CaMVo()), 0, *small(), 1.0).target_met is met
+    assert row_of(Setting("x", delta, 1, None, CaMVo()), 0, *small(), 1.0).target_met is met
 
 
 def test_without_truth_a_row_has_what_is_left() -> None:
     table, trace = small()
-    row = row_of(Setting("camvo", 0.5, 1, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0)
+    row = row_of(Setting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0)
     unknown = {"accuracy", "full_accuracy", "relative_accuracy", "target_met", "ece", "aurc"}
-    assert {name for name, value in asdict(row).items() if value is None} == unknown
+    assert {name for name, value in asdict(row).items() if value is None} == unknown | {"agreement_asked"}
     assert row.agreement == 1.0
 
 
 def test_models_that_are_free_have_no_share_of_the_cost() -> None:
     table, trace = small()
     row = row_of(
-        Setting("m", None, None, Majority()), 0, replace(table, prices={"a": 0.0, "b": 0.0}), trace, 1
+        Setting("m", None, None, None, Majority()), 0, replace(table, prices={"a": 0.0, "b": 0.0}), trace, 1
     )
     assert row.cost_share is None
+
+
+def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for(table: VotesTable) -> None:
+    found = done(table, chosen("sequential", agreements=(0.99, 0.5)))
+    assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
+    assert [(one.agreement_asked, one.shuffles) for one in summarised([run.row for run in found])] == [
+        (0.99, 2),
+        (0.5, 2),
+    ]
 
 
 def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable) -> None:

@@ -26,24 +26,26 @@ from backend.replay.report.rounds import cumulative_accuracy, cumulative_cost
 from backend.replay.report.study import Setting, study
 from backend.replay.report.style import new_figure, styles
 from backend.replay.report.targets import spread
-from backend.replay.results import Row, Run, Summary
+from backend.replay.results import Point, Row, Run, Summary
 from camvo.baselines import Majority, Single
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policy import CaMVo
 from camvo.replay import Trace, VotesTable, replay
+from camvo.sequential import Sequential
 
 LABELS = ("<b>good</b>", "bad & ugly", "<script>alert(1)</script>")
 PRICES = {"large $x$ model": 5.0, "provider/small": 0.5, "<i>middle</i>": 2.0}
 POLICIES = {
-    ("camvo", 0.9, 1): CaMVo(delta=0.9, k_min=1),
-    ("camvo", 0.97, 3): CaMVo(delta=0.97, k_min=3),
-    ("majority", None, None): Majority(),
-    ("single:provider/small", None, None): Single(model="provider/small"),
+    ("camvo", 0.9, 1, None): CaMVo(delta=0.9, k_min=1),
+    ("camvo", 0.97, 3, None): CaMVo(delta=0.97, k_min=3),
+    ("sequential", None, None, 0.98): Sequential(agreement=0.98),
+    ("majority", None, None, None): Majority(),
+    ("single:provider/small", None, None, None): Single(model="provider/small"),
 }
 WITH_TRUTH = {"calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage"}
 WITHOUT_TRUTH = {"calls", "cost-accuracy", "over-rounds"}
 TITLE = "Votes of <b>Tuesday</b>"
-_NOT_AVERAGED = {"policy", "delta", "k_min", "seed", "calls", "per_label"}
+_NOT_AVERAGED = {"policy", "delta", "k_min", "agreement_asked", "seed", "calls", "per_label"}
 
 
 def drawn_table(known: bool = True) -> VotesTable:
@@ -54,7 +56,7 @@ def drawn_table(known: bool = True) -> VotesTable:
     return VotesTable(LABELS, PRICES, rng.normal(size=(150, 4)), votes, truth if known else np.full(150, -1))
 
 
-def row_of(key: tuple[str, float | None, int | None], seed: int, trace: Trace, table: VotesTable) -> Row:
+def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> Row:
     known = bool((table.truth >= 0).any())
     accuracy = float(np.mean(trace.labels == table.truth)) if known else None
     quality = {"precision": accuracy, "recall": None, "f1": 0.5, "support": 50}
@@ -203,6 +205,7 @@ def test_the_summary_has_a_row_for_each_setting(page):
     assert texts(page, "(//table)[1]/tbody/tr/th") == [
         "CaMVo δ = 0.9, k ≥ 1",
         "CaMVo δ = 0.97, k ≥ 3",
+        "Sequential agreement ≥ 0.98",
         "Majority",
         "provider/small alone",
     ]
@@ -227,7 +230,7 @@ def test_the_summary_shows_means_and_intervals(page, replay_of_two):
 
 def test_an_interval_does_not_leave_what_is_possible():
     wild = {"accuracy": (-0.5, 1.5), "cost": (-1.0, 3.0)}
-    setting = Setting(Summary("camvo", 0.9, 1, 2, {"accuracy": 0.5, "cost": 1.0}, wild), ())
+    setting = Setting(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild), ())
     assert setting.interval("accuracy") == (0.0, 1.0)
     assert setting.interval("cost") == (0.0, 3.0)
     assert setting.interval("ece") is None
@@ -336,8 +339,8 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
     table = VotesTable(("a", "b"), {"x": 1.0, "y": 3.0}, np.zeros((3, 1)), np.zeros((3, 2), np.int64), truth)
     order = np.array([2, 1, 0])
     trace = Trace(np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_))
-    summary = Summary("camvo", None, None, 1, {}, {})
-    run = Run(row_of(("camvo", None, None), 0, trace, replace(table, truth=truth[order])), trace, order)
+    summary = Summary("camvo", None, None, None, 1, {}, {})
+    run = Run(row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order)
     seen = study(table, [run], [summary])
     assert cumulative_accuracy(seen, run).tolist() == [0.0, 0.0, 0.5]
     assert cumulative_cost(seen, run).tolist() == [1.0, 0.5, 0.5]
@@ -345,7 +348,7 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
 
 def test_many_settings_are_all_drawn_differently():
     settings = [
-        Setting(Summary("camvo", delta, k_min, 1, {}, {}), ())
+        Setting(Summary("camvo", delta, k_min, None, 1, {}, {}), ())
         for delta in (0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
         for k_min in (1, 3, 5)
     ]

@@ -235,3 +235,15 @@ def test_the_ledger_does_not_keep_the_picture(seeing: Backend) -> None:
         stored = [tuple(row) for row in connection.execute(tables.answers.select())]
     assert stored
     assert not any("pictures.example" in str(row) or "base64" in str(row) for row in stored)
+
+
+def test_each_models_own_prediction_has_its_regions_with_their_classes(tmp_path: Path) -> None:
+    with Backend(tmp_path, script, show_votes=True) as backend:
+        [made] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
+    own = {one["model_version"]: one for one in made}
+    ids = {region["id"]: region["value"]["labels"] for region in regions(own["camvo/red"], "ner")}
+    assert [(ids[one["id"]], one["value"]["choices"]) for one in regions(own["camvo/red"], "role")] == [
+        (["PER"], ["guest"]),
+        (["PER"], ["host"]),
+    ]
+    assert regions(own["camvo/blue"], "role") == []

@@ -19,7 +19,8 @@ from whole_backend import Backend, says, votes
 from backend import states as module
 from backend.ledger import Ledger, Writer, events, tables
 from backend.states import StateKey, States
-from camvo.state import Change, Contribution, State
+from camvo.contribution import Change, Contribution
+from camvo.state import State
 
 KEY = StateKey("7.1", "mood", "epoch")
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")

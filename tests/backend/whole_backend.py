@@ -28,7 +28,8 @@ from backend.ledger import Ledger, events, human_annotations, rounds
 from backend.ledger.rounds import Round
 from backend.runtime import Runtime
 from backend.settings import Environment
-from camvo.state import Contribution, State
+from camvo.contribution import Contribution
+from camvo.state import State
 
 Script = Callable[[dict[str, Any]], Reply]
 

@@ -11,10 +11,11 @@ from scipy import stats
 
 from camvo.baselines import Baseline
 from camvo.confidence import exact
+from camvo.contribution import Change, Contribution
 from camvo.estimates import Observation
 from camvo.linucb import full_inverse
 from camvo.policy import CaMVo
-from camvo.state import Change, Contribution, State
+from camvo.state import State
 
 EPSILON = 1e-6
 

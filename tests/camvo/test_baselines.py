@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from camvo.baselines import Baseline, Fixed, Majority, Single
+from camvo.contribution import Change, Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.policy import CaMVo
-from camvo.state import Change, Contribution, State
+from camvo.state import State
 
 LABELS = ("yes", "no")
 EAST = np.array([1.0, 0.0])

@@ -11,10 +11,11 @@ from scipy.special import digamma
 
 from camvo.beta_likelihood import likeliest
 from camvo.beta_mixture import EPSILON, NO_SPREAD, BetaSums, ClassSums, posterior
+from camvo.contribution import Change, Contribution
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation, estimate
 from camvo.policy import CaMVo
-from camvo.state import Change, Contribution, State
+from camvo.state import State
 
 estimates = st.floats(0.0, 1.0)
 samples = st.lists(estimates, min_size=2, max_size=40)

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from camvo.confidence import exact
+from camvo.contribution import Change, Contribution
 from camvo.copula import SAMPLES, STREAMS, Copula, CopulaConfidence, stream
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.oracle import cheapest
 from camvo.policy import CaMVo, CCaMVo
-from camvo.state import Change, Contribution, State
+from camvo.state import State
 
 seeds = st.integers(0, 2**32 - 1)
 

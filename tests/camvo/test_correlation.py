@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camvo.contribution import Change, Contribution, revision
 from camvo.correlation import PairSums, nearest_psd, root
-from camvo.state import Change, Contribution, State, revision
+from camvo.state import State
 
 ARMS = ("a", "b", "c", "d")
 seeds = st.integers(0, 2**32 - 1)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camvo.contribution import Change, Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.policy import CaMVo
-from camvo.state import Change, Contribution, State
+from camvo.state import State
 
 LABELS = ("yes", "no", "maybe")
 EAST = np.array([1.0, 0.0])

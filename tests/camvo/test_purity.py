@@ -41,6 +41,7 @@ assert "numpy" in loaded
         "camvo.laplace",
         "camvo.numeric",
         "camvo.open_vote",
+        "camvo.probes",
         "camvo.ranking",
         "camvo.state",
         "camvo.vote",

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.confidence import beta, exact
+from camvo.contribution import Change, Contribution
 from camvo.estimates import Observation, estimate
 from camvo.numeric import NumericVote
 from camvo.policy import CaMVo
 from camvo.revisit import PastRound, revisit
-from camvo.state import Change, Contribution, State
+from camvo.state import State
 
 LABELS = ("yes", "no")
 EAST = np.array([1.0, 0.0])

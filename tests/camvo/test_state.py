@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo import linucb
+from camvo.arm import Arm
+from camvo.contribution import Change, Contribution, revision
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.state import Arm, Change, Contribution, State, revision
+from camvo.state import State
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 6
@@ -236,7 +238,8 @@ def archive(**arrays):
 
 
 def header(**fields):
-    content = {"format": 2, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "pairs": [], "arms": {}} | fields
+    content = {"format": 3, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "pairs": [], "arms": {}}
+    content |= {"probes": [[], 0, 0], "rows": [[], []]} | fields
     return np.frombuffer(json.dumps(content).encode(), np.uint8)
 
 
@@ -267,7 +270,7 @@ def test_bytes_that_are_no_snapshot_are_refused(data):
 
 
 def test_a_snapshot_of_another_format_is_refused_by_its_number():
-    with pytest.raises(SnapshotError, match="format 1, expected 2"):
+    with pytest.raises(SnapshotError, match="format 1, expected 3"):
         State.restore(archive(header=header(format=1)))
 
 

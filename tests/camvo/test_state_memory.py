@@ -5,7 +5,8 @@ import tracemalloc
 
 import numpy as np
 
-from camvo.state import Change, Contribution, State
+from camvo.contribution import Change, Contribution
+from camvo.state import State
 
 ARMS = [f"model {arm}" for arm in range(7)]
 DIMENSION = 384

@@ -9,13 +9,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.replay.results import Run, Summary
+from backend.replay.results import Point, Run, Summary, point
 from camvo.errors import InvalidParameterError
 from camvo.frontier import fixed_sets, frontier, set_accuracy
 from camvo.replay import VotesTable
 from camvo.typing import Array
 
-_NAMES = {"camvo": "CaMVo", "ccamvo": "CCaMVo", "baseline": "Baseline", "majority": "Majority"}
+_NAMES = {
+    "camvo": "CaMVo",
+    "ccamvo": "CCaMVo",
+    "sequential": "Sequential",
+    "baseline": "Baseline",
+    "majority": "Majority",
+}
 _SHARES = ("accuracy", "agreement", "cost_share", "ece", "aurc")
 _SAMPLE_SEED = 0
 
@@ -35,12 +41,14 @@ class Setting:
 
     @property
     def parameters(self) -> list[str]:
-        """Those of δ and k_min that the policy has."""
+        """Those of δ, k_min and the agreement asked for that the policy has."""
         words = []
         if self.summary.delta is not None:
             words.append(f"δ = {self.summary.delta:g}")
         if self.summary.k_min is not None:
             words.append(f"k ≥ {self.summary.k_min}")
+        if self.summary.agreement_asked is not None:
+            words.append(f"agreement ≥ {self.summary.agreement_asked:g}")
         return words
 
     @property
@@ -142,13 +150,10 @@ def study(table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary]) 
     Raises:
         InvalidParameterError: there is nothing to draw, or a summary without a run.
     """
-    found: dict[tuple[str, float | None, int | None], list[Run]] = {}
+    found: dict[Point, list[Run]] = {}
     for run in runs:
-        found.setdefault((run.row.policy, run.row.delta, run.row.k_min), []).append(run)
-    settings = tuple(
-        Setting(summary, tuple(found.get((summary.policy, summary.delta, summary.k_min), ())))
-        for summary in summaries
-    )
+        found.setdefault(point(run.row), []).append(run)
+    settings = tuple(Setting(summary, tuple(found.get(point(summary), ()))) for summary in summaries)
     if not settings or not all(setting.runs for setting in settings):
         raise InvalidParameterError("a report needs at least one setting, and a run of each")
     return Study(table, settings)

@@ -79,19 +79,20 @@ class Style:
 
 
 def styles(settings: Sequence[Setting]) -> list[Style]:
-    """A colour for each policy and δ; settings that share a colour differ in their lines and markers.
+    """A colour for each policy and δ or agreement; settings that share it differ in lines and markers.
 
     A policy without δ has a marker of its own, because several of them may lie on one point.
     """
-    colours: dict[tuple[str, float | None], str] = {}
+    colours: dict[tuple[str, float | None, float | None], str] = {}
     used: dict[str, int] = {}
     chosen, plain = [], 0
     for setting in settings:
-        key = setting.summary.policy, setting.summary.delta
+        summary = setting.summary
+        key = summary.policy, summary.delta, summary.agreement_asked
         colour = colours.setdefault(key, _COLOURS[len(colours) % len(_COLOURS)])
         number = used[colour] = used.get(colour, -1) + 1
         marker = _MARKERS[number % len(_MARKERS)]
-        if setting.summary.delta is None:
+        if summary.delta is None:
             marker, plain = _PLAIN_MARKERS[plain % len(_PLAIN_MARKERS)], plain + 1
         chosen.append(Style(colour, _LINES[number % len(_LINES)], marker))
     return chosen

@@ -1,0 +1,35 @@
+"""Rounds as scores are learnt from: the votes, the label decided, and how right it was."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select
+
+from backend.ledger import tables
+from camvo.scorer import Seen
+
+_columns = tables.rounds.c
+
+MOST_ROUNDS, MOST_CONFIRMED = 2000, 5000
+"""The latest rounds, and the latest with a human label, that are read: more would hardly change a score."""
+
+
+def counts(connection: Connection, project: str, control: str, epoch: str) -> tuple[int, int]:
+    """How many rounds a question has in an epoch, and how many of them have a human label."""
+    query = select(func.count(), func.count(_columns.confirmed)).where(_of(project, control, epoch))
+    rounds, confirmed = connection.execute(query).one()
+    return rounds, confirmed
+
+
+def latest(connection: Connection, project: str, control: str, epoch: str) -> list[Seen]:
+    """The latest rounds of a question in an epoch and the latest with a human label, each round once."""
+    of, there = _of(project, control, epoch), _columns.confirmed.is_not(None)
+    query = select(_columns.id, _columns.votes, _columns.label, _columns.confirmed).order_by(
+        _columns.id.desc()
+    )
+    rows = {row.id: row for row in connection.execute(query.where(of).limit(MOST_ROUNDS))}
+    rows |= {row.id: row for row in connection.execute(query.where(of, there).limit(MOST_CONFIRMED))}
+    return [Seen(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
+
+
+def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
+    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)

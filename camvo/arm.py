@@ -1,0 +1,81 @@
+"""What is known of one model on one question: the sums that rewards add to and are taken out of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from camvo import linucb
+from camvo.beta_mixture import BetaSums
+from camvo.contribution import Change
+from camvo.typing import Array
+
+
+@dataclass(slots=True)
+class Arm:
+    """The sums of one model: A⁻¹ (d, d) and b (d,) of LinUCB, N and Σr, and the Beta mixture's sums."""
+
+    inverse: Array
+    b: Array
+    rewards: int = 0
+    reward_sum: float = 0.0
+    mixture: BetaSums = field(default_factory=BetaSums)
+
+    @classmethod
+    def fresh(cls, dimension: int, lambda_l: float) -> Arm:
+        """An arm without history: A = λ_L·I, b = 0 (Algorithm 1, line 2)."""
+        return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
+
+    @property
+    def mu(self) -> float | None:
+        """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
+        return self.reward_sum / self.rewards if self.rewards else None
+
+    def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
+        """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
+        added: list[Array] = []
+        withdrawn: list[Array] = []
+        for context, change in lessons:
+            count = (change.added is not None) - (change.removed is not None)
+            delta = (change.added or 0.0) - (change.removed or 0.0)
+            if count:
+                (added if count > 0 else withdrawn).append(context)
+            if delta:
+                self.b += delta * context
+            self.rewards += count
+            self.reward_sum += delta
+            if change.removed is not None:
+                self.mixture.add(change.q, change.removed, -1)
+            if change.added is not None:
+                self.mixture.add(change.q, change.added, +1)
+        if added:
+            columns = np.array(added).T
+            vectors = solved.of(name, added)
+            if vectors is None:
+                vectors = linucb.solve(self.inverse, columns)
+            linucb.update_inverse(self.inverse, columns, vectors, +1)
+        if withdrawn:
+            columns = np.array(withdrawn).T
+            linucb.update_inverse(self.inverse, columns, linucb.solve(self.inverse, columns), -1)
+
+
+class Solved:
+    """A⁻¹e of every arm for the contexts that were scored last: ``vectors`` are arm → (d, m).
+
+    A context is known by being the same object, which costs nothing to see.
+    """
+
+    def __init__(self, contexts: Sequence[Array] = ()) -> None:
+        self.vectors: dict[str, Array] = {}
+        self._contexts = contexts
+        self._columns = {id(context): column for column, context in enumerate(contexts)}
+
+    def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
+        """The columns of these contexts, in Fortran order; ``None`` where one was not scored."""
+        vectors = self.vectors.get(arm)
+        wanted = [self._columns[id(context)] for context in contexts if id(context) in self._columns]
+        if vectors is None or len(wanted) < len(contexts):
+            return None
+        return vectors if vectors.shape[1] == 1 else np.asfortranarray(vectors[:, wanted])

@@ -1,0 +1,93 @@
+"""Rounds kept whole: those that a human has labelled, and those that asked everyone.
+
+What a vote is worth beside other votes cannot be learnt from sums over single models, so these rounds keep
+who voted for what. There are as many as human labels and a share of the rounds, and each can be taken back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class CastVote(NamedTuple):
+    """What one arm that was asked said, ``None`` if nothing, and the weight ω ≥ 0 it had in the plan."""
+
+    arm: str
+    label: str | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One round: its votes in the order of the arms' names, and the human's label where there is one.
+
+    ``everyone`` says that all arms were asked whatever the votes, and not because they were divided.
+    """
+
+    votes: tuple[CastVote, ...]
+    label: str | None
+    everyone: bool
+
+    def to_list(self) -> list[Any]:
+        """As plain JSON."""
+        return [[list(vote) for vote in self.votes], self.label, self.everyone]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> Row:
+        """Inverse of :meth:`to_list`."""
+        votes, label, everyone = data
+        return cls(tuple(CastVote(*vote) for vote in votes), label, everyone)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """The first rows, hashed by identity: it is the same object until one of its rows changes."""
+
+    rows: tuple[Row, ...] = ()
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows in the order in which they came; one that is taken back before it came cancels it later."""
+
+    rows: list[Row] = field(default_factory=list)
+    owed: Counter[Row] = field(default_factory=Counter)
+    _head: Head = field(default_factory=Head)
+
+    def add(self, row: Row) -> None:
+        """Keep a round."""
+        if self.owed[row]:
+            self.owed[row] -= 1
+        else:
+            self.rows.append(row)
+        self.owed = +self.owed
+
+    def remove(self, row: Row) -> None:
+        """Take one back: the last that is equal to it."""
+        for position in reversed(range(len(self.rows))):
+            if self.rows[position] == row:
+                del self.rows[position]
+                return
+        self.owed[row] += 1
+
+    def head(self, most: int) -> Head:
+        """All rows but the last few, at most ``most``: it grows by a tenth at a time, for costly fits."""
+        length = 0
+        while length + length // 10 + 1 <= min(len(self.rows), most):
+            length += length // 10 + 1
+        rows = tuple(self.rows[:length])
+        if self._head.rows != rows:
+            self._head = Head(rows)
+        return self._head
+
+    def to_list(self) -> list[Any]:
+        """As plain JSON, for a snapshot."""
+        return [[row.to_list() for row in rows] for rows in (self.rows, [*self.owed.elements()])]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> Rows:
+        """Inverse of :meth:`to_list`."""
+        rows, owed = ([Row.from_list(row) for row in part] for part in data)
+        return cls(rows, Counter(owed))

@@ -1,0 +1,183 @@
+"""Sequential voting: everybody's label, for the price of those whose votes can still change it.
+
+The target is the weighted vote of all models. They are asked in stages, the cheapest first, until the leader
+is certain to win or, in the light of past rounds, likely enough to: see ``docs/sequential.md``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from camvo.aggregation import LABEL_VOTE
+from camvo.contribution import Contribution
+from camvo.ensemble import Ensemble, lesson
+from camvo.errors import InvalidParameterError
+from camvo.estimates import Observation
+from camvo.one_coin import accuracies, completed
+from camvo.plan import Plan
+from camvo.probes import Pattern, Signature
+from camvo.rule import Rule
+from camvo.stages import Coin, Path, Stages, propensities, throw
+from camvo.stopping import Evidence
+from camvo.typing import Votes
+
+_Evidence = frozenset[tuple[Pattern, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequential(Ensemble):
+    """Ask in stages, and stop when the label of all models together is certain or likely enough.
+
+    Attributes:
+        agreement: at least this share of the labels is what all models together would have said, in [0, 1];
+            1 stops at certificates alone.
+        max_stages: how often models may be waited for; 1 asks one set, K can ask one after another.
+    """
+
+    agreement: float = 0.99
+    max_stages: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.agreement <= 1.0:
+            raise InvalidParameterError(f"agreement is a share of the labels, got {self.agreement}")
+        if self.max_stages < 1:
+            raise InvalidParameterError(f"models are asked in at least one stage, got {self.max_stages}")
+
+    def plan_window(
+        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
+    ) -> list[Plan]:
+        """Freeze weights, order and rules, and throw the coins; nobody has voted yet."""
+        plans = super().plan_window(tasks, costs)
+        return [self._staged(plan, task, costs) for plan, task in zip(plans, tasks, strict=True)]
+
+    def _staged(
+        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float]
+    ) -> Plan:
+        order = tuple(sorted(plan.arms, key=lambda arm: (costs[arm], arm)))
+        shares = _shares([costs[arm] for arm in order])
+        found = {
+            question: self._studied(seen, order, shares) for question, seen in sorted(observations.items())
+        }
+        stages = self._stages(observations, order, found)
+        return replace(
+            plan,
+            weights={
+                question: np.array(
+                    [dict(zip(order, found[question][0], strict=True))[arm] for arm in plan.arms]
+                )
+                if seen.aggregation == LABEL_VOTE
+                else plan.weights[question]
+                for question, seen in observations.items()
+            },
+            subset=tuple(arm for arm in plan.arms if arm in stages.first),
+            propensity=np.array([1.0 if arm in stages.first else stages.propensity[0] for arm in plan.arms]),
+            stages=stages,
+        )
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The next stage; nobody where every question is decided."""
+        return _of(plan).ask(votes)
+
+    def contribution(
+        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+    ) -> Contribution:
+        """Rewards of the arms that were not asked because of the votes, and what a coin's round shows."""
+        stages = _of(plan)
+        teachers = stages.teachers(human=human)
+        estimates = plan.estimates[question]
+        cast = {
+            arm: answers[question]
+            for arm, answers in votes.items()
+            if question in answers and arm in teachers
+        }
+        taught = lesson(
+            estimates.context,
+            dict(zip(plan.arms, estimates.q, strict=True)),
+            cast,
+            label,
+            human=human,
+            reward=estimates.aggregation.reward,
+        )
+        if estimates.aggregation != LABEL_VOTE:
+            return taught
+        return replace(taught, probe=stages.probe(question, votes))
+
+    def _studied(
+        self, seen: Observation, order: tuple[str, ...], shares: tuple[float, ...]
+    ) -> tuple[tuple[float, ...], Rule, Rule | None]:
+        """Weights along the order, the rule that is certain and, where there is one, the learned rule."""
+        if seen.aggregation != LABEL_VOTE:
+            everyone = Rule(len(order), ({},) * (self.max_stages - 1), certain=True)
+            return (1.0,) * len(order), everyone, None
+        evidence = frozenset(seen.state.probes.patterns.items())
+        return _study(evidence, order, shares, len(seen.labels), self.max_stages, self.agreement)
+
+    def _stages(
+        self,
+        observations: Mapping[str, Observation],
+        order: tuple[str, ...],
+        found: Mapping[str, tuple[tuple[float, ...], Rule, Rule | None]],
+    ) -> Stages:
+        rounds = min(seen.state.rounds for seen in observations.values())
+        everyone, certificate = propensities(rounds)
+        if any(learned is None for _, _, learned in found.values()):
+            certificate = 1.0
+        thrown = throw((observations[question].context for question in found), rounds)
+        coin: Coin = "everyone" if thrown < everyone else "certificate" if thrown < certificate else "nobody"
+        paths = {
+            question: Path(weights, learned)
+            if coin == "nobody" and learned is not None
+            else Path(weights, certain, learned)
+            for question, (weights, certain, learned) in found.items()
+        }
+        return Stages(order, coin, (everyone, max(everyone, certificate)), paths)
+
+
+@lru_cache(maxsize=64)
+def _study(  # noqa: PLR0917 - a cache is keyed by position
+    evidence: _Evidence,
+    order: tuple[str, ...],
+    shares: tuple[float, ...],
+    labels: int,
+    stages: int,
+    agreement: float,
+) -> tuple[tuple[float, ...], Rule, Rule | None]:
+    """What the coin's rounds say; they are studied again only after another one has come."""
+    rows: Counter[Signature] = Counter()
+    probes: Counter[Signature] = Counter()
+    everyone: Counter[Signature] = Counter()
+    for pattern, count in evidence:
+        among, along = _read(pattern, order)
+        if along is not None:
+            rows[along] += count
+        if among is not None:
+            probes[among] += count
+            everyone[among] += count if pattern.everyone else 0
+    weights = accuracies(completed(probes, +everyone), np.array(shares), labels)
+    study = Evidence(dict(sorted(rows.items())), weights, np.array(shares))
+    majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
+    learned = study.learned(stages, agreement) if agreement < 1.0 else None
+    return tuple(weights.tolist()), study.certain(stages, majority), learned
+
+
+@lru_cache(maxsize=2**14)
+def _read(pattern: Pattern, order: tuple[str, ...]) -> tuple[Signature | None, Signature | None]:
+    return pattern.among(order), pattern.along(order)
+
+
+def _shares(costs: list[float]) -> tuple[float, ...]:
+    """Each cost as a share of all, to two digits: tasks of a few words more are planned alike."""
+    total = sum(costs)
+    return tuple(float(f"{cost / total:.2g}") if total > 0.0 else 1.0 / len(costs) for cost in costs)
+
+
+def _of(plan: Plan) -> Stages:
+    if plan.stages is None:
+        raise InvalidParameterError("the plan was made by another policy: it has no stages")
+    return plan.stages

@@ -1,0 +1,199 @@
+"""The stacked vote as a policy: human labels decide what votes are worth and when to stop asking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from camvo.aggregation import LABEL_VOTE
+from camvo.confidence import TIE
+from camvo.contribution import Contribution
+from camvo.copula import stream
+from camvo.ensemble import Ensemble
+from camvo.errors import InvalidParameterError
+from camvo.estimates import Estimates, Observation
+from camvo.plan import Decision, Plan
+from camvo.rows import CastVote, Head, Row
+from camvo.stack_stops import Course, Stops, learn
+from camvo.stacking import Stack, fit
+from camvo.typing import Array, Votes
+
+_COIN: Final = 0.03
+_MOST: Final = 5000
+"""Rounds that a fit looks at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stacked(Ensemble):
+    """Ask in stages, the cheapest first, and let human labels say what the votes are worth.
+
+    Everyone is asked in the first rounds, and later where a coin says so (3%). Those rounds teach the weights
+    and the stops; the others teach nothing, unless a human labels them: models that are asked because others
+    disagree look worse than they are.
+
+    Attributes:
+        worth: what one more right label is worth, in prices of asking everyone.
+        max_stages: how often models may be waited for.
+        first: in how many rounds at the start everyone is asked. Human labels teach most there.
+    """
+
+    worth: float = 75.0
+    max_stages: int = 3
+    first: int = 200
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (np.isfinite(self.worth) and self.worth > 0.0):
+            raise InvalidParameterError(f"a right label is worth something finite, got {self.worth}")
+        if self.max_stages < 1:
+            raise InvalidParameterError(f"models are asked in at least one stage, got {self.max_stages}")
+        if self.first < 0:
+            raise InvalidParameterError(f"a number of rounds is not negative, got {self.first}")
+
+    def plan_window(
+        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
+    ) -> list[Plan]:
+        """Freeze the stacked vote, its stops and the coin of each task."""
+        plans = super().plan_window(tasks, costs)
+        order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
+        shares = _shares([costs[arm] for arm in order])
+        return [
+            self._staged(plan, observations, order, shares)
+            for plan, observations in zip(plans, tasks, strict=True)
+        ]
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The next stage of the question that needs the most; nobody where all are content."""
+        courses = _courses(plan)
+        upto = max(_after(plan, question, votes) for question in courses)
+        order = next(iter(courses.values())).order
+        return tuple(arm for arm in order[:upto] if arm not in votes)
+
+    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+        """The likeliest of the labels that got a vote; the weighted vote decides a tie.
+
+        Without a human label it is the weighted vote with its own score.
+        """
+        decisions = super().decide(plan, votes)
+        for question, course in _courses(plan).items():
+            if question not in decisions or not course.stack.arms:
+                continue
+            cast, weights = _cast(plan, question, votes)
+            labels = plan.estimates[question].labels
+            chances = course.stack.probabilities(cast, weights, labels)
+            leader, margin = course.stack.leader(cast, weights, labels)
+            label = decisions[question].label
+            if chances[label] < chances[leader] - TIE:
+                label = leader
+            score = course.stops.score(len(votes), margin)
+            if score is not None:
+                chances = _with_score(chances, label, score)
+            decisions[question] = Decision(label, chances[label], chances)
+        return decisions
+
+    def contribution(
+        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+    ) -> Contribution:
+        """Rewards of the arms that were not asked because of the votes, and the round where it is kept."""
+        course = _courses(plan)[question]
+        first = len(plan.subset)
+        teachers = plan.subset if human or first == len(plan.arms) else ()
+        before = {arm: votes[arm] for arm in teachers if arm in votes}
+        taught = super().contribution(plan, question, before, label, human=human)
+        if plan.estimates[question].aggregation != LABEL_VOTE or not (human or course.everyone):
+            return taught
+        weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
+        cast = tuple(CastVote(arm, votes[arm].get(question), weights[arm]) for arm in sorted(votes))
+        return replace(taught, kept=Row(cast, label if human else None, course.everyone))
+
+    def _weights(self, estimates: Estimates) -> Array:
+        return estimates.agreement
+
+    def _staged(
+        self,
+        plan: Plan,
+        observations: Mapping[str, Observation],
+        order: tuple[str, ...],
+        shares: tuple[float, ...],
+    ) -> Plan:
+        rounds = min(seen.state.rounds for seen in observations.values())
+        chance = 1.0 if rounds < self.first else _COIN
+        context = next(iter(observations.values())).context
+        thrown = bool(np.random.default_rng([stream(rounds, context), rounds]).random() < chance)
+        courses = {}
+        for question, seen in observations.items():
+            stack, stops = Stack(), Stops((len(order),), (-math.inf,))
+            if seen.aggregation == LABEL_VOTE:
+                head = seen.state.rows.head(_MOST)
+                stack = _fit(head, seen.labels)
+                if not thrown:
+                    stops = _stops(head, seen.labels, order, shares, 1.0 / self.worth, self.max_stages)
+            courses[question] = Course(order, stack, stops, everyone=thrown)
+        first = max(course.stops.upto[0] for course in courses.values())
+        subset = tuple(sorted(order[:first]))
+        propensity = np.array([1.0 if arm in subset else chance for arm in plan.arms])
+        return replace(plan, subset=subset, propensity=propensity, courses=courses)
+
+
+@lru_cache(maxsize=64)
+def _fit(head: Head, labels: tuple[str, ...]) -> Stack:
+    return fit(head.rows, labels)
+
+
+@lru_cache(maxsize=64)
+def _stops(  # noqa: PLR0917 - a cache is keyed by position
+    head: Head,
+    labels: tuple[str, ...],
+    order: tuple[str, ...],
+    shares: tuple[float, ...],
+    price: float,
+    max_stages: int,
+) -> Stops:
+    stack = _fit(head, labels)
+    return learn(stack, head.rows, order, shares, labels, price=price, max_stages=max_stages)
+
+
+def _shares(costs: list[float]) -> tuple[float, ...]:
+    """Each cost as a share of all, to two digits: tasks of a few words more are planned alike."""
+    total = sum(costs)
+    return tuple(float(f"{cost / total:.2g}") if total > 0.0 else 1.0 / len(costs) for cost in costs)
+
+
+def _after(plan: Plan, question: str, votes: Votes) -> int:
+    """How many arms of the order this question wants to have asked."""
+    course = _courses(plan)[question]
+    asked = sum(arm in votes for arm in course.order)
+    if not asked:
+        return course.stops.upto[0]
+    cast, weights = _cast(plan, question, votes)
+    if not any(cast.values()):
+        return course.stops.after(asked, -math.inf)
+    margin = course.stack.leader(cast, weights, plan.estimates[question].labels)[1]
+    return course.stops.after(asked, margin)
+
+
+def _cast(plan: Plan, question: str, votes: Votes) -> tuple[dict[str, str | None], dict[str, float]]:
+    """What the arms that were asked said on one question, and the weights of all arms."""
+    weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
+    return {arm: answers.get(question) for arm, answers in votes.items()}, weights
+
+
+def _with_score(chances: Mapping[str, float], label: str, score: float) -> dict[str, float]:
+    """The probabilities with that of ``label`` replaced; the others share the rest as they did."""
+    rest = math.fsum([chance for other, chance in chances.items() if other != label])
+    if not rest:
+        return dict(chances)
+    return {
+        other: score if other == label else chance / rest * (1.0 - score) for other, chance in chances.items()
+    }
+
+
+def _courses(plan: Plan) -> Mapping[str, Course]:
+    if plan.courses is None:
+        raise InvalidParameterError("the plan was made by another policy: it has no stages")
+    return plan.courses

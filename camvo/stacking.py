@@ -1,0 +1,203 @@
+"""The stacked vote: how much each model's vote is worth beside the others', learnt from human labels.
+
+The log-odds of a label are the sum of what speaks for it: the weighted vote, a correction for each model that
+voted for it, one for the label itself, and one for the model saying this label. The corrections are normal
+around 0 with a variance of their own kind (:mod:`camvo.conditional_logit`), so without human labels it is
+the weighted vote, and what a few labels do not show stays as it was. See ``docs/stacking.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ndtr
+
+from camvo.conditional_logit import Choices, Prior, fit_with_groups
+from camvo.conditional_logit import fit as fit_logit
+from camvo.rows import Row
+from camvo.typing import Array
+
+_SCALE, _NONE, _ALONE, _LEARNT = 0, 1, 2, 3
+_LOOSE: Final = (0.3, 0.3, 1.0)
+_PRECISION: Final = {"arms": 10.0, "labels": 10.0, "pairs": 20.0}
+_FOLDS: Final = 5
+_LEANING: Final = 1.0
+"""Standard errors by which the corrections may predict worse than the weighted vote and still have half the
+say: their prior holds them back already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What speaks for a label of one question, in log-odds.
+
+    Attributes:
+        scale: for each unit of weight behind it.
+        none: for "none of the labels that got a vote".
+        alone: added to ``scale``, times the share of the arms that were not asked.
+        arms: for each arm behind it.
+        labels: for being this label.
+        pairs: arm → label → for this arm having said this label.
+        trust: the share in [0, 1] with which the corrections count; it is in the numbers above already.
+    """
+
+    scale: float = 1.0
+    none: float = 0.0
+    alone: float = 0.0
+    arms: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, float] = field(default_factory=dict)
+    pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    trust: float = 0.0
+
+    def log_odds(self, votes: Mapping[str, str | None], weights: Mapping[str, float]) -> dict[str, float]:
+        """Of each label that got a vote.
+
+        Args:
+            votes: arm → label, ``None`` where it said nothing; an arm that was not asked is absent.
+            weights: arm → ω ≥ 0, as in the weighted vote.
+        """
+        absent = 1.0 - len(votes.keys() & self.arms.keys()) / max(len(self.arms), 1)
+        scale = self.scale + self.alone * absent
+        found: dict[str, list[float]] = {}
+        for arm in sorted(votes):
+            label = votes[arm]
+            if label is None:
+                continue
+            own = self.arms.get(arm, 0.0) + self.pairs.get(arm, {}).get(label, 0.0)
+            found.setdefault(label, [self.labels.get(label, 0.0)]).append(scale * weights[arm] + own)
+        return {label: math.fsum(terms) for label, terms in found.items()}
+
+    def probabilities(
+        self, votes: Mapping[str, str | None], weights: Mapping[str, float], labels: Sequence[str]
+    ) -> dict[str, float]:
+        """The probability that each label is right, in the order of ``labels``; they sum to 1.
+
+        Labels without a vote share alike what "none of them" has. Needs at least one vote.
+        """
+        odds = self.log_odds(votes, weights)
+        others = len(labels) - len(odds)
+        top = max([*odds.values(), self.none] if others else odds.values())
+        shares = {label: math.exp(value - top) for label, value in odds.items()}
+        rest = math.exp(self.none - top) if others else 0.0
+        total = math.fsum([*shares.values(), rest])
+        return {label: shares.get(label, rest / max(others, 1)) / total for label in labels}
+
+    def leader(
+        self, votes: Mapping[str, str | None], weights: Mapping[str, float], labels: Sequence[str]
+    ) -> tuple[str, float]:
+        """The label that is ahead among those with a vote, and its margin in log-odds.
+
+        A label that nobody has named yet has log-odds of 0: the margin is what later votes have to make up
+        for. It is ∞ where there is no other label. Ties go to the label that comes first in ``labels``.
+        """
+        odds = self.log_odds(votes, weights)
+        first = max(sorted(odds, key=labels.index), key=odds.__getitem__)
+        rivals = [value for label, value in odds.items() if label != first]
+        if len(odds) < len(labels):
+            rivals.append(0.0)
+        return first, odds[first] - max(rivals, default=-math.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON; ``Stack(**data)`` is the inverse."""
+        return asdict(self)
+
+
+def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
+    """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
+
+    The trust compares the corrections with the weighted vote on rounds that were held out (five folds): it is
+    the normal probability of their gain in log-likelihood in the light of its standard error, so it rises
+    smoothly, and falls again when labels that spoke for them go.
+
+    Args:
+        rows: rounds of one question, whoever was asked.
+        labels: the label set, in any order.
+    """
+    known = [row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)]
+    if not known:
+        return Stack()
+    arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
+    choices = _choices(known, arms, sorted(labels))
+    mean = np.zeros(choices.design.shape[1])
+    mean[_SCALE] = 1.0
+    sizes = {"arms": len(arms), "labels": len(labels), "pairs": len(arms) * len(labels)}
+    initial = np.repeat([*_LOOSE, *_PRECISION.values()], [1, 1, 1, *sizes.values()])
+    ends = np.cumsum([_LEARNT, *sizes.values()])
+    groups = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
+    coefficients, prior = fit_with_groups(choices, Prior(mean, initial), groups)
+    simple = Choices(choices.design[:, :_LEARNT], choices.starts, choices.chosen)
+    narrow = Prior(mean[:_LEARNT], initial[:_LEARNT])
+    plain = fit_logit(simple, narrow)
+    gains: list[Array] = [np.zeros(0)]
+    for fold in range(_FOLDS):
+        held = np.arange(len(known)) % _FOLDS == fold
+        if held.all() or not held.any():
+            continue
+        full_score = choices.take(held).log_likelihoods(fit_logit(choices.take(~held), prior, coefficients))
+        plain_score = simple.take(held).log_likelihoods(fit_logit(simple.take(~held), narrow, plain))
+        gains.append(full_score - plain_score)
+    trust = _trust(np.concatenate(gains))
+    mixed = trust * coefficients
+    mixed[:_LEARNT] += (1.0 - trust) * plain
+    head, by_arm, by_label, by_pair = np.split(mixed, ends[:-1])
+    names = sorted(labels)
+    pairs = by_pair.reshape(len(arms), len(names)).tolist()
+    scale, none, alone = head.tolist()
+    return Stack(
+        scale,
+        none,
+        alone,
+        arms=dict(zip(arms, by_arm.tolist(), strict=True)),
+        labels=dict(zip(names, by_label.tolist(), strict=True)),
+        pairs={arm: dict(zip(names, row, strict=True)) for arm, row in zip(arms, pairs, strict=True)},
+        trust=trust,
+    )
+
+
+def _trust(gains: Array) -> float:
+    """How much the corrections count, from what each held-out round gains by them in nats, shape (n,)."""
+    if len(gains) < _FOLDS:
+        return 0.0
+    error = math.sqrt(len(gains)) * float(gains.std())
+    return float(ndtr(gains.sum() / error + _LEANING)) if error > 0.0 else 0.0
+
+
+def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) -> Choices:
+    """Each round's candidates: the labels that got a vote and, where others did not, "none of them"."""
+    arm_at = {arm: position for position, arm in enumerate(arms)}
+    label_at = {label: position for position, label in enumerate(labels)}
+    first_label = _LEARNT + len(arms)
+    first_pair = first_label + len(labels)
+    entries: list[tuple[int, int, float]] = []
+    starts: list[int] = []
+    chosen: list[bool] = []
+    for row in rows:
+        starts.append(len(chosen))
+        backers: dict[str, list[tuple[int, float]]] = {}
+        for arm, label, weight in row.votes:
+            if label in label_at:
+                backers.setdefault(label, []).append((arm_at[arm], weight))
+        absent = 1.0 - len({vote.arm for vote in row.votes} & arm_at.keys()) / len(arms)
+        for label in sorted(backers):
+            candidate = len(chosen)
+            at = label_at[label]
+            weight = math.fsum([weight for _, weight in backers[label]])
+            entries.append((candidate, _SCALE, weight))
+            entries.append((candidate, _ALONE, weight * absent))
+            entries.append((candidate, first_label + at, 1.0))
+            for arm_position, _ in backers[label]:
+                entries.append((candidate, _LEARNT + arm_position, 1.0))
+                entries.append((candidate, first_pair + arm_position * len(labels) + at, 1.0))
+            chosen.append(label == row.label)
+        if len(backers) < len(labels):
+            entries.append((len(chosen), _NONE, 1.0))
+            chosen.append(row.label not in backers)
+    at_row, at_column, values = zip(*entries, strict=True)
+    shape = (len(chosen), first_pair + len(arms) * len(labels))
+    design = sparse.csr_matrix((values, (at_row, at_column)), shape=shape)
+    return Choices(design, np.array(starts, dtype=np.int64), np.array(chosen, dtype=np.bool_))

@@ -1,0 +1,159 @@
+"""The scorers of one process: what they are fitted to, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from label_studio_requests import task
+from sqlalchemy import text
+from whole_backend import Backend, votes
+
+from backend.ledger import Ledger, rounds
+from backend.ledger.rounds import Round, RoundKey
+from backend.scores import PAUSE, Scores
+from backend.states import StateKey
+from camvo.scorer import Scorer
+
+KEY = StateKey("7.1", "mood", "epoch")
+ARMS, LABELS = ("red", "green", "blue"), ("Glad", "Sad")
+
+
+def store(ledger: Ledger, tasks: Sequence[int], confirmed: float | None, arms: Sequence[str] = ARMS) -> None:
+    with ledger.write() as connection:
+        for number in tasks:
+            round_ = Round(
+                key=RoundKey(KEY.project, number, KEY.control, "hash", KEY.epoch),
+                plan={},
+                votes=dict.fromkeys(arms, "Glad"),
+                label="Glad",
+                score=0.5,
+                cost_usd=0.0,
+                full_cost_usd=0.0,
+                audit=False,
+                taught=None,
+                taught_by=None,
+                context=np.zeros(2),
+                created_at=0.0,
+                confirmed=confirmed,
+            )
+            rounds.insert(connection, round_)
+
+
+class Process:
+    """One process's scorers, under a clock that is set by hand."""
+
+    def __init__(self, ledger: Ledger, readers: ThreadPoolExecutor) -> None:
+        self.now = 0.0
+        self._scores = Scores(ledger, readers, clock=lambda: self.now)
+
+    async def current(self, arms: Sequence[str] = ARMS) -> Scorer:
+        return await self._scores.current(KEY, arms, LABELS)
+
+    async def caught_up(self) -> Scorer:
+        """What a prediction is scored with once what goes on in the background has ended."""
+        self.now += PAUSE
+        await self.current()
+        await asyncio.wait(list(self._scores._fitting.values()))
+        return await self.current()
+
+
+@pytest.fixture
+def process(sqlite_ledger: Ledger) -> Iterator[Process]:
+    with ThreadPoolExecutor(2) as readers:
+        yield Process(sqlite_ledger, readers)
+
+
+def labels_behind(scorer: Scorer) -> int:
+    return scorer.calibration.labels
+
+
+def test_the_first_scorer_knows_the_ledger(sqlite_ledger: Ledger, process: Process) -> None:
+    store(sqlite_ledger, range(1, 41), 1.0)
+    store(sqlite_ledger, range(41, 61), None)
+    assert labels_behind(asyncio.run(process.current())) == 40
+
+
+def test_new_labels_are_learnt_beside_the_predictions(sqlite_ledger: Ledger, process: Process) -> None:
+    async def run() -> list[int]:
+        store(sqlite_ledger, range(1, 41), 1.0)
+        first = await process.current()
+        store(sqlite_ledger, range(41, 51), 0.0)
+        soon = await process.current()
+        process.now += PAUSE
+        late = await process.current()
+        return [labels_behind(one) for one in (first, soon, late, await process.caught_up())]
+
+    assert asyncio.run(run()) == [40, 40, 40, 50]
+
+
+def test_a_scorer_is_kept_while_hardly_anything_has_come(sqlite_ledger: Ledger, process: Process) -> None:
+    async def run() -> bool:
+        store(sqlite_ledger, range(1, 41), 1.0)
+        first = await process.current()
+        store(sqlite_ledger, range(41, 45), 0.0)
+        return await process.caught_up() is first
+
+    assert asyncio.run(run())
+
+
+def test_withdrawn_labels_leave_the_score(sqlite_ledger: Ledger, process: Process) -> None:
+    async def run() -> tuple[Scorer, Scorer, Scorer]:
+        store(sqlite_ledger, range(1, 41), None)
+        before = await process.current()
+        with sqlite_ledger.write() as connection:
+            connection.execute(text("UPDATE rounds SET confirmed = 0.0"))
+        wrong = await process.caught_up()
+        with sqlite_ledger.write() as connection:
+            connection.execute(text("UPDATE rounds SET confirmed = NULL"))
+        return before, wrong, await process.caught_up()
+
+    before, wrong, after = asyncio.run(run())
+    vote = dict.fromkeys(ARMS, "Glad")
+    assert wrong.score(vote, "Glad") < before.score(vote, "Glad") - 0.2
+    assert after == before
+
+
+def test_a_model_that_joins_is_known_at_once(sqlite_ledger: Ledger, process: Process) -> None:
+    async def run() -> tuple[str, ...]:
+        store(sqlite_ledger, range(1, 11), None)
+        await process.current()
+        return (await process.current((*ARMS, "grey"))).panel.arms
+
+    assert asyncio.run(run()) == ("blue", "green", "grey", "red")
+
+
+def test_a_ledger_that_fails_costs_no_prediction(sqlite_ledger: Ledger, process: Process) -> None:
+    async def run() -> bool:
+        first = await process.current()
+        with sqlite_ledger.write() as connection:
+            connection.execute(text("ALTER TABLE rounds RENAME TO elsewhere"))
+        return await process.caught_up() is first
+
+    assert asyncio.run(run())
+
+
+def test_a_round_keeps_the_policys_own_score(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad")) as backend:
+        [prediction] = backend.predict(task(1))
+        [round_] = backend.rounds(1)
+    assert prediction["score"] == round_.score != round_.plan["score"]
+
+
+def test_a_repeated_prediction_has_the_score_it_was_given_first(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        [first] = backend.predict(task(1))
+        backend.predict(*(task(number, f"Entry {number}.") for number in range(2, 20)))
+        [again] = backend.predict(task(1))
+    assert again["score"] == first["score"]
+
+
+def test_without_calibration_the_policys_own_score_is_shown(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), calibrate=False) as backend:
+        [prediction] = backend.predict(task(1))
+        [round_] = backend.rounds(1)
+    assert prediction["score"] == round_.score == round_.plan["score"]

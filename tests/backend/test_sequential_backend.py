@@ -1,0 +1,225 @@
+"""Sequential voting through the whole backend: who is asked, what is decided, learnt and paid."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from label_studio_requests import Annotation, annotated, annotations_deleted, task
+from openai_server import Reply
+from whole_backend import CALL, Backend, prompt_of, says
+
+from backend.jobs import Jobs
+from backend.ledger.rounds import Round
+from camvo.state import State
+
+MODELS = ("amber", "blue", "green", "red", "violet")
+MOODS = ("Glad", "Sad", "Calm")
+SEQUENTIAL = {"name": "sequential"}
+TASKS = 60
+
+
+def entry(number: int) -> dict[str, Any]:
+    return dict(task(number, f"Entry {number} of the diary."))
+
+
+def vote(number: int, model: str) -> str:
+    """What a model says about an entry: what most do, but for one time in four."""
+    own, slip = hashlib.sha256(f"{number}:{model}".encode()).digest()[:2]
+    right = hashlib.sha256(str(number).encode()).digest()[0]
+    return MOODS[own % 3] if slip < 64 else MOODS[right % 3]
+
+
+def script(body: dict[str, Any]) -> Reply:
+    found = re.search(r"Entry (\d+)", prompt_of(body))
+    assert found
+    return says(mood=vote(int(found[1]), body["model"]))
+
+
+def staged(backend: Backend, number: int) -> Round:
+    """The round of one task that is asked about in stages: by itself it would not be, the same twice is."""
+    backend.predict(entry(number), entry(number))
+    [round_] = backend.rounds(number)
+    return round_
+
+
+def first_divided(backend: Backend) -> tuple[int, Round]:
+    """The first task whose first stage was not everyone, and its round."""
+    for number in range(1, TASKS):
+        round_ = staged(backend, number)
+        if round_.plan["stages"]["first"] < len(MODELS):
+            return number, round_
+    raise AssertionError("everyone was always asked")
+
+
+def assert_same_state(one: State, other: State) -> None:
+    assert (one.rounds, one.probes) == (other.rounds, other.probes)
+    for arm in MODELS:
+        assert one[arm].rewards == other[arm].rewards
+        assert one[arm].reward_sum == pytest.approx(other[arm].reward_sum, abs=1e-9)
+        assert np.allclose(one[arm].inverse, other[arm].inverse, rtol=0, atol=1e-9)
+        assert np.allclose(one[arm].b, other[arm].b, rtol=0, atol=1e-9)
+        sums = [np.ravel(state[arm].mixture.to_list()) for state in (one, other)]
+        assert np.allclose(*sums, rtol=0, atol=1e-9)
+
+
+# a project of 60 tasks
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with Backend(tmp_path_factory.mktemp("project"), script, MODELS, policy=SEQUENTIAL) as backend:
+        for start in range(0, TASKS, 5):
+            assert all(backend.predict(*(entry(number) for number in range(start, start + 5))))
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def rounds(project: Backend) -> list[Round]:
+    return [project.rounds(number)[0] for number in range(TASKS)]
+
+
+def test_fewer_models_are_asked_than_there_are(project: Backend, rounds: Sequence[Round]) -> None:
+    assert project.server.count() == sum(len(round_.votes) for round_ in rounds)
+    assert project.server.count() < 0.9 * TASKS * len(MODELS)
+
+
+def test_the_label_is_the_weighted_vote_of_all_models_wherever_it_was_certain(
+    rounds: Sequence[Round],
+) -> None:
+    early = 0
+    for number, round_ in enumerate(rounds):
+        stages = round_.plan["stages"]
+        assert stages["rule"]["certain"]
+        totals: Counter[str] = Counter()
+        for arm, weight in zip(stages["order"], stages["weights"], strict=True):
+            totals[vote(number, arm)] += weight
+        (leader, most), *others = totals.most_common()
+        early += len(round_.votes) < len(MODELS)
+        if not others or most - others[0][1] > 1e-9:
+            assert round_.label == leader
+    assert early > 10
+
+
+def test_the_full_cost_is_what_was_paid_and_the_expected_price_of_the_models_spared(
+    rounds: Sequence[Round],
+) -> None:
+    for round_ in rounds:
+        spared = [row["cost"] for arm, row in round_.plan["arms"].items() if arm not in round_.votes]
+        assert round_.cost_usd == pytest.approx(len(round_.votes) * CALL)
+        assert round_.full_cost_usd == pytest.approx(round_.cost_usd + sum(spared))
+        assert round_.full_cost_usd == pytest.approx(len(MODELS) * CALL, rel=0.5)
+
+
+def test_every_round_that_a_coin_chose_leaves_its_probe_in_the_ledger(
+    project: Backend, rounds: Sequence[Round]
+) -> None:
+    coins = sum(round_.plan["stages"]["coin"] != "nobody" for round_ in rounds)
+    assert sum(project.state().probes.patterns.values()) == coins == TASKS
+
+
+# who waits
+
+
+def test_a_task_that_is_sent_alone_is_asked_about_in_one_stage(project: Backend) -> None:
+    project.predict(entry(100))
+    staged(project, 101)
+    alone, twice = project.rounds(100)[0], project.rounds(101)[0]
+    assert len(alone.plan["stages"]["rule"]["moves"]) == 0
+    assert len(twice.plan["stages"]["rule"]["moves"]) == 2
+
+
+def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
+    done: list[tuple[int, bool]] = []
+
+    class Noted:
+        async def annotate(self, job: Any, *, alone: bool) -> list[Any]:
+            await asyncio.sleep(0)
+            done.append((job.task, alone))
+            return []
+
+    first, second = (
+        SimpleNamespace(project="7", task=number, data={}, config=None, settings=MODELS) for number in (1, 2)
+    )
+
+    async def both() -> None:
+        jobs = Jobs(Noted(), 8)  # type: ignore[arg-type]
+        await asyncio.gather(jobs.run([first, second], 5.0), jobs.run([first], 5.0))  # type: ignore[list-item]
+
+    asyncio.run(both())
+    assert sorted(done) == [(1, False), (2, False)]
+
+
+# humans
+
+
+def test_a_human_teaches_about_the_first_stage_alone(tmp_path: Path) -> None:
+    with Backend(tmp_path, script, MODELS, policy=SEQUENTIAL) as backend:
+        number, round_ = first_divided(backend)
+        before = backend.learnt()
+        backend.hook(annotated(Annotation(number=1, task=number, mood=round_.label)))
+        after = backend.learnt()
+    stages = round_.plan["stages"]
+    taught = {arm for arm in MODELS if after[arm][0] > before[arm][0]}
+    assert taught == set(stages["order"][: stages["first"]])
+
+
+def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(tmp_path: Path) -> None:
+    with Backend(tmp_path, script, MODELS, policy=SEQUENTIAL) as backend:
+        number, _ = first_divided(backend)
+        before = backend.state()
+        backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
+        backend.hook(annotated(Annotation(number=2, task=1, mood="Calm")))
+        backend.hook(annotations_deleted(1, 2))
+        assert_same_state(backend.state(), before)
+
+
+def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: Path) -> None:
+    """Before, the policy itself says what it teaches; after, the fit hook does, from what the round keeps."""
+    for name in ("after", "before"):
+        (tmp_path / name).mkdir()
+    with Backend(tmp_path / "after", script, MODELS, policy=SEQUENTIAL) as backend:
+        number, _ = first_divided(backend)
+        backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
+        after = backend.state()
+    with Backend(tmp_path / "before", script, MODELS, policy=SEQUENTIAL) as backend:
+        for earlier in range(1, number):
+            staged(backend, earlier)
+        backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
+        staged(backend, number)
+        assert_same_state(backend.state(), after)
+
+
+# failures
+
+
+def test_a_model_that_fails_is_no_vote_and_the_others_decide(tmp_path: Path) -> None:
+    """The model that is asked first always fails: it is put to rest after five failures in a row."""
+
+    def broken(body: dict[str, Any]) -> Reply:
+        return Reply.fails(400) if body["model"] == "amber" else script(body)
+
+    with Backend(tmp_path, broken, MODELS, policy=SEQUENTIAL) as backend:
+        rounds = [staged(backend, number) for number in range(1, 9)]
+        assert backend.runtime.pool.resting("amber")
+    failed = [round_ for round_ in rounds if "amber" in round_.votes]
+    assert len(failed) == 5
+    for round_ in failed:
+        spared = [row["cost"] for arm, row in round_.plan["arms"].items() if arm not in round_.votes]
+        assert round_.votes["amber"] is None
+        assert round_.cost_usd == pytest.approx((len(round_.votes) - 1) * CALL)
+        assert round_.full_cost_usd == pytest.approx(round_.cost_usd + sum(spared))
+
+
+def test_a_task_whose_models_all_fail_ends_without_a_prediction(tmp_path: Path) -> None:
+    with Backend(tmp_path, lambda _: Reply.fails(400), MODELS, policy=SEQUENTIAL) as backend:
+        assert backend.predict(entry(1), entry(1)) == [[], []]
+        assert backend.server.count() == len(MODELS)

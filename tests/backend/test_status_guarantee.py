@@ -1,0 +1,99 @@
+"""From which score on no review is needed: what /status and camvo report make of blind labels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from backend import settings
+from backend.ledger import Ledger, projects, rounds
+from backend.ledger.rounds import Round, RoundKey
+from backend.settings import Environment
+from backend.status import page, terminal
+from backend.status.build import build
+from backend.status.report import Guaranteed, Report
+
+PROJECT = "7.100"
+
+
+def store(ledger: Ledger, scores: Sequence[float], confirmed: float | None, audit: bool = True) -> None:
+    with ledger.write() as connection:
+        projects.remember(connection, PROJECT, extra_params=None, label_config=None, now=1.0)
+        first = sum(1 for _ in rounds.of_project(connection, PROJECT))
+        for number, score in enumerate(scores, start=first):
+            round_ = Round(
+                key=RoundKey(PROJECT, number, "mood", "hash", "epoch"),
+                plan={"arms": {}},
+                votes={"red": "Glad"},
+                label="Glad",
+                score=score,
+                cost_usd=0.0,
+                full_cost_usd=0.0,
+                audit=audit,
+                taught=None,
+                taught_by=None,
+                context=np.zeros(2),
+                created_at=1.0,
+                confirmed=confirmed,
+            )
+            rounds.insert(connection, round_)
+
+
+def report(ledger: Ledger, target: float = 0.97) -> Report:
+    with ledger.read() as connection:
+        given = settings.load(None).model_copy(update={"guarantee": target})
+        return build(connection, given, now=2.0)
+
+
+def guarantee(ledger: Ledger, target: float = 0.97) -> Guaranteed:
+    [project] = report(ledger, target).projects
+    [question] = project.questions
+    return question.guarantee
+
+
+@pytest.fixture
+def audited(sqlite_ledger: Ledger) -> Ledger:
+    """Blind labels that are right from 0.9 on and half the time below, and ten times as many tasks."""
+    store(sqlite_ledger, [0.95] * 500, 1.0)
+    store(sqlite_ledger, [0.95] * 2, 0.0)
+    store(sqlite_ledger, [0.6] * 49, 1.0)
+    store(sqlite_ledger, [0.6] * 49, 0.0)
+    store(sqlite_ledger, [0.95] * 800 + [0.6] * 800, None, audit=False)
+    return sqlite_ledger
+
+
+def test_the_score_that_the_blind_labels_support_is_named(audited: Ledger) -> None:
+    found = guarantee(audited)
+    assert (found.threshold, found.audits, found.right) == (0.7, 502, 500.0)
+    assert found.low is not None
+    assert 0.97 <= found.low < 500 / 502
+
+
+def test_what_it_frees_is_counted_over_all_tasks(audited: Ledger) -> None:
+    found = guarantee(audited)
+    assert (found.labels, found.freed) == (1302, 1302 / 2200)
+
+
+def test_labels_that_were_given_beside_a_prediction_certify_nothing(sqlite_ledger: Ledger) -> None:
+    store(sqlite_ledger, [0.95] * 1000, 1.0, audit=False)
+    found = guarantee(sqlite_ledger)
+    assert (found.threshold, found.low, found.audits, found.labels, found.freed) == (None, None, 0, 0, 0.0)
+
+
+def test_a_higher_target_may_be_out_of_reach(audited: Ledger) -> None:
+    assert guarantee(audited, 0.99).threshold is None
+
+
+def test_people_are_told_too(audited: Ledger, tmp_path: Path) -> None:
+    screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    terminal.run(Console(file=screen, width=200), environment, project=None, as_json=False)
+    html = page.render(report(audited))
+    assert "from score 0.7 on" in screen.getvalue()
+    assert "<strong>0.7</strong> need no review" in html
+    nothing = page.render(report(audited, 0.99))
+    assert "support no score from which" in nothing

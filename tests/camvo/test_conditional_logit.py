@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import approx_fprime
+
+from camvo.conditional_logit import Choices, Prior, _curvature, fit, fit_with_groups
+
+
+def drawn(rounds=400, seed=0, coefficients=(1.5, -0.5, 0.0), candidates=3):
+    rng = np.random.default_rng(seed)
+    design = rng.normal(size=(rounds * candidates, len(coefficients)))
+    z = (design @ np.array(coefficients)).reshape(rounds, candidates)
+    best = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    chosen = np.arange(candidates) == best[:, None]
+    return Choices(sparse.csr_matrix(design), np.arange(rounds) * candidates, chosen.ravel())
+
+
+def flat(size, precision=1e-9):
+    return Prior(np.zeros(size), np.full(size, precision))
+
+
+def test_two_candidates_make_a_logistic_regression_on_their_difference():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    choices = drawn(candidates=2)
+    design = choices.design.toarray()
+    difference = design[0::2] - design[1::2]
+    first = choices.chosen[0::2]
+    model = linear_model.LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10).fit(difference, first)
+    assert fit(choices, flat(3, precision=2.0)) == pytest.approx(model.coef_[0], abs=1e-4)
+
+
+def test_what_made_the_choices_is_found_again():
+    assert fit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
+
+
+def test_probabilities_of_a_round_sum_to_one():
+    choices = drawn()
+    p = np.exp(choices.log_probabilities(np.array([30.0, -3.0, 900.0])))
+    assert np.add.reduceat(p, choices.starts) == pytest.approx(1.0)
+
+
+def test_the_curvature_is_the_derivative_of_the_gradient():
+    choices, at = drawn(rounds=30), np.array([0.3, 0.1, -0.2])
+
+    def gradient(coefficients):
+        return approx_fprime(coefficients, lambda c: -choices.log_likelihoods(c).sum(), 1e-6)
+
+    numeric = np.array([(gradient(at + 1e-3 * e) - gradient(at - 1e-3 * e)) / 2e-3 for e in np.eye(3)])
+    assert _curvature(choices, at) == pytest.approx(numeric, abs=0.01)
+
+
+def test_a_group_that_matters_is_let_loose_and_one_that_does_not_is_held():
+    choices = drawn(rounds=2000, coefficients=(2.0, -2.0, 1.5, 0.0, 0.0, 0.0))
+    groups = [np.arange(3), np.arange(3, 6)]
+    _, prior = fit_with_groups(choices, flat(6, precision=10.0), groups)
+    assert prior.precision[0] < 2.0
+    assert prior.precision[3] > 10.0
+
+
+def test_taking_rounds_leaves_them_as_they_were():
+    choices, which = drawn(rounds=20), np.arange(20) % 3 == 0
+    part = choices.take(which)
+    at = np.array([1.0, 0.5, -0.5])
+    assert part.log_likelihoods(at) == pytest.approx(choices.log_likelihoods(at)[which])

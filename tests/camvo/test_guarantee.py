@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import betaincinv
+from scipy.stats import binom
+
+from camvo.errors import InvalidParameterError
+from camvo.guarantee import GRID, Guarantee
+
+ALL = (0.0,)
+
+
+def after(right, wrong, grid=ALL, **parameters):
+    guarantee = Guarantee(grid, **parameters)
+    guarantee.update([(1.0, 1.0)] * right + [(1.0, 0.0)] * wrong)
+    return guarantee
+
+
+def counted(right, wrong, **parameters):
+    guarantee = Guarantee(ALL, **parameters)
+    guarantee.counts[1] = wrong, right
+    return guarantee
+
+
+def ever_claims(claims, chances):
+    """The probability that somebody who looks after every label ever sees a claim, exactly.
+
+    ``claims(n, right)`` rises with ``right``; ``chances`` are those of the labels to be right.
+    """
+    alive, claimed, least = np.array([1.0]), 0.0, 0
+    for n, chance in enumerate(chances, start=1):
+        alive = np.append(alive * (1 - chance), 0.0) + np.append(0.0, alive * chance)
+        while least <= n and not claims(n, least):
+            least += 1
+        claimed += alive[least:].sum()
+        alive[least:] = 0.0
+    return claimed
+
+
+def ours(n, right):
+    return counted(right, n - right).log_fortunes(0.97)[0] >= math.log(20)
+
+
+def clopper_pearson(n, right):
+    return right > 0 and betaincinv(right, n - right + 1.0, 0.05) >= 0.97
+
+
+def test_looking_after_every_label_breaks_clopper_pearson_and_not_this():
+    chances = [0.97] * 1000
+    assert ever_claims(clopper_pearson, chances) > 0.15
+    assert 0.005 < ever_claims(ours, chances) <= 0.05
+
+
+def test_it_holds_under_drift_as_long_as_the_mean_chance_is_below_the_target():
+    assert ever_claims(ours, [0.94] * 200 + [1.0] * 200) <= 0.05
+    assert ever_claims(ours, [0.94, 1.0] * 300) <= 0.05
+
+
+def test_all_thresholds_together_hold_under_optional_stopping():
+    rng = np.random.default_rng(1)
+    claimed = 0
+    for _ in range(100):
+        guarantee = Guarantee()
+        scores, right = rng.uniform(0.4, 1.0, 600), rng.random(600) < 0.97
+        for start in range(0, 600, 40):
+            guarantee.update(zip(scores[start : start + 40], right[start : start + 40], strict=True))
+            if guarantee.certified() is not None:
+                claimed += 1
+                break
+    assert claimed <= 5
+
+
+@given(right=st.lists(st.booleans(), max_size=30), share=st.floats(0.05, 0.95))
+@settings(max_examples=50, deadline=None)
+def test_the_fortune_is_that_of_a_mixture_of_bettors(right, share):
+    bets = [(number + 0.5) / 32 / share for number in range(32)]
+    fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
+    found = after(sum(right), len(right) - sum(right)).log_fortunes(share)[0]
+    assert found == pytest.approx(math.log(fortune), abs=1e-9)
+
+
+@given(n=st.integers(1, 40), share=st.floats(0.05, 0.95), worse=st.floats(0.0, 1.0))
+@settings(max_examples=40, deadline=None)
+def test_the_fortune_is_a_martingale_at_the_share_and_a_supermartingale_below_it(n, share, worse):
+    fortunes = np.array([math.exp(counted(k, n - k).log_fortunes(share)[0]) for k in range(n + 1)])
+    assert binom.pmf(range(n + 1), n, share) @ fortunes == pytest.approx(1.0, rel=1e-9)
+    assert binom.pmf(range(n + 1), n, worse * share) @ fortunes <= 1.0 + 1e-9
+
+
+@given(right=st.integers(0, 500), wrong=st.integers(0, 50))
+@settings(max_examples=30, deadline=None)
+def test_a_right_label_raises_the_bound_and_a_wrong_one_lowers_it(right, wrong):
+    bound = counted(right, wrong).bounds[0]
+    assert counted(right + 1, wrong).bounds[0] >= bound >= counted(right, wrong + 1).bounds[0]
+    assert 0.0 <= bound <= (right / (right + wrong) if right else 0.0)
+
+
+def test_the_bound_is_below_that_of_one_look_and_not_far():
+    once = betaincinv(1960, 41.0, 0.05)
+    assert once - 0.01 < counted(1960, 40).bounds[0] < once
+
+
+def test_a_bound_says_what_the_certificate_says():
+    for right in range(150, 300, 7):
+        guarantee = counted(right, 1)
+        assert (guarantee.bounds[0] >= 0.97) == (guarantee.certified() is not None)
+
+
+def test_the_smallest_threshold_that_holds_is_named_with_what_is_behind_it():
+    guarantee = Guarantee((0.5, 0.8, 0.9))
+    guarantee.update([(0.95, 1.0)] * 500 + [(0.85, 1.0)] * 300 + [(0.85, 0.0)] * 2)
+    guarantee.update([(0.6, 0.0)] * 100 + [(0.1, 1.0)] * 98)
+    found = guarantee.certified()
+    assert (found.threshold, found.audits, found.right) == (0.8, 802, 800)
+    assert found.freed == pytest.approx(0.802)
+    assert 0.97 <= found.bound < 800 / 802
+
+
+def test_a_score_on_the_threshold_counts():
+    guarantee = Guarantee((0.8,))
+    guarantee.update([(0.8, 1.0)] * 300)
+    assert guarantee.certified().audits == 300
+
+
+@pytest.mark.parametrize("grid", [ALL, GRID])
+def test_without_evidence_nothing_is_certified(grid):
+    assert Guarantee(grid).certified() is None
+    assert after(80, 0, grid).certified() is None
+    np.testing.assert_array_equal(Guarantee(grid).bounds, 0.0)
+
+
+def test_more_thresholds_need_more_audits():
+    needs = [next(n for n in range(0, 400, 5) if after(n, 0, grid).certified()) for grid in (ALL, GRID)]
+    assert 98 < needs[0] < needs[1] < 260
+
+
+def test_a_withdrawn_answer_leaves_no_trace():
+    guarantee = after(300, 3, GRID)
+    guarantee.update([(0.7, 0.0), (0.95, 0.25)])
+    guarantee.update([(0.95, 0.25), (0.7, 0.0)], sign=-1)
+    np.testing.assert_array_equal(guarantee.counts, after(300, 3, GRID).counts)
+
+
+@given(right=st.lists(st.floats(0, 1), max_size=20), share=st.floats(0.05, 0.95))
+@settings(max_examples=40, deadline=None)
+def test_labels_that_are_right_in_part_never_raise_the_fortune_of_the_bettors(right, share):
+    guarantee = Guarantee(ALL)
+    guarantee.update((1.0, r) for r in right)
+    bets = [(number + 0.5) / 32 / share for number in range(32)]
+    fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
+    assert guarantee.log_fortunes(share)[0] <= math.log(fortune) + 1e-9
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"grid": ()}, {"grid": (0.5, 0.5)}, {"grid": (0.5, 1.1)}, {"target": 1.0}, {"confidence": 0.0}],
+)
+def test_parameters_that_make_no_sense_are_refused(parameters):
+    with pytest.raises(InvalidParameterError):
+        Guarantee(**parameters)
+
+
+@pytest.mark.parametrize("audit", [(1.1, 1.0), (0.5, -0.1)])
+def test_an_audit_that_makes_no_sense_is_refused(audit):
+    with pytest.raises(InvalidParameterError):
+        Guarantee().update([audit])

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camvo.rows import CastVote, Row, Rows
+
+
+def row(number, label="yes"):
+    return Row(
+        (CastVote("a", "yes", 0.5), CastVote("b", None, float(number))), label, everyone=number % 2 == 0
+    )
+
+
+def kept(*numbers):
+    rows = Rows()
+    for number in numbers:
+        rows.add(row(number))
+    return rows
+
+
+def test_what_is_taken_back_is_gone():
+    rows = kept(1, 2, 3)
+    rows.remove(row(2))
+    assert rows.rows == [row(1), row(3)]
+
+
+def test_a_row_that_is_taken_back_before_it_comes_never_does():
+    rows = kept(1)
+    rows.remove(row(2))
+    rows.add(row(2))
+    assert rows.rows == [row(1)]
+    assert not rows.owed
+
+
+def test_rows_read_back_are_the_same():
+    rows = kept(1, 2)
+    rows.remove(row(5))
+    again = Rows.from_list(json.loads(json.dumps(rows.to_list())))
+    assert (again.rows, again.owed) == (rows.rows, rows.owed)
+
+
+def test_the_head_is_one_object_while_nothing_in_it_changes():
+    rows = kept(*range(105))
+    before = rows.head(1000)
+    rows.add(row(105))
+    assert rows.head(1000) is before
+    rows.remove(row(3))
+    assert rows.head(1000) is not before
+
+
+@given(st.integers(1, 400), st.integers(1, 400))
+def test_the_head_lacks_a_tenth_at_most(size, most):
+    length = len(kept(*range(size)).head(most).rows)
+    assert min(size, most) / 1.1 - 1 <= length <= min(size, most)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from camvo.calibration import IDENTITY
+from camvo.panel import Panel
+from camvo.scorer import Scorer, Seen, fit
+
+ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")
+
+
+def rounds(n, right=0.8, confirmed=True, seed=1):
+    """Rounds in which all models say the same, and people agree with a share of them."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        label = LABELS[rng.integers(3)]
+        known = float(rng.random() < right) if confirmed else None
+        yield Seen(dict.fromkeys(ARMS, label), label, known)
+
+
+UNANIMOUS = dict.fromkeys(ARMS, "no")
+
+
+def test_before_any_round_it_is_what_is_usual():
+    assert fit((), ARMS, LABELS) == Scorer(LABELS, Panel.usual(ARMS), IDENTITY)
+
+
+def test_without_human_labels_it_is_the_panels_chance():
+    found = fit(rounds(300, confirmed=False), ARMS, LABELS)
+    assert found.score(UNANIMOUS, "no") == pytest.approx(found.panel.posterior(UNANIMOUS, LABELS)["no"])
+
+
+def test_human_labels_pull_it_to_how_often_such_labels_were_right():
+    before = fit(rounds(500, confirmed=False), ARMS, LABELS).score(UNANIMOUS, "no")
+    after = fit(rounds(500, right=0.7), ARMS, LABELS).score(UNANIMOUS, "no")
+    assert before > 0.9
+    assert after == pytest.approx(0.7, abs=0.06)
+
+
+def test_a_vote_of_no_use_counts_as_none():
+    kept = [Seen({"a": "yes", "b": None}, "yes"), Seen({"a": "no", "b": "no"}, "no")]
+    odd = [*kept, Seen({"a": "no", "old": "yes"}, "gone"), Seen({"a": "gone"}, "yes")]
+    assert fit(odd, ("a", "b"), LABELS) == fit(kept, ("a", "b"), LABELS)

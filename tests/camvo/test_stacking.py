@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camvo.rows import CastVote, Row
+from camvo.stacking import Stack, fit
+from camvo.vote import weighted_vote
+
+ARMS = ("a", "b", "c", "d")
+LABELS = ("w", "x", "y", "z")
+WEIGHTS = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
+RIGHT = {"a": 0.9, "b": 0.6, "c": 0.6, "d": 0.6}
+
+
+def rounds(n, seed=0, right=RIGHT, labels=LABELS, asked=1.0):
+    """b, c and d err together: they name the same wrong label where they are wrong."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n):
+        truth, tempting = rng.choice(len(labels), 2, replace=False)
+        shared = rng.random()
+        votes = []
+        for arm in ARMS:
+            luck = rng.random() if arm == "a" or rng.random() < 0.2 else shared
+            label = labels[truth if luck < right[arm] else tempting]
+            if rng.random() < asked:
+                votes.append(CastVote(arm, None if rng.random() < 0.05 else label, WEIGHTS[arm]))
+        rows.append(Row(tuple(votes), labels[truth], everyone=asked == 1.0))
+    return rows
+
+
+def cast(row):
+    return {vote.arm: vote.label for vote in row.votes}
+
+
+def share_right(rows, decide):
+    rows = [row for row in rows if any(cast(row).values())]
+    return np.mean([decide({a: v for a, v in cast(row).items() if v}) == row.label for row in rows])
+
+
+@pytest.fixture(scope="module")
+def stack():
+    return fit(rounds(300), LABELS)
+
+
+VOTES = st.dictionaries(st.sampled_from(ARMS), st.sampled_from(LABELS), min_size=1)
+
+
+@given(VOTES, st.fixed_dictionaries({arm: st.floats(0.01, 1.0) for arm in ARMS}))
+def test_without_human_labels_it_is_the_weighted_vote(votes, weights):
+    leader, margin = fit([], LABELS).leader(votes, weights, LABELS)
+    if margin > 1e-9:
+        assert leader == weighted_vote(votes, weights, LABELS, weights)
+
+
+def test_rounds_without_a_human_label_teach_nothing():
+    assert fit([Row(row.votes, None, row.everyone) for row in rounds(50)], LABELS) == Stack()
+
+
+def test_models_that_err_together_are_outvoted_by_the_one_that_does_not(stack):
+    votes = {"a": "x", "b": "y", "c": "y", "d": "y"}
+    assert weighted_vote(votes, WEIGHTS, LABELS, WEIGHTS) == "y"
+    assert stack.leader(votes, WEIGHTS, LABELS)[0] == "x"
+
+
+def test_it_is_right_more_often_than_the_weighted_vote(stack):
+    new = rounds(2000, seed=1)
+    plain = share_right(new, lambda votes: weighted_vote(votes, WEIGHTS, LABELS, WEIGHTS))
+    assert share_right(new, lambda votes: stack.leader(votes, WEIGHTS, LABELS)[0]) > plain + 0.1
+
+
+def test_its_probabilities_are_honest(stack):
+    new = rounds(2000, seed=1)
+    scores = [
+        max(stack.probabilities(cast(r), WEIGHTS, LABELS).values()) for r in new if any(cast(r).values())
+    ]
+    right = share_right(new, lambda votes: stack.leader(votes, WEIGHTS, LABELS)[0])
+    assert np.mean(scores) == pytest.approx(right, abs=0.04)
+
+
+def test_a_handful_of_labels_moves_the_scale_alone():
+    stack = fit(rounds(4), LABELS)
+    assert stack.trust == 0.0
+    assert not any(stack.arms.values())
+    assert stack.leader({"a": "x", "b": "y", "c": "y"}, WEIGHTS, LABELS)[0] == "y"
+
+
+def test_labels_that_are_withdrawn_take_their_effect_with_them(stack):
+    assert stack.trust > 0.99
+    fewer = rounds(300)[:10]
+    assert fit(fewer, LABELS) == fit(rounds(10), LABELS)
+    assert fit(fewer, LABELS).trust < stack.trust
+
+
+@given(VOTES)
+@settings(max_examples=30)
+def test_probabilities_sum_to_one_over_all_labels(stack, votes):
+    chances = stack.probabilities(votes, WEIGHTS, LABELS)
+    assert list(chances) == list(LABELS)
+    assert sum(chances.values()) == pytest.approx(1.0)
+
+
+@given(VOTES, st.sampled_from(ARMS), st.sampled_from(LABELS))
+def test_a_vote_for_a_label_makes_it_likelier(stack, votes, arm, label):
+    if stack.scale * WEIGHTS[arm] + stack.arms[arm] + min(stack.pairs[arm].values()) <= 0.0:
+        return
+    without = {**votes, arm: None}
+    if not any(without.values()):
+        return
+    before = stack.probabilities(without, WEIGHTS, LABELS)
+    after = stack.probabilities({**votes, arm: label}, WEIGHTS, LABELS)
+    if label in votes.values():
+        assert after[label] >= before[label] - 1e-12
+
+
+@given(st.permutations(LABELS), VOTES)
+@settings(max_examples=5, deadline=None)
+def test_renaming_labels_renames_the_answer(stack, names, votes):
+    new = dict(zip(LABELS, names, strict=True)) | {None: None}
+    renamed = [
+        Row(tuple(v._replace(label=new[v.label]) for v in row.votes), new[row.label], row.everyone)
+        for row in rounds(300)
+    ]
+    there = fit(renamed, names).probabilities({a: new[v] for a, v in votes.items()}, WEIGHTS, names)
+    here = stack.probabilities(votes, WEIGHTS, LABELS)
+    assert [there[new[label]] for label in LABELS] == pytest.approx(list(here.values()), abs=1e-3)
+
+
+@given(st.permutations(ARMS), VOTES)
+@settings(max_examples=5, deadline=None)
+def test_renaming_models_changes_nothing(stack, names, votes):
+    new = dict(zip(ARMS, names, strict=True))
+    renamed = [
+        Row(tuple(v._replace(arm=new[v.arm]) for v in row.votes), row.label, row.everyone)
+        for row in rounds(300)
+    ]
+    weights = {new[arm]: weight for arm, weight in WEIGHTS.items()}
+    there = fit(renamed, LABELS).probabilities({new[a]: v for a, v in votes.items()}, weights, LABELS)
+    here = stack.probabilities(votes, WEIGHTS, LABELS)
+    assert list(there.values()) == pytest.approx(list(here.values()), abs=1e-3)
+
+
+def test_a_model_that_nobody_has_seen_counts_by_its_weight_alone(stack):
+    with_it = stack.log_odds({"a": "x", "new": "x"}, WEIGHTS | {"new": 0.5})["x"]
+    assert with_it == pytest.approx(
+        stack.log_odds({"a": "x"}, WEIGHTS)["x"] + 0.5 * (stack.scale + stack.alone * 0.75)
+    )
+
+
+def test_a_model_that_labels_only_with_its_favourite_is_believed_elsewhere():
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(400):
+        truth = LABELS[rng.integers(4)]
+        biased = "w" if rng.random() < 0.5 else truth
+        other = truth if rng.random() < 0.7 else LABELS[rng.integers(4)]
+        rows.append(Row((CastVote("a", biased, 0.7), CastVote("b", other, 0.7)), truth, everyone=True))
+    stack = fit(rows, LABELS)
+    assert stack.leader({"a": "w", "b": "x"}, WEIGHTS, LABELS)[0] == "x"
+    assert stack.leader({"a": "y", "b": "x"}, WEIGHTS, LABELS)[0] == "y"
+
+
+def test_partly_asked_rounds_teach_too():
+    stack = fit(rounds(400, asked=0.6), LABELS)
+    assert stack.leader({"a": "x", "b": "y", "c": "y", "d": "y"}, WEIGHTS, LABELS)[0] == "x"
+
+
+def test_the_same_rounds_give_the_same_stack(stack):
+    assert fit(rounds(300), LABELS) == stack
+
+
+def test_a_stack_reads_back_from_json(stack):
+    assert Stack(**json.loads(json.dumps(stack.to_dict()))) == stack
+
+
+def test_with_one_label_it_is_certain():
+    assert Stack().probabilities({"a": "x"}, WEIGHTS, ("x",)) == {"x": 1.0}
+    assert Stack().leader({"a": "x"}, WEIGHTS, ("x",)) == ("x", np.inf)

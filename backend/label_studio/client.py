@@ -173,6 +173,14 @@ class Client:
         )
         return int(stored["created"])
 
+    def add_prediction(self, prediction: Mapping[str, Any]) -> None:
+        """Store one prediction, which Label Studio does not hold against the label config.
+
+        For those that it could not: the check of :meth:`import_predictions` fails on the paths of nested
+        Choices, the only form that the editor fills in.
+        """
+        self._call("POST", "/api/predictions/", json=prediction)
+
     def change_prediction(self, number: int, values: Mapping[str, Any]) -> None:
         """Replace a prediction's result and score in its place."""
         self._call("PATCH", f"/api/predictions/{number}/", json=values)

@@ -24,7 +24,7 @@ _PRIVATE = re.compile(r"reserved network address|resolves to a (?:private|reserv
 _VARIABLES = {"/api/ml": "ML_BLOCK_LOCAL_IP", "/api/webhooks": "SSRF_PROTECTION_ENABLED"}
 """Of Label Studio's environment: which one refuses private addresses, by what was asked."""
 
-_QUOTING = "/import/predictions"
+_QUOTING = ("/import/predictions", "/api/predictions/")
 """Where a refusal quotes the labels that were sent, which have no place in a message."""
 
 

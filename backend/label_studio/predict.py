@@ -144,10 +144,15 @@ class Run:
                 elif self.refresh:
                     written += self._replace(there, prediction, tally)
             tally.kept += not written
-        if new:
-            stored = self.client.import_predictions(self.project, new)
+        nested = [prediction for prediction in new if _has_paths(prediction)]
+        for prediction in nested:
+            self.client.add_prediction(prediction)
+            tally.created += 1
+        flat = [prediction for prediction in new if not _has_paths(prediction)]
+        if flat:
+            stored = self.client.import_predictions(self.project, flat)
             tally.created += stored
-            tally.refused += len(new) - stored
+            tally.refused += len(flat) - stored
 
     def _replace(self, there: Sequence[dict[str, Any]], prediction: Mapping[str, Any], tally: Tally) -> bool:
         """Change the oldest prediction of a version where it differs, and delete its doubles."""
@@ -166,3 +171,12 @@ class Run:
         """A task's predictions of one version, the oldest first."""
         found = [one for one in task["predictions"] if one["model_version"] == version]
         return sorted(found, key=lambda one: one["id"])
+
+
+def _has_paths(prediction: Mapping[str, Any]) -> bool:
+    """Whether it answers nested Choices."""
+    return any(
+        isinstance(choice, list)
+        for item in prediction["result"]
+        for choice in item["value"].get("choices", ())
+    )

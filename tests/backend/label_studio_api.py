@@ -149,10 +149,15 @@ class LabelStudioApi:
     def _import(self, body: list[dict[str, Any]]) -> Answer:
         if any(one["task"] not in self.tasks for one in body):
             return _recorded("predictions_refused")
-        known = [one for one in body if one["result"][0]["value"]["choices"] != ["Nope"]]
+        known = [one for one in body if one["result"][0]["value"]["choices"][0] in ("Glad", "Sad", "Calm")]
         for one in known:
-            self.tasks[one["task"]]["predictions"].append({**one, "id": next(self._numbers)})
+            self._add_prediction(one)
         return 201, {"created": len(known)}
+
+    def _add_prediction(self, prediction: dict[str, Any]) -> dict[str, Any]:
+        made = {**prediction, "id": next(self._numbers)}
+        self.tasks[prediction["task"]]["predictions"].append(made)
+        return made
 
     def _ml(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
         if rest[1:] == ["predict", "test"]:
@@ -218,6 +223,8 @@ class LabelStudioApi:
         return _recorded("annotation_missing")
 
     def _prediction(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if method == "POST":
+            return 201, self._add_prediction(body)
         number = int(rest[0])
         for task in self.tasks.values():
             for prediction in task["predictions"]:

@@ -184,6 +184,18 @@ def test_predictions_that_label_studio_passes_over_are_counted(api: LabelStudioA
     assert run(api, Unknown()) == Tally(refused=1)
 
 
+def test_paths_of_nested_choices_go_past_label_studios_check_which_fails_on_them(api: LabelStudioApi) -> None:
+    [only] = api.add_tasks("a")
+
+    class Nested(Oracle):
+        def _answer(self, task: int) -> Any:
+            item = {**region("Glad"), "value": {"choices": [["Moods", "Glad"]]}}
+            return {**prediction("camvo", 0.75), "result": [item]}
+
+    assert run(api, Nested()) == Tally(created=1)
+    assert api.predictions() == [(only, "camvo", 0.75)]
+
+
 def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStudioApi) -> None:
     [only] = api.add_tasks("a")
     oracle = Oracle()

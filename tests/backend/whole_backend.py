@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import Any
 import yaml
 from label_studio_requests import Project, predict
 from openai_server import OpenAIServer, Reply
+from rewards import rewards
 from werkzeug.test import TestResponse
 
 from backend.app import create_app
@@ -141,16 +141,7 @@ class Backend:
 
     def learnt(self, control: str = "mood", project: Project | None = None) -> dict[str, tuple[int, float]]:
         """Arm → (N, Σr), counted by hand from the ledger, over all epochs; arms that cancel out stay."""
-        sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
-        for event in self.events(project):
-            if event.control != control:
-                continue
-            for change in Contribution.unpack(event.contribution).changes:
-                for reward, sign in ((change.removed, -1), (change.added, 1)):
-                    if reward is not None:
-                        sums[change.arm][0] += sign
-                        sums[change.arm][1] += sign * reward
-        return {arm: (int(count), total) for arm, (count, total) in sorted(sums.items())}
+        return rewards(event.contribution for event in self.events(project) if event.control == control)
 
     def state(self, control: str = "mood", project: Project | None = None) -> State:
         """The sum from zero of everything that the ledger holds for one control, over all epochs."""

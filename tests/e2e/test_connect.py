@@ -15,21 +15,16 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from installation import CREDENTIALS, Installation, choice, variables
 from label_studio import LabelStudio
-from label_studio_requests import SENTIMENT
 from openai_server import OpenAIServer, Reply
-from server_process import ServerProcess, child, config_for, run_cli, wait_until
+from server_process import ServerProcess, child, config_for, wait_until
 from sqlalchemy import select
 
 from backend.ledger import tables
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-CREDENTIALS = {
-    "BASIC_AUTH_USER": "label-studio",
-    "BASIC_AUTH_PASS": "a-password-4711",
-    "CAMVO_WEBHOOK_SECRET": "a-secret-4711",
-}
 SIGNS = ("label studio", "webhook", "backend", "settings", "health", "version", "prediction", "webhook")
 
 
@@ -49,71 +44,22 @@ class Models:
         return reply if self.free >= 0 else reply.once(self.go_on)
 
 
-class Installation:
-    """A server with its models, and the Label Studio that it is connected to."""
-
-    def __init__(self, studio: LabelStudio, server: ServerProcess, models: Models) -> None:
-        self.studio, self.server, self.models = studio, server, models
-        self.variables = {
-            **CREDENTIALS,
-            "LABEL_STUDIO_URL": studio.url,
-            "LABEL_STUDIO_API_KEY": studio.token,
-        }
-
-    def project(self, *texts: str, **changes: Any) -> int:
-        """A new project with tasks."""
-        made = self.studio.ask(
-            "POST", "/api/projects/", {"title": "diary", "label_config": SENTIMENT, **changes}
-        )
-        if texts:
-            tasks = [{"data": {"text": text}} for text in texts]
-            self.studio.ask("POST", f"/api/projects/{made['id']}/import", tasks)
-        return int(made["id"])
-
-    def camvo(self, command: str, project: int, *arguments: str, **variables: str) -> CompletedProcess[str]:
-        return run_cli(
-            command,
-            *("--project", str(project), "--backend-url", self.server.url, *arguments),
-            cwd=self.server.folder,
-            **(self.variables | variables),
-        )
-
-    def connected(self, *texts: str) -> int:
-        project = self.project(*texts)
-        done = self.camvo("connect", project)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return project
-
-    def predictions(self, project: int) -> list[tuple[int, str, float]]:
-        found = self.studio.ask("GET", "/api/predictions/", project=project)
-        return sorted((one["task"], one["model_version"], one["score"]) for one in found)
-
-    def tasks(self, project: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.studio.ask("GET", "/api/tasks/", project=project, fields="all")[
-            "tasks"
-        ]
-        return found
-
-    def train(self, project: int) -> None:
-        [backend] = self.studio.ask("GET", "/api/ml/", project=project)
-        self.studio.ask("POST", f"/api/ml/{backend['id']}/train")
-
-    def learnt(self, task: int) -> list[tuple[str, str]]:
-        """What the task's rounds were taught with, and by whom."""
-        query = select(tables.rounds.c.taught, tables.rounds.c.taught_by).where(tables.rounds.c.task == task)
-        return [tuple(row) for row in self.server.rows(query)]
+@pytest.fixture(scope="module")
+def models() -> Models:
+    return Models()
 
 
 @pytest.fixture(scope="module")
-def installation(studio: LabelStudio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    folder, models = tmp_path_factory.mktemp("server"), Models()
-    variables = {**CREDENTIALS, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": studio.token}
+def installation(
+    studio: LabelStudio, models: Models, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("server")
     with (
         OpenAIServer(models) as openai,
-        ServerProcess(folder, config_for(openai, folder, policy={"k_min": 3}), **variables) as server,
+        ServerProcess(folder, config_for(openai, folder, policy={"k_min": 3}), **variables(studio)) as server,
     ):
         server.start()
-        yield Installation(studio, server, models)
+        yield Installation(studio, server)
 
 
 def signs(done: CompletedProcess[str]) -> list[tuple[str, str]]:
@@ -220,16 +166,12 @@ def test_what_predict_stored_label_studio_does_not_ask_for_again(installation: I
     project = installation.connected("A sunny day.", "A rainy day.")
     installation.camvo("predict", project)
     before = installation.predictions(project)
-    retrieve = {"selectedItems": {"all": True, "excluded": []}, "project": project}
-    installation.studio.ask(
-        "POST", "/api/dm/actions", retrieve, id="retrieve_tasks_predictions", project=project
-    )
+    installation.retrieve(project)
     assert installation.predictions(project) == before
 
 
-def test_a_predict_that_was_killed_goes_on(installation: Installation) -> None:
+def test_a_predict_that_was_killed_goes_on(installation: Installation, models: Models) -> None:
     project = installation.connected(*(f"Evening {number}." for number in range(8)))
-    models = installation.models
     models.go_on.clear()
     models.free = 15  # five tasks
     command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project), "--batch", "2"]
@@ -272,24 +214,17 @@ def test_refresh_replaces_what_differs_and_doubles_nothing(installation: Install
 # -- what people say
 
 
-def annotate(installation: Installation, task: int, mood: str) -> int:
-    region = {"from_name": "mood", "to_name": "note", "type": "choices", "value": {"choices": [mood]}}
-    made = installation.studio.ask("POST", f"/api/tasks/{task}/annotations/", {"result": [region]})
-    return int(made["id"])
-
-
 def test_an_annotation_arrives_through_the_webhook(installation: Installation) -> None:
     project = installation.connected("A sunny day.")
     installation.camvo("predict", project)
     [task] = installation.tasks(project)
-    annotate(installation, task["id"], "Sad")
+    installation.annotate(task["id"], choice("Sad"))
     wait_until(lambda: installation.learnt(task["id"]) == [("Sad", "human")], "what the human said")
 
 
 def test_imported_annotations_are_learnt_at_the_next_training(installation: Installation) -> None:
     project = installation.connected()
-    region = {"from_name": "mood", "to_name": "note", "type": "choices", "value": {"choices": ["Calm"]}}
-    imported = [{"data": {"text": "Imported."}, "annotations": [{"result": [region]}]}]
+    imported = [{"data": {"text": "Imported."}, "annotations": [{"result": [choice("Calm")]}]}]
     installation.studio.ask("POST", f"/api/projects/{project}/import", imported)
     installation.camvo("predict", project)
     [task] = installation.tasks(project)
@@ -302,7 +237,7 @@ def test_what_was_deleted_while_the_server_was_down_is_unlearnt(installation: In
     project = installation.connected("A day on which the server is down.")
     installation.camvo("predict", project)
     [task] = installation.tasks(project)
-    number = annotate(installation, task["id"], "Sad")
+    number = installation.annotate(task["id"], choice("Sad"))
     wait_until(lambda: installation.learnt(task["id"]) == [("Sad", "human")], "what the human said")
     port = installation.server.url.rpartition(":")[2]
     installation.server.kill()
@@ -320,7 +255,7 @@ def test_a_refused_private_address_is_named_and_nothing_is_left(
     installation: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with LabelStudio(tmp_path_factory.mktemp("closed"), {}) as closed:
-        there = Installation(closed, installation.server, installation.models)
+        there = Installation(closed, installation.server)
         project = there.project("A sunny day.")
         done = there.camvo("connect", project)
         assert done.returncode == 1

@@ -1,0 +1,148 @@
+"""A server, and the Label Studio that its projects are in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from subprocess import CompletedProcess
+from typing import Any
+
+from label_studio import LabelStudio
+from label_studio_requests import SENTIMENT
+from rewards import rewards
+from server_process import ServerProcess, run_cli
+from sqlalchemy import select
+
+from backend.ledger import tables
+
+CREDENTIALS = {
+    "BASIC_AUTH_USER": "label-studio",
+    "BASIC_AUTH_PASS": "a-password-4711",
+    "CAMVO_WEBHOOK_SECRET": "a-secret-4711",
+}
+
+
+def variables(studio: LabelStudio) -> dict[str, str]:
+    """The environment of the server and of the command line."""
+    return {**CREDENTIALS, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": studio.token}
+
+
+class Installation:
+    """What the tests do in Label Studio, and what they look up there and in the ledger."""
+
+    def __init__(self, studio: LabelStudio, server: ServerProcess) -> None:
+        self.studio, self.server = studio, server
+        config = server.folder / "camvo.yaml"
+        self.variables = variables(studio) | ({"CAMVO_CONFIG": str(config)} if config.exists() else {})
+
+    # projects
+
+    def project(self, *texts: str, **changes: Any) -> int:
+        """A new project with tasks."""
+        made = self.studio.ask(
+            "POST", "/api/projects/", {"title": "diary", "label_config": SENTIMENT, **changes}
+        )
+        if texts:
+            self.add(made["id"], *({"text": text} for text in texts))
+        return int(made["id"])
+
+    def add(self, project: int, *data: dict[str, Any]) -> list[int]:
+        """Import tasks with these data; their numbers."""
+        tasks = [{"data": each} for each in data]
+        path = f"/api/projects/{project}/import"
+        found: list[int] = self.studio.ask("POST", path, tasks, return_task_ids="true")["task_ids"]
+        return found
+
+    def camvo(self, command: str, project: int, *arguments: str, **changes: str) -> CompletedProcess[str]:
+        """One of the command line's commands about a project."""
+        return run_cli(
+            command,
+            *("--project", str(project), "--backend-url", self.server.url, *arguments),
+            cwd=self.server.folder,
+            **(self.variables | changes),
+        )
+
+    def connect(self, project: int, *arguments: str) -> None:
+        """``camvo connect``, which has to succeed."""
+        done = self.camvo("connect", project, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def connected(self, *texts: str, **changes: Any) -> int:
+        """A new project with tasks and the backend."""
+        project = self.project(*texts, **changes)
+        self.connect(project)
+        return project
+
+    # what Label Studio shows
+
+    def predictions(self, project: int) -> list[tuple[int, str, float]]:
+        """Task, version and score of each."""
+        found = self.studio.ask("GET", "/api/predictions/", project=project)
+        return sorted((one["task"], one["model_version"], one["score"]) for one in found)
+
+    def per_task(self, project: int) -> list[int]:
+        """How many predictions each task has."""
+        counted = Counter(task for task, _, _ in self.predictions(project))
+        return [counted[task["id"]] for task in self.tasks(project)]
+
+    def tasks(self, project: int) -> list[dict[str, Any]]:
+        """All tasks as the Data Manager gets them."""
+        found: list[dict[str, Any]] = self.studio.ask(
+            "GET", "/api/tasks/", project=project, fields="all", page_size=200
+        )["tasks"]
+        return found
+
+    # what people do
+
+    def retrieve(self, project: int) -> None:
+        """*Retrieve predictions* for all tasks of the Data Manager."""
+        body = {"selectedItems": {"all": True, "excluded": []}, "project": project}
+        self.studio.ask("POST", "/api/dm/actions", body, id="retrieve_tasks_predictions", project=project)
+
+    def open(self, task: int) -> list[dict[str, Any]]:
+        """Open a task: its predictions."""
+        found: list[dict[str, Any]] = self.studio.ask("GET", f"/api/tasks/{task}/")["predictions"]
+        return found
+
+    def annotate(self, task: int, *result: dict[str, Any], **changes: Any) -> int:
+        """Submit an annotation; its number."""
+        path = f"/api/tasks/{task}/annotations/"
+        return int(self.studio.ask("POST", path, {"result": list(result), **changes})["id"])
+
+    def train(self, project: int) -> None:
+        """*Start training*."""
+        [backend] = self.studio.ask("GET", "/api/ml/", project=project)
+        self.studio.ask("POST", f"/api/ml/{backend['id']}/train")
+
+    # what the server made of it
+
+    def learnt(self, task: int) -> list[tuple[str, str]]:
+        """What the task's rounds were taught with, and by whom."""
+        query = select(tables.rounds.c.taught, tables.rounds.c.taught_by).where(tables.rounds.c.task == task)
+        return [tuple(row) for row in self.server.rows(query)]
+
+    def rewards(self, task: int, control: str = "mood") -> dict[str, tuple[int, float]]:
+        """Model → the number and the sum of its rewards for this task."""
+        events, rounds = tables.events, tables.rounds
+        query = (
+            select(events.c.contribution)
+            .join(rounds, rounds.c.id == events.c.round_id)
+            .where(rounds.c.task == task, rounds.c.control == control)
+        )
+        return rewards(row.contribution for row in self.server.rows(query))
+
+    def status(self, project: int) -> dict[str, Any]:
+        """What ``GET /status`` says about a project."""
+        [found] = self.server.get(f"/status?format=json&project={project}").json()["projects"]
+        return dict(found)
+
+
+def choice(label: str, control: str = "mood") -> dict[str, Any]:
+    """A region of a Choices, as the editor writes it."""
+    return {
+        "id": "chosen",
+        "from_name": control,
+        "to_name": "note",
+        "type": "choices",
+        "origin": "manual",
+        "value": {"choices": [label]},
+    }

@@ -1,0 +1,142 @@
+"""What a person sees in Label Studio and at ``/status``, in headless Chromium.
+
+The models are the embedded voters, the texts the demo's reviews. Pictures are kept in the folder that
+``CAMVO_E2E_ARTEFACTS`` names, or else in ``artefacts`` beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from browser import Browser
+from installation import CREDENTIALS, Installation, variables
+from label_studio import LabelStudio
+from server_process import ServerProcess, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+ARTEFACTS = Path(os.environ.get("CAMVO_E2E_ARTEFACTS") or Path(__file__).with_name("artefacts"))
+REVIEWS = json.loads((resources.files("backend.demo") / "texts.json").read_text())["sentiment"][:9]
+CONFIG = (resources.files("label_config") / "sentiment.xml").read_text()
+SHOWN = ("id", "total_annotations", "predictions_score", "text")
+"""Columns of the Data Manager."""
+
+ROWS, TASK = ".lsf-table-row", ".lsf-current-task__task-id"
+CHOSEN, SUBMIT = ".ant-radio-input:checked", "button[name=submit]"
+
+
+@pytest.fixture(scope="session")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Made before Label Studio, so that a missing program is told of at once."""
+    with Browser(tmp_path_factory.mktemp("browser"), ARTEFACTS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser(window: Browser, studio: LabelStudio) -> Browser:
+    """Somebody who has logged in."""
+    window.visit(f"{studio.url}/user/login")
+    window.fill("input[name=email]", studio.user)
+    window.fill("input[name=password]", studio.password)
+    window.click("button[type=submit]")
+    window.wait_until(lambda: "/user/login" not in window.address, "page behind the login")
+    return window
+
+
+@pytest.fixture(scope="module")
+def installation(
+    studio: LabelStudio, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with ServerProcess(tmp_path_factory.mktemp("server"), None, **variables(studio)) as server:
+        server.start()
+        yield Installation(studio, server)
+
+
+@pytest.fixture(scope="module")
+def project(installation: Installation) -> int:
+    """A connected project with its predictions, the least certain first for annotators."""
+    project = installation.project(
+        *(review["text"] for review in REVIEWS), title="Reviews", label_config=CONFIG
+    )
+    installation.connect(project, "--review-queue")
+    installation.retrieve(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def tab(installation: Installation, project: int) -> str:
+    """The address of a tab of the Data Manager: sorted by score, with few columns."""
+    columns = installation.studio.ask("GET", "/api/dm/columns", project=project)["columns"]
+    hidden = [f"tasks:{column['id']}" for column in columns if column["id"] not in SHOWN]
+    data = {
+        "title": "Least certain first",
+        "type": "list",
+        "target": "tasks",
+        "ordering": ["tasks:predictions_score"],
+        "hiddenColumns": {"explore": hidden, "labeling": [*hidden, "tasks:total_annotations"]},
+        "columnsWidth": {"tasks:data.text": 640},
+        "columnsDisplayType": {},
+        "filters": {"conjunction": "and", "items": []},
+        "gridWidth": 4,
+    }
+    made = installation.studio.ask("POST", "/api/dm/views/", {"project": project, "data": data})
+    return f"{installation.studio.url}/projects/{project}/data?tab={made['id']}"
+
+
+@pytest.fixture(scope="module")
+def ascending(installation: Installation, project: int) -> list[float]:
+    """The predictions' scores, the lowest first."""
+    return sorted(score for _, _, score in installation.predictions(project))
+
+
+def scores(browser: Browser) -> list[float]:
+    found = [re.search(r"\b[01]\.\d+\b", row) for row in browser.texts(ROWS)]
+    return [float(score[0]) for score in found if score is not None]
+
+
+def number(browser: Browser) -> int:
+    """The task that the editor shows: "#7", and how many there are behind."""
+    return int(browser.text(TASK).split()[0].removeprefix("#"))
+
+
+def test_the_data_manager_shows_every_score_the_lowest_first(
+    browser: Browser, tab: str, ascending: list[float]
+) -> None:
+    browser.visit(tab)
+    browser.wait_until(lambda: len(scores(browser)) == len(REVIEWS), "scores")
+    browser.picture("data-manager")
+    assert scores(browser) == pytest.approx(ascending, abs=0.01)
+
+
+def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
+    browser: Browser, installation: Installation, tab: str
+) -> None:
+    browser.visit(tab)
+    browser.click(ROWS)
+    shown, task = browser.attribute(CHOSEN, "name"), number(browser)
+    browser.picture("task")
+    [prediction] = installation.open(task)
+    assert prediction["result"][0]["value"] == {"choices": [shown]}
+    browser.click(SUBMIT)
+    wait_until(lambda: installation.learnt(task) == [(shown, "human")], "what was submitted")
+    user, password = CREDENTIALS["BASIC_AUTH_USER"], CREDENTIALS["BASIC_AUTH_PASS"]
+    browser.visit(installation.server.url.replace("://", f"://{user}:{password}@") + "/status")
+    browser.picture("status")
+    assert "1 annotations, 1 of them teach" in browser.text()
+
+
+def test_label_all_tasks_goes_on_with_the_least_certain_one(
+    browser: Browser, installation: Installation, project: int
+) -> None:
+    open_tasks = {task["id"] for task in installation.tasks(project) if not task["total_annotations"]}
+    scores = {task: score for task, _, score in installation.predictions(project) if task in open_tasks}
+    browser.visit(f"{installation.studio.url}/projects/{project}/data?labeling=1")
+    assert browser.attribute(CHOSEN, "name")
+    browser.picture("label-stream")
+    assert scores[number(browser)] == min(scores.values())

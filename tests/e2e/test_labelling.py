@@ -1,0 +1,316 @@
+"""A team's day in a real Label Studio: tasks, predictions, annotations, mishaps."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from installation import Installation, choice, variables
+from label_studio import LabelStudio
+from label_studio_requests import MORE_MOODS, SENTIMENT
+from openai_server import OpenAIServer
+from scripted import LATE, Scripted, with_unreliable_models
+from server_process import MODELS, ServerProcess, wait_until
+from sqlalchemy import select
+
+from backend.ledger import tables
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+DEADLINE = 24.0
+"""Seconds for one request: more than a dead process's claims last, less than the models' timeout."""
+
+TOPICS = (
+    SENTIMENT.replace('"mood"', '"topic"')
+    .replace("Glad", "Food")
+    .replace("Sad", "Travel")
+    .replace("Calm", "Rest")
+)
+RELIABLE = ("--extra-params", f"models={json.dumps(MODELS)}")
+UNANIMOUS, DIVIDED, TORN = (
+    "red: Glad, green: Glad, blue: Glad",
+    "red: Glad, green: Glad, blue: Sad",
+    "red: Glad, green: Sad, blue: Calm",
+)
+
+
+@pytest.fixture(scope="module")
+def scripted() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture(scope="module")
+def models(scripted: Scripted) -> Iterator[OpenAIServer]:
+    with OpenAIServer(scripted) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def installation(
+    studio: LabelStudio, models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    folder = tmp_path_factory.mktemp("server")
+    config = with_unreliable_models(models, folder, policy={"k_min": 3}, deadline=DEADLINE)
+    with ServerProcess(folder, config, **variables(studio)) as server:
+        server.start()
+        yield Installation(studio, server)
+
+
+@pytest.fixture(scope="module")
+def diary(installation: Installation) -> int:
+    """A project for facts about one task, which each test adds itself."""
+    project = installation.project()
+    installation.connect(project, *RELIABLE)
+    return project
+
+
+@pytest.fixture
+def divided(installation: Installation, diary: int) -> int:
+    """A task that "blue" alone thinks sad; it has its prediction."""
+    [task] = installation.add(diary, {"text": DIVIDED})
+    assert len(installation.open(task)) == 1
+    return task
+
+
+def asked(models: OpenAIServer, text: str) -> Counter[str]:
+    """Model → how often it was asked about this text."""
+    return Counter(
+        request.model for request in models.requests if text in request.body["messages"][-1]["content"]
+    )
+
+
+def answered(installation: Installation, tasks: Container[int]) -> list[tuple[int, str]]:
+    """The answers about these tasks that are in the ledger, by task and model."""
+    query = select(tables.calls.c.task, tables.calls.c.model).where(tables.calls.c.state == "settled")
+    return [(row.task, row.model) for row in installation.server.rows(query) if row.task in tasks]
+
+
+def chosen(predictions: list[dict[str, Any]]) -> list[str]:
+    return [region["value"]["choices"][0] for each in predictions for region in each["result"]]
+
+
+# -- predictions
+
+
+def test_opening_a_task_brings_the_voted_label(installation: Installation, diary: int) -> None:
+    [task] = installation.add(diary, {"text": DIVIDED})
+    [prediction] = installation.open(task)
+    assert (chosen([prediction]), prediction["model_version"]) == (["Glad"], "camvo")
+    assert 0.5 < prediction["score"] < 1.0
+
+
+def test_a_task_opened_three_times_at_once_costs_one_call_of_each_model(
+    installation: Installation, diary: int, models: OpenAIServer, scripted: Scripted
+) -> None:
+    text = f"Opened by three. {DIVIDED}"
+    [task] = installation.add(diary, {"text": text})
+    scripted.hold(text)
+    with ThreadPoolExecutor(3) as people:
+        opened = [people.submit(installation.open, task) for _ in range(3)]
+        wait_until(lambda: asked(models, text).total() == 3, "question to every model")
+        scripted.release()
+        assert all(chosen(each.result()) for each in opened)
+    assert asked(models, text) == Counter(MODELS)
+
+
+def test_retrieving_twice_doubles_nothing_and_asks_nobody(
+    installation: Installation, models: OpenAIServer
+) -> None:
+    project = installation.project(*(f"Day {number}. {DIVIDED}" for number in range(6)))
+    installation.connect(project, *RELIABLE)
+    installation.retrieve(project)
+    before, calls = installation.predictions(project), models.count()
+    assert Counter(task for task, _, _ in before) == Counter(
+        task["id"] for task in installation.tasks(project)
+    )
+    installation.retrieve(project)
+    assert (installation.predictions(project), models.count()) == (before, calls)
+
+
+def test_the_label_stream_gives_the_least_certain_task_first(installation: Installation) -> None:
+    project = installation.project(UNANIMOUS, TORN, DIVIDED, f"Again. {UNANIMOUS}", f"Again. {TORN}")
+    installation.connect(project, "--review-queue", *RELIABLE)
+    installation.retrieve(project)
+    scores = {task: score for task, _, score in installation.predictions(project)}
+    order = []
+    for _ in scores:
+        task = installation.studio.ask("GET", f"/api/projects/{project}/next")["id"]
+        order.append(task)
+        installation.annotate(task, choice("Calm"))
+    assert order == sorted(scores, key=scores.__getitem__)
+    assert len(set(scores.values())) >= 3
+
+
+# -- what people say
+
+
+def becomes(installation: Installation, task: int, **wanted: float) -> None:
+    """Wait until each model was rewarded once for this task, with so much."""
+    expected = {model: (1, reward) for model, reward in wanted.items()}
+    wait_until(lambda: installation.rewards(task) == expected, f"{expected}")
+
+
+def test_an_annotation_replaces_the_vote_in_the_rewards(installation: Installation, divided: int) -> None:
+    assert installation.rewards(divided) == {"red": (1, 1.0), "green": (1, 1.0), "blue": (1, 0.0)}
+    installation.annotate(divided, choice("Sad"))
+    becomes(installation, divided, red=0.0, green=0.0, blue=1.0)
+
+
+def test_an_update_changes_the_rewards(installation: Installation, divided: int) -> None:
+    number = installation.annotate(divided, choice("Sad"))
+    becomes(installation, divided, red=0.0, green=0.0, blue=1.0)
+    installation.studio.ask("PATCH", f"/api/annotations/{number}/", {"result": [choice("Calm")]})
+    becomes(installation, divided, red=0.0, green=0.0, blue=0.0)
+
+
+def test_a_deletion_brings_the_vote_back(installation: Installation, divided: int) -> None:
+    number = installation.annotate(divided, choice("Sad"))
+    becomes(installation, divided, red=0.0, green=0.0, blue=1.0)
+    installation.studio.ask("DELETE", f"/api/annotations/{number}/")
+    becomes(installation, divided, red=1.0, green=1.0, blue=0.0)
+
+
+def test_a_skipped_task_teaches_nothing_though_the_form_was_filled(
+    installation: Installation, diary: int, divided: int
+) -> None:
+    stored = installation.status(diary)["humans"]
+    installation.annotate(divided, choice("Sad"), was_cancelled=True)
+    wait_until(
+        lambda: installation.status(diary)["humans"]["annotations"] == stored["annotations"] + 1,
+        "skipped annotation",
+    )
+    assert installation.status(diary)["humans"]["teaching"] == stored["teaching"]
+    becomes(installation, divided, red=1.0, green=1.0, blue=0.0)
+
+
+def test_status_counts_what_people_confirmed(installation: Installation) -> None:
+    project = installation.project(DIVIDED, f"Again. {DIVIDED}")
+    installation.connect(project, *RELIABLE)
+    installation.retrieve(project)
+    for task, label in zip(installation.tasks(project), ("Glad", "Sad"), strict=True):
+        installation.annotate(task["id"], choice(label))
+    wait_until(lambda: installation.status(project)["humans"]["teaching"] == 2, "two annotations")
+    told = installation.status(project)
+    assert told["humans"]["tasks"] == 2
+    [question] = told["questions"]
+    assert (question["reviewed"]["count"], question["reviewed"]["right"]) == (2, 1)
+    assert told["alerts"] == []
+
+
+def test_after_human_labels_the_next_predictions_are_others(installation: Installation) -> None:
+    disputed = "red: Sad, green: Glad, blue: Glad"
+    project = installation.project(*(f"Day {number}. {disputed}" for number in range(12)))
+    installation.connect(project, *RELIABLE)
+    installation.retrieve(project)
+    tasks = installation.tasks(project)
+    assert {word for task in tasks for word in chosen(task["predictions"])} == {"Glad"}
+    for task in tasks:
+        installation.annotate(task["id"], choice("Sad"))
+    wait_until(lambda: installation.status(project)["humans"]["teaching"] == 12, "twelve annotations")
+    [task] = installation.add(project, {"text": f"Day 12. {disputed}"})
+    assert chosen(installation.open(task)) == ["Sad"]
+
+
+def test_a_changed_label_config_is_asked_anew(installation: Installation) -> None:
+    project = installation.project("red: Cross/Glad, green: Cross/Glad, blue: Cross/Glad")
+    installation.connect(project, *RELIABLE)
+    installation.retrieve(project)
+    installation.studio.ask("PATCH", f"/api/projects/{project}/", {"label_config": MORE_MOODS})
+    done = installation.camvo("predict", project, "--refresh")
+    assert done.stdout.startswith("0 predictions stored, 1 replaced"), done.stdout + done.stderr
+    [task] = installation.tasks(project)
+    assert chosen(task["predictions"]) == ["Cross"]
+    assert [each["current"] for each in installation.status(project)["questions"]] == [True, False]
+
+
+# -- many tasks, slow and failing models, a server that dies
+
+
+def test_two_projects_at_once_do_not_mix(installation: Installation) -> None:
+    text = "red: Travel/Sad, green: Travel/Sad, blue: Travel/Sad"
+    projects = {
+        "mood": installation.project(*(f"Day {number}. {text}" for number in range(8))),
+        "topic": installation.project(
+            *(f"Trip {number}. {text}" for number in range(8)), label_config=TOPICS
+        ),
+    }
+    for project in projects.values():
+        installation.connect(project, *RELIABLE)
+    with ThreadPoolExecutor(2) as people:
+        list(people.map(installation.retrieve, projects.values()))
+    for control, label in (("mood", "Sad"), ("topic", "Travel")):
+        tasks = installation.tasks(projects[control])
+        results = [prediction["result"] for task in tasks for prediction in task["predictions"]]
+        found = [(region["from_name"], *region["value"]["choices"]) for [region] in results]
+        assert found == [(control, label)] * 8
+        told = installation.status(projects[control])
+        assert [(each["control"], each["rounds"]) for each in told["questions"]] == [(control, 8)]
+
+
+@pytest.fixture(scope="module")
+def mishaps(installation: Installation) -> int:
+    """A project of 40 tasks, retrieved from seven models of which one is slow and three are of no use."""
+    project = installation.project(*(f"Day {number}. {DIVIDED}, late: Glad" for number in range(40)))
+    installation.connect(project)
+    installation.retrieve(project)
+    return project
+
+
+def test_a_slow_model_and_failing_ones_leave_none_of_forty_tasks_blank(
+    installation: Installation, mishaps: int
+) -> None:
+    assert installation.per_task(mishaps) == [1] * 40
+
+
+def test_status_names_the_models_that_fail_and_those_that_are_slow(
+    installation: Installation, mishaps: int
+) -> None:
+    told = {model["name"]: model for model in installation.status(mishaps)["models"]}
+    assert {name: set(model["failures"]) for name, model in told.items() if model["failures"]} == {
+        "broken": {"model_unavailable"},
+        "garbled": {"model_unavailable"},
+    }
+    assert told["late"]["median_seconds"] >= LATE
+    useless = [name for name, model in told.items() if model["asked"] and not model["voted"]]
+    assert useless == ["broken", "garbled", "rambling"]
+
+
+def test_what_the_deadline_cut_off_is_there_at_the_next_retrieve(
+    installation: Installation, models: OpenAIServer, scripted: Scripted
+) -> None:
+    project = installation.project(DIVIDED, f"Held back. {DIVIDED}", f"Again. {DIVIDED}")
+    installation.connect(project, *RELIABLE)
+    scripted.hold("Held back.")
+    installation.retrieve(project)
+    assert installation.per_task(project) == [1, 0, 1]
+    scripted.release()
+    installation.retrieve(project)
+    assert installation.per_task(project) == [1, 1, 1]
+    assert asked(models, "Held back.") == Counter(MODELS)
+
+
+def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
+    installation: Installation, models: OpenAIServer, scripted: Scripted
+) -> None:
+    project = installation.project(*(f"Dying on day {number}. {UNANIMOUS}" for number in range(40)))
+    installation.connect(project, *RELIABLE)
+    tasks = {task["id"] for task in installation.tasks(project)}
+    scripted.hold("Dying", before=60)
+    server = installation.server
+    with ThreadPoolExecutor(1) as person:
+        retrieving = person.submit(installation.retrieve, project)
+        wait_until(lambda: len(answered(installation, tasks)) >= 60, "sixty answers")
+        wait_until(lambda: asked(models, "Dying").total() == 40 * len(MODELS), "every other question")
+        server.kill()
+        retrieving.result()
+    scripted.release()
+    assert installation.per_task(project) == [0] * 40
+    kept, before = answered(installation, tasks), asked(models, "Dying").total()
+    server.start("--port", server.url.rpartition(":")[2])
+    installation.retrieve(project)
+    assert installation.per_task(project) == [1] * 40
+    assert asked(models, "Dying").total() - before == 40 * len(MODELS) - len(kept)

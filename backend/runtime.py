@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +42,9 @@ from backend.wire import task_of
 from camvo.errors import BadLabelConfigError, CamvoError
 
 _log = structlog.get_logger(__name__)
+
+_SWITCH = 0.0005
+"""Seconds between turns of Python's lock. A webhook waits for one at every statement of its transaction."""
 
 
 class Runtime:
@@ -79,6 +83,7 @@ class Runtime:
         catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
         self._training = Training([catch_up, self._review])
         self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
+        sys.setswitchinterval(_SWITCH)
         self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
         self._thread.start()

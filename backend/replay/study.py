@@ -93,11 +93,6 @@ class Study:
             "k_mins": list(self.k_mins),
             "agreements": list(self.agreements),
         }
-        shared = {
-            name: value
-            for name, value in asdict(self.parameters).items()
-            if name not in ("delta", "k_min", "agreement", "models")
-        }
         numbers = {
             "lambda_l": self.lambda_l,
             "window": self.window,
@@ -107,7 +102,10 @@ class Study:
         content = {
             "rows": rows,
             "means": means,
-            "table": {**table, "options": {**options, **shared, **numbers, **table["options"]}},
+            "table": {
+                **table,
+                "options": {**options, **asdict(self.parameters), **numbers, **table["options"]},
+            },
         }
         with written(self.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from camvo.correlation import PairSums
+from camvo.proportion import upper_bound
 from camvo.typing import Array
 
 APART = 0.01
@@ -41,7 +41,7 @@ def near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
     """
     arms = len(shared)
     rate = np.where(shared > 0.0, apart / np.maximum(shared, 1.0), 1.0)
-    most = betaincinv(apart + 1.0, np.maximum(shared - apart, 1e-9), _LEVEL)
+    most = upper_bound(apart, shared, _LEVEL)
     close = (shared > 0.0) & (most <= APART)
     seats = list(range(arms))
     for one in range(arms):

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 from scipy.special import betaincinv
 
+from camvo.confidence import TIE
 from camvo.errors import InvalidParameterError
+from camvo.typing import Array
+
+
+def upper_bound(successes: Array | float, trials: Array | float, level: float) -> Array:
+    """What the true share does not exceed with probability ``level`` at the least, by Clopper and Pearson.
+
+    Args:
+        successes: from 0 to ``trials``, whole or not; of any shape, as the next.
+        trials: at least 0; without any the bound is 1.
+        level: in (0, 1).
+    """
+    bound: Array = betaincinv(np.add(successes, 1.0), np.maximum(np.subtract(trials, successes), TIE), level)
+    return bound
 
 
 def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
@@ -29,5 +44,4 @@ def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tup
         )
     tail = (1.0 - level) / 2.0
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1.0, tail))
-    high = 1.0 if successes == trials else float(betaincinv(successes + 1.0, trials - successes, 1.0 - tail))
-    return low, high
+    return low, float(upper_bound(successes, trials, 1.0 - tail))

@@ -15,14 +15,14 @@ import numpy as np
 
 from camvo.aggregation import LABEL_VOTE
 from camvo.contribution import Contribution
-from camvo.ensemble import Ensemble, lesson
+from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
 from camvo.one_coin import accuracies, completed
 from camvo.plan import Plan
 from camvo.probes import Pattern, Signature
 from camvo.rule import Rule
-from camvo.stages import Coin, Path, Stages, propensities, throw
+from camvo.stages import Coin, Path, Stages, cheapest_first, propensities, throw
 from camvo.stopping import Evidence
 from camvo.typing import Votes
 
@@ -54,13 +54,16 @@ class Sequential(Ensemble):
     ) -> list[Plan]:
         """Freeze weights, order and rules, and throw the coins; nobody has voted yet."""
         plans = super().plan_window(tasks, costs)
-        return [self._staged(plan, task, costs) for plan, task in zip(plans, tasks, strict=True)]
+        order, shares = cheapest_first(costs)
+        return [self._staged(plan, task, order, shares) for plan, task in zip(plans, tasks, strict=True)]
 
     def _staged(
-        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float]
+        self,
+        plan: Plan,
+        observations: Mapping[str, Observation],
+        order: tuple[str, ...],
+        shares: tuple[float, ...],
     ) -> Plan:
-        order = tuple(sorted(plan.arms, key=lambda arm: (costs[arm], arm)))
-        shares = _shares([costs[arm] for arm in order])
         found = {
             question: self._studied(seen, order, shares) for question, seen in sorted(observations.items())
         }
@@ -89,22 +92,10 @@ class Sequential(Ensemble):
     ) -> Contribution:
         """Rewards of the arms that were not asked because of the votes, and what a coin's round shows."""
         stages = _of(plan)
-        teachers = stages.teachers(human=human)
-        estimates = plan.estimates[question]
-        cast = {
-            arm: answers[question]
-            for arm, answers in votes.items()
-            if question in answers and arm in teachers
-        }
-        taught = lesson(
-            estimates.context,
-            dict(zip(plan.arms, estimates.q, strict=True)),
-            cast,
-            label,
-            human=human,
-            reward=estimates.aggregation.reward,
-        )
-        if estimates.aggregation != LABEL_VOTE:
+        among = stages.teachers(human=human)
+        before = {arm: answers for arm, answers in votes.items() if arm in among}
+        taught = super().contribution(plan, question, before, label, human=human)
+        if plan.estimates[question].aggregation != LABEL_VOTE:
             return taught
         return replace(taught, probe=stages.probe(question, votes))
 
@@ -169,12 +160,6 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
 @lru_cache(maxsize=2**14)
 def _read(pattern: Pattern, order: tuple[str, ...]) -> tuple[Signature | None, Signature | None]:
     return pattern.among(order), pattern.along(order)
-
-
-def _shares(costs: list[float]) -> tuple[float, ...]:
-    """Each cost as a share of all, to two digits: tasks of a few words more are planned alike."""
-    total = sum(costs)
-    return tuple(float(f"{cost / total:.2g}") if total > 0.0 else 1.0 / len(costs) for cost in costs)
 
 
 def _of(plan: Plan) -> Stages:

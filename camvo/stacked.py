@@ -21,6 +21,7 @@ from camvo.plan import Decision, Plan
 from camvo.rows import CastVote, Head, Row
 from camvo.stack_stops import Course, Stops, learn
 from camvo.stacking import Stack, fit
+from camvo.stages import cheapest_first, teachers
 from camvo.typing import Array, Votes
 
 _COIN: Final = 0.03
@@ -60,8 +61,7 @@ class Stacked(Ensemble):
     ) -> list[Plan]:
         """Freeze the stacked vote, its stops and the coin of each task."""
         plans = super().plan_window(tasks, costs)
-        order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
-        shares = _shares([costs[arm] for arm in order])
+        order, shares = cheapest_first(costs)
         return [
             self._staged(plan, observations, order, shares)
             for plan, observations in zip(plans, tasks, strict=True)
@@ -101,9 +101,8 @@ class Stacked(Ensemble):
     ) -> Contribution:
         """Rewards of the arms that were not asked because of the votes, and the round where it is kept."""
         course = _courses(plan)[question]
-        first = len(plan.subset)
-        teachers = plan.subset if human or first == len(plan.arms) else ()
-        before = {arm: votes[arm] for arm in teachers if arm in votes}
+        among = teachers(course.order, len(plan.subset), human=human)
+        before = {arm: answers for arm, answers in votes.items() if arm in among}
         taught = super().contribution(plan, question, before, label, human=human)
         if plan.estimates[question].aggregation != LABEL_VOTE or not (human or course.everyone):
             return taught
@@ -156,12 +155,6 @@ def _stops(  # noqa: PLR0917 - a cache is keyed by position
 ) -> Stops:
     stack = _fit(head, labels)
     return learn(stack, head.rows, order, shares, labels, price=price, max_stages=max_stages)
-
-
-def _shares(costs: list[float]) -> tuple[float, ...]:
-    """Each cost as a share of all, to two digits: tasks of a few words more are planned alike."""
-    total = sum(costs)
-    return tuple(float(f"{cost / total:.2g}") if total > 0.0 else 1.0 / len(costs) for cost in costs)
 
 
 def _after(plan: Plan, question: str, votes: Votes) -> int:

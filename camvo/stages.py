@@ -39,6 +39,17 @@ def throw(contexts: Iterable[Array], rounds: int) -> float:
     return int.from_bytes(digest.digest(), "little") / 2.0**64
 
 
+def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The arms in the order in which they are asked, and what each costs as a share of them all.
+
+    Shares have two digits, so that tasks of a few words more are planned alike.
+    """
+    order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
+    total = sum(costs[arm] for arm in order)
+    shares = (float(f"{costs[arm] / total:.2g}") if total > 0.0 else 1.0 / len(order) for arm in order)
+    return order, tuple(shares)
+
+
 def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
     """The arms whose rewards say how good they are: those that were not asked because of the votes.
 

@@ -17,10 +17,10 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from camvo.confidence import TIE
 from camvo.probes import UNASKED, Signature
+from camvo.proportion import upper_bound
 from camvo.rule import Rule
 from camvo.typing import Array
 
@@ -137,8 +137,7 @@ class Evidence:
         return None if best is None else self._rule(best)
 
     def _bound(self, error: float) -> float:
-        errors = error * self.rounds
-        return float(betaincinv(errors + 1.0, max(self.rounds - errors, TIE), CONFIDENCE))
+        return float(upper_bound(error * self.rounds, self.rounds, CONFIDENCE))
 
     def _solve(self, stages: int, price: float | None) -> _Solution:
         """The cheapest solution at λ = ``price`` an error; ``None`` for one that makes none."""

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
+from backend.label_studio.client import http_client
 from backend.labels import TaskQuestion
 from camvo.errors import ImageUnavailableError
 
@@ -100,17 +101,7 @@ class Images:
     def _download(self, path: str, key: SecretStr) -> tuple[str, bytes]:
         """The content's type, and the content up to one byte too many."""
         if self._http is None:
-            from label_studio_sdk import LabelStudio  # noqa: PLC0415 - takes a second
-
-            # It exchanges a personal access token for one that the server takes.
-            client = LabelStudio(
-                base_url=f"{self._url}/",
-                api_key=key.get_secret_value(),
-                timeout=_SECONDS,
-                max_retries=0,
-                follow_redirects=False,
-            )
-            self._http = client._client_wrapper.httpx_client
+            self._http = http_client(self._url, key, _SECONDS)
         content = bytearray()
         with self._http.stream(path, method="GET") as response:
             response.raise_for_status()

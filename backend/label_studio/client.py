@@ -33,6 +33,28 @@ _ANNOTATED = {
 }
 
 
+def http_client(url: str, key: SecretStr, seconds: float) -> Any:
+    """The SDK's own HTTP client, which exchanges a personal access token for one that the server takes.
+
+    Args:
+        url: Label Studio's address, without a slash at its end.
+        key: a personal access token or a legacy token.
+        seconds: how long an answer may take.
+    """
+    from label_studio_sdk import LabelStudio  # noqa: PLC0415 - a second, and only for who uses it
+
+    # The slash keeps the path where the SDK joins the address of its token refresh. Redirects are not
+    # followed: a POST would arrive as a GET, and the key somewhere else.
+    sdk = LabelStudio(
+        base_url=f"{url}/",
+        api_key=key.get_secret_value(),
+        timeout=seconds,
+        max_retries=0,
+        follow_redirects=False,
+    )
+    return sdk._client_wrapper.httpx_client
+
+
 class Client:
     """One Label Studio, with one API key.
 
@@ -45,20 +67,9 @@ class Client:
     """
 
     def __init__(self, url: str, key: SecretStr) -> None:
-        from label_studio_sdk import LabelStudio  # noqa: PLC0415 - a second, and only for who uses it
-
         self.url = url.rstrip("/")
         with failures(self.url):
-            # The slash keeps the path where the SDK joins the address of its token refresh. Redirects are not
-            # followed: a POST would arrive as a GET.
-            sdk = LabelStudio(
-                base_url=f"{self.url}/",
-                api_key=key.get_secret_value(),
-                timeout=QUICK,
-                max_retries=0,
-                follow_redirects=False,
-            )
-        self._http = sdk._client_wrapper.httpx_client
+            self._http = http_client(self.url, key, QUICK)
 
     def version(self) -> str:
         """Label Studio's release."""

@@ -132,7 +132,7 @@ class Runtime:
             raise BadLabelConfigError(
                 f"no control of it can be voted on ({skipped})",
                 where="label_config",
-                fix="add single Choices",
+                fix="add a control that can be (docs/tags.md)",
             )
         settings = self.project_settings(project)
         jobs = [

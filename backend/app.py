@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hmac
 import threading
-from typing import Any
 
 import structlog
 from flask import Flask, Response, jsonify, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from backend import feedback, labels, logs, metrics, settings, webhooks, wire
+from backend import access, feedback, labels, logs, metrics, settings, webhooks, wire
 from backend.embedding import Embedder
 from backend.runtime import Runtime
 from backend.settings import Environment
@@ -20,7 +18,6 @@ from backend.status import live as status_live
 from backend.status import page
 from backend.status.build import build
 from camvo.errors import (
-    BadBodyError,
     BodyTooLargeError,
     CamvoError,
     ConfigError,
@@ -76,13 +73,13 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.post("/setup")
     def setup() -> Response:
-        body = wire.parse(wire.SetupRequest, _json())
+        body = wire.parse(wire.SetupRequest, wire.json_object(request))
         runtime.remember(body.project, body.extra_params, body.label_config)
         return jsonify(model_version=version)
 
     @app.post("/predict")
     def predict() -> Response:
-        body = wire.parse(wire.PredictRequest, _json())
+        body = wire.parse(wire.PredictRequest, wire.json_object(request))
         config = labels.parse(body.label_config)
         seated = seats.acquire(blocking=False)
         try:
@@ -96,7 +93,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.post("/webhook")
     def webhook() -> Response:
-        event = webhooks.read(_json())
+        event = webhooks.read(wire.json_object(request))
         metrics.events.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
         runtime.learn(event)
         if event.action != webhooks.START_TRAINING:  # which comes with basic auth, and proves no webhook
@@ -139,7 +136,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
 def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
     @app.before_request
     def authorise() -> None:
-        if request.path in ("/", "/health") or _is_authorised(environment):
+        if request.path in ("/", "/health") or access.is_authorised(request, environment):
             return
         if request.path == "/webhook":
             metrics.webhook_refused_at.set(runtime.clock())
@@ -198,61 +195,6 @@ def _wants_html() -> bool:
     """Whether a person asks: a browser names HTML, a program JSON or nothing in particular."""
     wanted = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
     return wanted in ("html", "text/html")
-
-
-def _json() -> dict[str, Any]:
-    body = _parsed()
-    if not isinstance(body, dict):
-        raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
-    return body
-
-
-def _parsed() -> Any:
-    """The body's JSON; ``None`` for one that is broken, or nested deeper than Python reads."""
-    try:
-        return request.get_json(force=True, silent=True)
-    except RecursionError:
-        return None
-
-
-def _is_authorised(environment: Environment) -> bool:
-    """Whether the request may pass.
-
-    Label Studio sends basic auth with its ML calls and with START_TRAINING, never with the other webhooks:
-    those prove themselves by the secret header, once a secret is configured.
-    """
-    if _has_credentials(environment) or (request.path == "/webhook" and _knows_secret(environment)):
-        return True
-    if environment.basic_auth_user is not None:
-        return False
-    guarded = request.path == "/webhook" and environment.webhook_secret is not None
-    return not guarded or _is_training()
-
-
-def _has_credentials(environment: Environment) -> bool:
-    user, password, given = environment.basic_auth_user, environment.basic_auth_pass, request.authorization
-    if user is None or password is None or given is None or given.type != "basic":
-        return False
-    # Both are compared whatever the first says, so that the time taken tells nothing.
-    right_user = _same(given.username or "", user)
-    right_password = _same(given.password or "", password.get_secret_value())
-    return right_user and right_password
-
-
-def _knows_secret(environment: Environment) -> bool:
-    secret = environment.webhook_secret
-    return secret is not None and _same(
-        request.headers.get(wire.WEBHOOK_HEADER, ""), secret.get_secret_value()
-    )
-
-
-def _is_training() -> bool:
-    body = _parsed()
-    return isinstance(body, dict) and body.get("action") == webhooks.START_TRAINING
-
-
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def _place(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeGuard, TypeVar
 
+from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from camvo.errors import BadBodyError
@@ -74,3 +75,23 @@ def task_of(raw: object) -> tuple[int, Mapping[str, Any]] | None:
     if not is_id(number) or not isinstance(data, Mapping):
         return None
     return number, data
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """The body of a request.
+
+    Raises:
+        BadBodyError: it is no JSON object.
+    """
+    body = parsed(request)
+    if not isinstance(body, dict):
+        raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
+    return body
+
+
+def parsed(request: Request) -> Any:
+    """The body's JSON; ``None`` for one that is broken, or nested deeper than Python reads."""
+    try:
+        return request.get_json(force=True, silent=True)
+    except RecursionError:
+        return None

@@ -18,7 +18,7 @@ from camvo.contribution import Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
-from camvo.one_coin import accuracies, completed
+from camvo.one_coin import accuracies, completed, log_odds
 from camvo.plan import Plan
 from camvo.probes import Pattern, Signature
 from camvo.rule import Rule
@@ -150,7 +150,7 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
         if among is not None:
             probes[among] += count
             everyone[among] += count if pattern.everyone else 0
-    weights = accuracies(completed(probes, +everyone), np.array(shares), labels)
+    weights = log_odds(accuracies(completed(probes, +everyone), np.array(shares), labels))
     study = Evidence(dict(sorted(rows.items())), weights, np.array(shares))
     majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
     learned = study.learned(stages, agreement) if agreement < 1.0 else None

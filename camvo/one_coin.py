@@ -16,10 +16,10 @@ from camvo.probes import UNASKED, Signature, canonical
 from camvo.typing import Array
 
 PRIOR_ROUNDS = 10.0
-"""What the prior is worth: every arm is as good as the mean, up to 10% better or worse by the rank of its
+"""What the prior is worth: every arm is as good as the mean, up to 3% better or worse by the rank of its
 price. With little evidence a dear model is the better bet, and a tie goes to the dearer side."""
 
-_PRICE = 0.1
+_PRICE = 0.03
 _START = 0.7
 _LEAST = 0.01
 _ITERATIONS = 30
@@ -106,4 +106,5 @@ def log_odds(right: Array) -> Array:
     Args:
         right: p, the arms' :func:`accuracies`, shape (K,).
     """
-    return np.maximum(np.log(right) - np.log1p(-right), _LEAST)
+    odds: Array = np.log(right) - np.log1p(-right)
+    return np.maximum(odds, _LEAST)

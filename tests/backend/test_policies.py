@@ -19,7 +19,7 @@ def test_labels_are_asked_about_in_stages_by_default() -> None:
 @pytest.mark.parametrize(
     "given",
     [{"delta": 0.97}, {"k_min": 3}, {"n0": 10}, {"confidence": "exact"}],
-    ids=lambda given: [*given][0],
+    ids=lambda given: next(iter(given)),
 )
 def test_whoever_sets_a_parameter_of_the_papers_policy_gets_that_one(given: dict[str, object]) -> None:
     assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), CaMVo)

@@ -7,6 +7,7 @@ who voted for what. There are as many as human labels and a share of the rounds,
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,6 +30,27 @@ class Row:
     votes: tuple[CastVote, ...]
     label: str | None
     everyone: bool
+
+    @classmethod
+    def of(
+        cls,
+        votes: Mapping[str, str | None],
+        weights: Mapping[str, float],
+        label: str | None,
+        *,
+        everyone: bool,
+    ) -> Row | None:
+        """The row of a finished round; ``None`` where it need not be kept.
+
+        Args:
+            votes: arm → what it said, ``None`` where that was no label; an arm that was not asked is absent.
+            weights: arm → ω in the plan.
+            label: the human's, ``None`` while there is none.
+            everyone: whether all arms were asked whatever the votes.
+        """
+        if label is None and not everyone:
+            return None
+        return cls(tuple(CastVote(arm, votes[arm], weights[arm]) for arm in sorted(votes)), label, everyone)
 
     def to_list(self) -> list[Any]:
         """As plain JSON."""

@@ -60,23 +60,6 @@ class Stops:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How one question of one task is asked about; frozen before anyone has voted.
-
-    Attributes:
-        order: the arms in the order in which they are asked.
-        stack: what decides.
-        stops: where to pause, and when to stop.
-        everyone: whether a coin had everyone asked, at once and whatever the votes.
-    """
-
-    order: tuple[str, ...]
-    stack: Stack
-    stops: Stops
-    everyone: bool
-
-
 def learn(
     stack: Stack,
     rows: Sequence[Row],

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import sparse
@@ -101,10 +101,6 @@ class Stack:
         if len(odds) < len(labels):
             rivals.append(0.0)
         return first, odds[first] - max(rivals, default=-math.inf)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON; ``Stack(**data)`` is the inverse."""
-        return asdict(self)
 
 
 def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:

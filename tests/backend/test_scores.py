@@ -58,7 +58,7 @@ class Process:
         """What a prediction is scored with once what goes on in the background has ended."""
         self.now += PAUSE
         await self.current()
-        await asyncio.wait(list(self._scores._fitting.values()))
+        await self._scores._fits.settled()
         return await self.current()
 
 

@@ -220,7 +220,7 @@ class Annotator:
             key = StateKey(job.project, one.key.control, one.key.epoch)
             scorer = await self._scores.current(key, plan.arms, estimates.labels)
             cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
-            scores[name] = scorer.score(cast, decisions[name].label)
+            scores[name] = scorer.of(cast, decisions[name])
         return scores
 
     def _costs(self, job: Job, messages: Messages) -> dict[str, float]:

@@ -76,8 +76,8 @@ class Decision:
     """The label of one question; ``score`` is the probability that it is right given the votes that came.
 
     For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
-    holds nothing else. ``trust`` in [0, 1] is how far the score was learnt from human labels, on rounds that
-    were held out: that part needs no further calibration.
+    holds nothing else. ``trust`` in [0, 1] is how far what human labels taught proved right on rounds
+    that were held out; 0 where the policy does not learn from them.
     """
 
     label: str

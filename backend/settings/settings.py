@@ -130,8 +130,8 @@ class Settings(BaseModel):
 
         Args:
             extra_params: as Label Studio sends them: an object, the same as a JSON string, or null. Its keys
-                are ``delta``, ``k_min``, ``max_stages``, ``worth``, ``first``, ``models``, ``instructions`` and
-                ``show_votes``. ``models`` is a list of names from the pool, which keep the pool's order.
+                are ``delta``, ``k_min``, ``max_stages``, ``worth``, ``first``, ``models``, ``instructions``
+                and ``show_votes``. ``models`` is a list of names from the pool, which keep the pool's order.
 
         Raises:
             ConfigError: an unknown key or a value that does not fit; ``where`` is ``extra_params.<key>``.

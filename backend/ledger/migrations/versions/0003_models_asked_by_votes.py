@@ -1,4 +1,4 @@
-"""Models that were asked because of other votes were asked where it is hard: how right they were is left out."""
+"""Models that were asked because of other votes were asked where it is hard: such votes are left out."""
 
 from __future__ import annotations
 

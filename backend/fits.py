@@ -11,6 +11,9 @@ import structlog
 
 from backend.states import StateKey
 
+PAUSE = 10.0
+"""Seconds between two looks at whether there is something new to fit."""
+
 _T = TypeVar("_T")
 
 _log = structlog.get_logger(__name__)

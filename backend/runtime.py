@@ -103,7 +103,7 @@ class Runtime:
             embedder=self.embedder,
             images=Images(environment.label_studio_url, environment.label_studio_api_key),
             scores=Scores(self.ledger, self._readers, clock=self.clock),
-            studies=Studies(self._readers),
+            studies=Studies(self._readers, clock=self.clock),
             clock=self.clock,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from backend.fits import Fits
+from backend.fits import PAUSE, Fits
 from backend.ledger import Ledger, seen
 from backend.states import StateKey
 from camvo import scorer
@@ -15,9 +15,6 @@ from camvo.scorer import Scorer
 
 GROWTH = 0.1
 """A scorer is fitted again when rounds or human labels have become this much more, or fewer."""
-
-PAUSE = 10.0
-"""Seconds between two looks at how many there are."""
 
 _MOST = 256
 """Scorers kept in memory: each takes a few kilobytes."""

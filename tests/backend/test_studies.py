@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from backend.fits import PAUSE
 from backend.states import StateKey
 from backend.studies import Studies
 from camvo.rows import CastVote, Head, Row
-from camvo.study import Material
+from camvo.study import Material, Study
 
 KEY = StateKey("7.1", "mood", "epoch")
 
@@ -24,40 +25,67 @@ def material(n: int) -> Material:
     return Material(head, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
 
 
+class Process:
+    """One process's studies, under a clock that is set by hand, and the one thread that makes them."""
+
+    def __init__(self, worker: ThreadPoolExecutor) -> None:
+        self.now, self.worker = 0.0, worker
+        self._studies = Studies(worker, clock=lambda: self.now)
+
+    async def current(self, given: Material) -> Study:
+        return await self._studies.current(KEY, given)
+
+    async def settled(self) -> None:
+        await self._studies._fits.settled()
+
+
 @pytest.fixture
-def worker() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as made:
-        yield made
+def process() -> Iterator[Process]:
+    with ThreadPoolExecutor(1) as worker:
+        yield Process(worker)
 
 
-def test_the_first_study_is_of_what_there_is(worker: ThreadPoolExecutor) -> None:
+def test_the_first_study_is_of_what_there_is(process: Process) -> None:
     given = material(20)
-    assert asyncio.run(Studies(worker).current(KEY, given)) == given.study()
+    assert asyncio.run(process.current(given)) == given.study()
 
 
-def test_a_plan_takes_the_study_that_is_there_while_the_next_one_is_made(worker: ThreadPoolExecutor) -> None:
+def test_a_plan_takes_the_study_that_is_there_while_the_next_one_is_made(process: Process) -> None:
     before, after = material(20), material(40)
 
     async def run() -> None:
-        studies, free = Studies(worker), threading.Event()
-        await studies.current(KEY, before)
-        worker.submit(free.wait)
-        assert await studies.current(KEY, after) == before.study()
-        free.set()
-        await studies._fits.settled()
-        assert await studies.current(KEY, after) == after.study()
+        await process.current(before)
+        process.now += PAUSE
+        busy = threading.Event()
+        process.worker.submit(busy.wait)
+        assert await process.current(after) == before.study()
+        busy.set()
+        await process.settled()
+        assert await process.current(after) == after.study()
 
     asyncio.run(run())
 
 
-def test_another_order_of_asking_has_a_study_of_its_own(worker: ThreadPoolExecutor) -> None:
+def test_labels_that_come_soon_after_another_wait_for_the_next_study(process: Process) -> None:
+    before, after = material(20), material(40)
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE / 2
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == before.study()
+
+    asyncio.run(run())
+
+
+def test_another_order_of_asking_has_a_study_of_its_own(process: Process) -> None:
     one = material(20)
     other = replace(one, order=("red", "blue"))
 
     async def run() -> None:
-        studies = Studies(worker)
-        first = await studies.current(KEY, one)
-        assert await studies.current(KEY, other) == other.study()
-        assert await studies.current(KEY, one) is first
+        first = await process.current(one)
+        assert await process.current(other) == other.study()
+        assert await process.current(one) is first
 
     asyncio.run(run())

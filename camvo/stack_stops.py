@@ -85,7 +85,7 @@ def learn(
         max_stages: the most stages.
     """
     everyone = Stops((len(order),), (-math.inf,))
-    shown = [row for row in rows if row.everyone and set(order) <= {vote.arm for vote in row.votes}]
+    shown = [row for row in rows if row.everyone and row.arms.issuperset(order)]
     if len(shown) < _FEWEST or max_stages == 1:
         return everyone
     margins, chances = _seen(stack, shown, order, labels)

@@ -32,14 +32,15 @@ _MOST: Final = 5000
 class Stacked(Ensemble):
     """Ask in stages, the cheapest first, and let human labels say what the votes are worth.
 
-    Everyone is asked in the first rounds, and later where a coin says so (3%). Those rounds teach the weights
+    Everyone is asked at first, and later where a coin says so (3%). Those rounds teach the weights
     and the stops; the others teach nothing, unless a human labels them: models that are asked because others
     disagree look worse than they are.
 
     Attributes:
         worth: what one more right label is worth, in prices of asking everyone.
         max_stages: how often models may be waited for.
-        first: in how many rounds at the start everyone is asked. Human labels teach most there.
+        first: in how many rounds everyone is asked before any stops early, and again when a model joins.
+            Human labels teach most there.
     """
 
     worth: float = 75.0
@@ -118,8 +119,10 @@ class Stacked(Ensemble):
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float]
     ) -> Plan:
         order, _ = cheapest_first(costs)
+        voted = [seen for seen in observations.values() if seen.aggregation == LABEL_VOTE]
+        shown = min([seen.state.rows.shown(order) for seen in voted], default=0)
+        chance = 1.0 if shown < self.first else _COIN
         rounds = min(seen.state.rounds for seen in observations.values())
-        chance = 1.0 if rounds < self.first else _COIN
         contexts = (seen.context for _, seen in sorted(observations.items()))
         thrown = throw(contexts, rounds) < chance
         everyone = Stops((len(order),), (-math.inf,))

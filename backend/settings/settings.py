@@ -45,7 +45,7 @@ class PolicySettings(BaseModel):
     worth: Worth = 75.0
     """What one more right label is worth to ``stacked``, in prices of asking everyone."""
     first: Rounds = 200
-    """Rounds at the start in which ``stacked`` asks everyone."""
+    """Rounds in which ``stacked`` asks everyone at the start, and when a model joins."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0

@@ -139,6 +139,15 @@ def test_a_plan_is_described_in_plain_json():
     assert json.loads(json.dumps(never, allow_nan=False)) == never
 
 
+def test_a_model_that_joins_has_everyone_asked_again():
+    state = experienced()
+    known, joined = (
+        Stacked(first=100).plan(observed(state), prices) for prices in (PRICES, PRICES | {"new": 9.0})
+    )
+    assert (known.courses.chance, joined.courses.chance) == (0.03, 1.0)
+    assert set(joined.subset) == {*PRICES, "new"}
+
+
 def test_a_number_beside_it_is_asked_of_everyone_and_kept_by_nobody():
     policy, state = Stacked(first=0), experienced()
     asked = observed(state) | {

@@ -25,10 +25,12 @@ from backend.queries import Queries, Query
 from backend.recording import Asked, Job, Verdict, record
 from backend.scores import Scores
 from backend.states import StateKey, States
+from backend.studies import Studies
 from camvo.aggregation import LABEL_VOTE
 from camvo.errors import BadAnswerError, ImageUnavailableError, ModelError, NoVoteError, TaskError
 from camvo.estimates import Observation
 from camvo.plan import Decision, Plan
+from camvo.policy import Policy
 from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)
@@ -58,11 +60,12 @@ class Annotator:
         embedder: Embedder,
         images: Images,
         scores: Scores,
+        studies: Studies,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
-        self._images, self._scores, self._clock = images, scores, clock
+        self._images, self._scores, self._studies, self._clock = images, scores, studies, clock
 
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
@@ -153,7 +156,8 @@ class Annotator:
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
         messages = prompts.messages(questions, job.settings.instructions)
         prompt = _Prompt(questions, messages, prompts.schema(questions))
-        plan = policy.plan(await self._observe(job, asked), self._costs(job, messages))
+        expected = self._costs(job, messages)
+        plan = policy.plan(await self._observe(job, asked, policy, expected), expected)
         votes: dict[str, dict[str, str]] = {}
         costs: dict[str, float] = {}
         while arms := policy.ask(plan, votes):
@@ -181,19 +185,23 @@ class Annotator:
             metrics.asked.labels(project=job.project, control=round_.key.control).inc(len(round_.votes))
         return [*there, *new]
 
-    async def _observe(self, job: Job, asked: Sequence[Asked]) -> dict[str, Observation]:
+    async def _observe(
+        self, job: Job, asked: Sequence[Asked], policy: Policy, costs: Mapping[str, float]
+    ) -> dict[str, Observation]:
         contexts: list[Array] = await asyncio.gather(
             *(self._embedder.vector(one.question.context) for one in asked)
         )
         observations = {}
         for one, context in zip(asked, contexts, strict=True):
+            key = StateKey(job.project, one.key.control, one.key.epoch)
             state = await self._states.current(
-                StateKey(job.project, one.key.control, one.key.epoch),
-                dimension=self._embedder.dimension,
-                lambda_l=job.settings.policy.lambda_l,
+                key, dimension=self._embedder.dimension, lambda_l=job.settings.policy.lambda_l
             )
             aggregation = one.question.question.control.aggregation
-            observations[one.name] = Observation(state, context, one.question.options, aggregation)
+            seen = Observation(state, context, one.question.options, aggregation)
+            if (material := policy.material(seen, costs)) is not None:
+                seen = replace(seen, study=await self._studies.current(key, material))
+            observations[one.name] = seen
         return observations
 
     async def _calibrated(
@@ -213,7 +221,7 @@ class Annotator:
             key = StateKey(job.project, one.key.control, one.key.epoch)
             scorer = await self._scores.current(key, plan.arms, estimates.labels)
             cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
-            scores[name] = scorer.score(cast, decisions[name].label)
+            scores[name] = scorer.of(cast, decisions[name])
         return scores
 
     def _costs(self, job: Job, messages: Messages) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -19,6 +20,7 @@ from camvo.aggregation import Aggregation
 from camvo.contribution import Contribution, revision
 from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
+from camvo.rows import Row
 from camvo.stages import teachers
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +73,7 @@ def confirmation(voted: str, human: str | None, plan: Mapping[str, Any]) -> floa
 def teach(connection: Connection, round_: Round, contribution: Contribution, *, now: float) -> None:
     """Store a finished round, what came of its votes and what it teaches."""
     round_id = rounds.insert(connection, round_)
-    agreed = _rewards(_lesson(round_, round_.label, "vote"))
+    agreed = _rewards(_taught(round_, round_.label, "vote"))
     votes.store(connection, round_, round_id, agreed=agreed, confirmed=_confirmed(round_, round_.human))
     _append(connection, round_.key, "round", contribution, round_id, now)
 
@@ -87,7 +89,7 @@ def correct(connection: Connection, project: str, task: int, settings: Settings,
         if (label, by) == (round_.taught, round_.taught_by):
             continue
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
-        if change.changes:
+        if change.changes or change.kept or change.dropped:
             _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.feedback.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
@@ -109,24 +111,26 @@ def _append(  # noqa: PLR0917 - the columns of one event
 
 
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
-    """What the round taught: as :func:`_lesson`, but of the models that its policy learns from."""
-    stages = round_.plan.get("stages")
-    among = stages and teachers(stages["order"], stages["first"], human=by == "human")
-    return _lesson(round_, label, by, among)
+    """What the round taught: the rewards of the models that its policy learns from, and itself where kept.
 
-
-def _lesson(
-    round_: Round, label: str | None, by: str | None, among: Collection[str] | None = None
-) -> Contribution:
-    """The rewards of every vote of a round, or of those of the models ``among``."""
-    q = {arm: row["q"] for arm, row in round_.plan["arms"].items()}
+    Models that were asked because of the votes are left out: they were asked where it was hard.
+    """
+    plan, human = round_.plan, by == "human"
+    stages = plan.get("stages")
+    among = stages and teachers(stages["order"], stages["first"], human=human)
     given = {
         arm: vote
         for arm, vote in round_.votes.items()
         if vote is not None and (among is None or arm in among)
     }
-    reward = _aggregation(round_.plan).reward
-    return lesson(round_.context, q, given, label or round_.label, human=by == "human", reward=reward)
+    q = {arm: row["q"] for arm, row in plan["arms"].items()}
+    reward = _aggregation(plan).reward
+    taught = lesson(round_.context, q, given, label or round_.label, human=human, reward=reward)
+    if stages is None or "stack" not in plan:
+        return taught
+    weights = {arm: row["weight"] for arm, row in plan["arms"].items()}
+    everyone = stages["coin"] == "everyone"
+    return replace(taught, kept=Row.of(round_.votes, weights, label if human else None, everyone=everyone))
 
 
 def _aggregation(plan: Mapping[str, Any]) -> Aggregation:
@@ -140,7 +144,7 @@ def _rewards(contribution: Contribution) -> dict[str, float]:
 
 def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
     """How right each vote of a round is by the humans' label."""
-    return {} if human is None else _rewards(_lesson(round_, human, "human"))
+    return {} if human is None else _rewards(_taught(round_, human, "human"))
 
 
 def _remember(connection: Connection, event: WebhookEvent, now: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from backend.settings import PolicySettings
@@ -10,8 +10,11 @@ from camvo.aggregation import LABEL_VOTE, Aggregation
 from camvo.named_policies import named
 from camvo.policy import Policy
 
-_OF_THE_PAPER: Final = frozenset({"delta", "k_min", "n0", "confidence"})
-"""Parameters that only Algorithm 1 has: whoever sets one and names no policy means that one."""
+_OWN: Final[Mapping[str, frozenset[str]]] = {
+    "camvo": frozenset({"delta", "k_min", "n0", "confidence"}),
+    "stacked": frozenset({"worth", "first"}),
+}
+"""Parameters that only this policy has: whoever sets one and names no policy means it."""
 
 
 def policy_of(
@@ -19,8 +22,9 @@ def policy_of(
 ) -> Policy:
     """The policy that the settings name; its parameters were validated with them.
 
-    Where they name none it is ``sequential``, but ``camvo`` where one of its own parameters is set or a
-    question has no label to vote on: certificates are about labels, without them everyone would be asked.
+    Where they name none it is ``sequential``, unless a parameter is set that only another has. A task with
+    a question that has no label to vote on gets ``camvo`` then: certificates are about labels, and without
+    them everyone would be asked.
 
     Args:
         settings: the section ``policy``.
@@ -30,5 +34,10 @@ def policy_of(
     given = settings.model_dump()
     if alone:
         given["max_stages"] = 1
-    papers = settings.model_fields_set & _OF_THE_PAPER or any(one != LABEL_VOTE for one in aggregations)
-    return named(settings.name or ("camvo" if papers else "sequential"), given)
+    return named(settings.name or _meant(settings, aggregations), given)
+
+
+def _meant(settings: PolicySettings, aggregations: Iterable[Aggregation]) -> str:
+    if any(one != LABEL_VOTE for one in aggregations):
+        return "camvo"
+    return next((name for name, own in _OWN.items() if own & settings.model_fields_set), "sequential")

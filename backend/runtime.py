@@ -37,6 +37,7 @@ from backend.recording import Job
 from backend.scores import Scores
 from backend.settings import Environment, Settings
 from backend.states import States
+from backend.studies import Studies
 from backend.training import Training
 from backend.webhooks import START_TRAINING, WebhookEvent
 from backend.wire import task_of
@@ -103,6 +104,7 @@ class Runtime:
             embedder=self.embedder,
             images=Images(environment.label_studio_url, environment.label_studio_api_key),
             scores=Scores(self.ledger, self._readers, clock=self.clock),
+            studies=Studies(self._readers, clock=self.clock),
             clock=self.clock,
         )
 

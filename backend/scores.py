@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-import structlog
-
+from backend.fits import PAUSE, Fits
 from backend.ledger import Ledger, seen
 from backend.states import StateKey
 from camvo import scorer
@@ -17,13 +16,8 @@ from camvo.scorer import Scorer
 GROWTH = 0.1
 """A scorer is fitted again when rounds or human labels have become this much more, or fewer."""
 
-PAUSE = 10.0
-"""Seconds between two looks at how many there are."""
-
 _MOST = 256
 """Scorers kept in memory: each takes a few kilobytes."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,49 +32,20 @@ class Scores:
     """The scorers, by question. Used from one event loop only; ``readers`` read the ledger and fit."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
-        self._ledger, self._readers, self._clock = ledger, readers, clock
-        self._kept: dict[StateKey, _Kept] = {}
-        self._fitting: dict[StateKey, asyncio.Task[_Kept]] = {}
+        self._ledger, self._clock = ledger, clock
+        self._fits: Fits[_Kept] = Fits(readers, most=_MOST, failure="scores_not_fitted")
 
     async def current(self, key: StateKey, arms: Sequence[str], labels: Sequence[str]) -> Scorer:
         """The scorer of a question, fitted already unless it is the first use or a model has joined.
 
         What has come to the ledger since is learnt in the background, for the predictions after this one.
         """
-        kept = self._kept.get(key)
+        kept = self._fits.latest(key)
         if kept is None or not set(arms) <= set(kept.scorer.panel.arms):
-            kept = await asyncio.shield(self._fit(key, arms, labels, None))
+            kept = await asyncio.shield(self._fits.start(key, lambda: self._read(key, arms, labels, None)))
         elif self._clock() - kept.looked_at >= PAUSE:
-            self._fit(key, arms, labels, kept)
+            self._fits.start(key, lambda: self._read(key, arms, labels, kept))
         return kept.scorer
-
-    def _fit(
-        self, key: StateKey, arms: Sequence[str], labels: Sequence[str], kept: _Kept | None
-    ) -> asyncio.Task[_Kept]:
-        """The fit that is under way, or a new one."""
-        if (task := self._fitting.get(key)) is None:
-            task = asyncio.create_task(self._look(key, arms, labels, kept))
-            self._fitting[key] = task
-            task.add_done_callback(lambda done: self._done(key, done))
-        return task
-
-    def _done(self, key: StateKey, task: asyncio.Task[_Kept]) -> None:
-        del self._fitting[key]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error(
-                "scores_not_fitted", project=key.project, control=key.control, kind=type(error).__name__
-            )
-
-    async def _look(
-        self, key: StateKey, arms: Sequence[str], labels: Sequence[str], kept: _Kept | None
-    ) -> _Kept:
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._readers, self._read, key, arms, labels, kept)
-        self._kept.pop(key, None)
-        self._kept[key] = found
-        while len(self._kept) > _MOST:
-            del self._kept[next(iter(self._kept))]
-        return found
 
     def _read(self, key: StateKey, arms: Sequence[str], labels: Sequence[str], kept: _Kept | None) -> _Kept:
         now = self._clock()

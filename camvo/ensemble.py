@@ -13,6 +13,7 @@ from camvo.contribution import Change, Contribution
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation, estimate
 from camvo.plan import Decision, Plan
+from camvo.study import Material
 from camvo.typing import Array, Votes
 
 
@@ -74,6 +75,10 @@ class Ensemble:
                 raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
         if self.estimator not in ESTIMATORS:
             raise InvalidParameterError(f'estimator is "moments" or "mle", got {self.estimator!r}')
+
+    def material(self, seen: Observation, costs: Mapping[str, float]) -> Material | None:
+        """What is to be studied apart from planning, because it takes long: nothing."""
+        return None
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Estimate every arm on every question and choose the subset to ask first.

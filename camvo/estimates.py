@@ -13,6 +13,7 @@ from camvo.beta_mixture import NO_EVIDENCE, EstimatorName, clip, posterior
 from camvo.copula import Copula, stream
 from camvo.errors import InvalidParameterError
 from camvo.state import State
+from camvo.study import Study
 from camvo.typing import Array
 
 
@@ -22,13 +23,15 @@ class Observation:
 
     ``state`` is what has been learnt about the question, ``context`` the embedding e_t of shape (d,),
     ``labels`` the label set in the order of the label config (or the items to be ranked; none for a number),
-    ``aggregation`` how votes on it are counted.
+    ``aggregation`` how votes on it are counted, ``study`` what the policy's ``material`` was found to say;
+    without one, that is worked out at once.
     """
 
     state: State
     context: Array
     labels: tuple[str, ...]
     aggregation: Aggregation = LABEL_VOTE
+    study: Study | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

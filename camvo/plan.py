@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from camvo.courses import Courses
 from camvo.estimates import Estimates
-from camvo.stack_stops import Course
 from camvo.stages import Stages
 from camvo.typing import Array
 
@@ -28,7 +28,7 @@ class Plan:
         complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
         propensity: the probability with which each arm is asked whatever the votes, shape (K,).
         stages: in which order arms are asked and when to stop, where a policy asks in stages.
-        courses: question → how it is asked about, where a policy asks in stages for the stacked vote.
+        courses: the same for the stacked vote.
     """
 
     arms: tuple[str, ...]
@@ -40,7 +40,7 @@ class Plan:
     propensity: Array
     complete: bool = True
     stages: Stages | None = None
-    courses: Mapping[str, Course] | None = None
+    courses: Courses | None = None
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
@@ -66,6 +66,8 @@ class Plan:
         }
         if self.stages is not None:
             described["stages"] = self.stages.describe(question)
+        if self.courses is not None:
+            described |= self.courses.describe(question)
         return described
 
 
@@ -74,9 +76,11 @@ class Decision:
     """The label of one question; ``score`` is the probability that it is right given the votes that came.
 
     For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
-    holds nothing else.
+    holds nothing else. ``trust`` in [0, 1] is how far what human labels taught proved right on rounds
+    that were held out; 0 where the policy does not learn from them.
     """
 
     label: str
     score: float
     posterior: Mapping[str, float]
+    trust: float = 0.0

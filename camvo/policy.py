@@ -26,11 +26,16 @@ from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation
 from camvo.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
 from camvo.plan import Decision, Plan
+from camvo.study import Material
 from camvo.typing import Array, Votes
 
 
 class Policy(Protocol):
     """The interface of every policy; votes are arm → question → label (:data:`camvo.typing.Votes`)."""
+
+    def material(self, seen: Observation, costs: Mapping[str, float]) -> Material | None:
+        """What a :class:`Study` of the question would be made of by now; ``None`` where there is no need."""
+        ...
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Decide whom to ask first, from each question's observation and each arm's price in $."""

@@ -7,6 +7,7 @@ who voted for what. There are as many as human labels and a share of the rounds,
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,6 +30,32 @@ class Row:
     votes: tuple[CastVote, ...]
     label: str | None
     everyone: bool
+
+    @property
+    def arms(self) -> frozenset[str]:
+        """The arms that were asked."""
+        return frozenset(vote.arm for vote in self.votes)
+
+    @classmethod
+    def of(
+        cls,
+        votes: Mapping[str, str | None],
+        weights: Mapping[str, float],
+        label: str | None,
+        *,
+        everyone: bool,
+    ) -> Row | None:
+        """The row of a finished round; ``None`` where it need not be kept.
+
+        Args:
+            votes: arm → what it said, ``None`` where that was no label; an arm that was not asked is absent.
+            weights: arm → ω in the plan.
+            label: the human's, ``None`` while there is none.
+            everyone: whether all arms were asked whatever the votes.
+        """
+        if label is None and not everyone:
+            return None
+        return cls(tuple(CastVote(arm, votes[arm], weights[arm]) for arm in sorted(votes)), label, everyone)
 
     def to_list(self) -> list[Any]:
         """As plain JSON."""
@@ -55,6 +82,10 @@ class Rows:
     rows: list[Row] = field(default_factory=list)
     owed: Counter[Row] = field(default_factory=Counter)
     _head: Head = field(default_factory=Head)
+    _pools: Counter[frozenset[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pools = Counter(row.arms for row in self.rows if row.everyone)
 
     def add(self, row: Row) -> None:
         """Keep a round."""
@@ -62,6 +93,7 @@ class Rows:
             self.owed[row] -= 1
         else:
             self.rows.append(row)
+            self._pools[row.arms] += row.everyone
         self.owed = +self.owed
 
     def remove(self, row: Row) -> None:
@@ -69,8 +101,13 @@ class Rows:
         for position in reversed(range(len(self.rows))):
             if self.rows[position] == row:
                 del self.rows[position]
+                self._pools[row.arms] -= row.everyone
                 return
         self.owed[row] += 1
+
+    def shown(self, arms: Collection[str]) -> int:
+        """How many rounds asked everyone and all of ``arms``."""
+        return sum(count for pool, count in self._pools.items() if pool.issuperset(arms))
 
     def head(self, most: int) -> Head:
         """All rows but the last few, at most ``most``: it grows by a tenth at a time, for costly fits."""

@@ -10,6 +10,7 @@ import numpy as np
 from camvo import calibration, panel_fit
 from camvo.calibration import IDENTITY, Calibration
 from camvo.panel import Panel
+from camvo.plan import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,15 @@ class Scorer:
             InvalidParameterError: a vote outside the label set.
         """
         return float(self.calibration(self.panel.posterior(votes, self.labels)[label]))
+
+    def of(self, votes: Mapping[str, str], decision: Decision) -> float:
+        """The score of a decision: the mean of both where its own was learnt from human labels, too.
+
+        Each of the two knows what the other cannot: the panel how errors go together, a stacked vote who of
+        the models is right. Until the latter is trusted in full, it counts for less.
+        """
+        share = decision.trust / 2.0
+        return share * decision.score + (1.0 - share) * self.score(votes, decision.label)
 
 
 def fit(rounds: Iterable[Seen], arms: Sequence[str], labels: Sequence[str]) -> Scorer:

@@ -10,7 +10,7 @@ it can still change, not for the next vote alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -26,6 +26,9 @@ from camvo.typing import Array
 
 _FEWEST: Final = 150
 """Rounds that asked everyone before any of them says when to stop."""
+
+_ALL_WAYS: Final = 2
+"""Pauses up to which all ways to place them are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +63,6 @@ class Stops:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How one question of one task is asked about; frozen before anyone has voted.
-
-    Attributes:
-        order: the arms in the order in which they are asked.
-        stack: what decides.
-        stops: where to pause, and when to stop.
-        everyone: whether a coin had everyone asked, at once and whatever the votes.
-    """
-
-    order: tuple[str, ...]
-    stack: Stack
-    stops: Stops
-    everyone: bool
-
-
 def learn(
     stack: Stack,
     rows: Sequence[Row],
@@ -99,21 +85,31 @@ def learn(
         max_stages: the most stages.
     """
     everyone = Stops((len(order),), (-math.inf,))
-    shown = [row for row in rows if row.everyone and set(order) <= {vote.arm for vote in row.votes}]
+    shown = [row for row in rows if row.everyone and row.arms.issuperset(order)]
     if len(shown) < _FEWEST or max_stages == 1:
         return everyone
     margins, chances = _seen(stack, shown, order, labels)
     regrets = chances[:, -1:] - chances
     spent = price * np.cumsum(shares)
     best, least_loss = everyone, float(spent[-1]) * len(shown)
-    for stages in range(2, min(max_stages, len(order)) + 1):
-        for cut in combinations(range(len(order) - 1), stages - 1):
+    for pauses in range(1, min(max_stages, len(order))):
+        for cut in _cuts(pauses, len(order) - 1, [upto - 1 for upto in best.upto[:-1]]):
             columns = [*cut, len(order) - 1]
             thresholds, loss = _backwards(margins[:, columns], regrets[:, columns] + spent[columns])
             if loss < least_loss - TIE:
                 best, least_loss = Stops(tuple(at + 1 for at in columns), thresholds), loss
     early = [upto - 1 for upto in best.upto[:-1]]
     return replace(best, scores=tuple(_line(margins[:, at], chances[:, at]) for at in early))
+
+
+def _cuts(pauses: int, places: int, before: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    """Where to pause: all ways to do so once or twice, then one more time than ``before``.
+
+    Twenty models have half a million ways to pause ten times, which hardly differ.
+    """
+    if pauses <= _ALL_WAYS:
+        return combinations(range(places), pauses)
+    return (tuple(sorted((*before, place))) for place in range(places) if place not in before)
 
 
 def _seen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -13,15 +12,15 @@ import numpy as np
 from camvo.aggregation import LABEL_VOTE
 from camvo.confidence import TIE
 from camvo.contribution import Contribution
-from camvo.copula import stream
+from camvo.courses import Course, Courses
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates, Observation
 from camvo.plan import Decision, Plan
-from camvo.rows import CastVote, Head, Row
-from camvo.stack_stops import Course, Stops, learn
-from camvo.stacking import Stack, fit
-from camvo.stages import cheapest_first, teachers
+from camvo.rows import Row
+from camvo.stack_stops import Stops
+from camvo.stages import cheapest_first, throw
+from camvo.study import Material
 from camvo.typing import Array, Votes
 
 _COIN: Final = 0.03
@@ -33,14 +32,15 @@ _MOST: Final = 5000
 class Stacked(Ensemble):
     """Ask in stages, the cheapest first, and let human labels say what the votes are worth.
 
-    Everyone is asked in the first rounds, and later where a coin says so (3%). Those rounds teach the weights
+    Everyone is asked at first, and later where a coin says so (3%). Those rounds teach the weights
     and the stops; the others teach nothing, unless a human labels them: models that are asked because others
     disagree look worse than they are.
 
     Attributes:
         worth: what one more right label is worth, in prices of asking everyone.
         max_stages: how often models may be waited for.
-        first: in how many rounds at the start everyone is asked. Human labels teach most there.
+        first: in how many rounds everyone is asked before any stops early, and again when a model joins.
+            Human labels teach most there.
     """
 
     worth: float = 75.0
@@ -56,23 +56,26 @@ class Stacked(Ensemble):
         if self.first < 0:
             raise InvalidParameterError(f"a number of rounds is not negative, got {self.first}")
 
+    def material(self, seen: Observation, costs: Mapping[str, float]) -> Material | None:
+        """The rounds that say what votes are worth, and the prices that say when one more is worth asking."""
+        if seen.aggregation != LABEL_VOTE:
+            return None
+        order, prices = cheapest_first(costs)
+        head = seen.state.rows.head(_MOST)
+        return Material(head, seen.labels, order, prices, 1.0 / self.worth, self.max_stages)
+
     def plan_window(
         self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
     ) -> list[Plan]:
         """Freeze the stacked vote, its stops and the coin of each task."""
         plans = super().plan_window(tasks, costs)
-        order, shares = cheapest_first(costs)
-        return [
-            self._staged(plan, observations, order, shares)
-            for plan, observations in zip(plans, tasks, strict=True)
-        ]
+        return [self._staged(plan, task, costs) for plan, task in zip(plans, tasks, strict=True)]
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The next stage of the question that needs the most; nobody where all are content."""
-        courses = _courses(plan)
-        upto = max(_after(plan, question, votes) for question in courses)
-        order = next(iter(courses.values())).order
-        return tuple(arm for arm in order[:upto] if arm not in votes)
+        courses = _of(plan)
+        upto = max(_after(plan, question, votes) for question in courses.of)
+        return tuple(arm for arm in courses.order[:upto] if arm not in votes)
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
         """The likeliest of the labels that got a vote; the weighted vote decides a tie.
@@ -80,8 +83,8 @@ class Stacked(Ensemble):
         Without a human label it is the weighted vote with its own score.
         """
         decisions = super().decide(plan, votes)
-        for question, course in _courses(plan).items():
-            if question not in decisions or not course.stack.arms:
+        for question, course in _of(plan).of.items():
+            if question not in decisions or course.stack is None or not course.stack.arms:
                 continue
             cast, weights = _cast(plan, question, votes)
             labels = plan.estimates[question].labels
@@ -93,75 +96,61 @@ class Stacked(Ensemble):
             score = course.stops.score(len(votes), margin)
             if score is not None:
                 chances = _with_score(chances, label, score)
-            decisions[question] = Decision(label, chances[label], chances)
+            decisions[question] = Decision(label, chances[label], chances, course.stack.trust)
         return decisions
 
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
         """Rewards of the arms that were not asked because of the votes, and the round where it is kept."""
-        course = _courses(plan)[question]
-        among = teachers(course.order, len(plan.subset), human=human)
+        courses = _of(plan)
+        among = courses.teachers(human=human)
         before = {arm: answers for arm, answers in votes.items() if arm in among}
         taught = super().contribution(plan, question, before, label, human=human)
-        if plan.estimates[question].aggregation != LABEL_VOTE or not (human or course.everyone):
+        if courses.of[question].stack is None:
             return taught
-        weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
-        cast = tuple(CastVote(arm, votes[arm].get(question), weights[arm]) for arm in sorted(votes))
-        return replace(taught, kept=Row(cast, label if human else None, course.everyone))
+        row = Row.of(*_cast(plan, question, votes), label if human else None, everyone=courses.everyone)
+        return replace(taught, kept=row)
 
     def _weights(self, estimates: Estimates) -> Array:
         return estimates.agreement
 
     def _staged(
-        self,
-        plan: Plan,
-        observations: Mapping[str, Observation],
-        order: tuple[str, ...],
-        shares: tuple[float, ...],
+        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float]
     ) -> Plan:
+        order, _ = cheapest_first(costs)
+        voted = [seen for seen in observations.values() if seen.aggregation == LABEL_VOTE]
+        shown = min([seen.state.rows.shown(order) for seen in voted], default=0)
+        chance = 1.0 if shown < self.first else _COIN
         rounds = min(seen.state.rounds for seen in observations.values())
-        chance = 1.0 if rounds < self.first else _COIN
-        context = next(iter(observations.values())).context
-        thrown = bool(np.random.default_rng([stream(rounds, context), rounds]).random() < chance)
-        courses = {}
+        contexts = (seen.context for _, seen in sorted(observations.items()))
+        thrown = throw(contexts, rounds) < chance
+        everyone = Stops((len(order),), (-math.inf,))
+        found, weights = {}, dict(plan.weights)
         for question, seen in observations.items():
-            stack, stops = Stack(), Stops((len(order),), (-math.inf,))
-            if seen.aggregation == LABEL_VOTE:
-                head = seen.state.rows.head(_MOST)
-                stack = _fit(head, seen.labels)
-                if not thrown:
-                    stops = _stops(head, seen.labels, order, shares, 1.0 / self.worth, self.max_stages)
-            courses[question] = Course(order, stack, stops, everyone=thrown)
-        first = max(course.stops.upto[0] for course in courses.values())
-        subset = tuple(sorted(order[:first]))
-        propensity = np.array([1.0 if arm in subset else chance for arm in plan.arms])
-        return replace(plan, subset=subset, propensity=propensity, courses=courses)
-
-
-@lru_cache(maxsize=64)
-def _fit(head: Head, labels: tuple[str, ...]) -> Stack:
-    return fit(head.rows, labels)
-
-
-@lru_cache(maxsize=64)
-def _stops(  # noqa: PLR0917 - a cache is keyed by position
-    head: Head,
-    labels: tuple[str, ...],
-    order: tuple[str, ...],
-    shares: tuple[float, ...],
-    price: float,
-    max_stages: int,
-) -> Stops:
-    stack = _fit(head, labels)
-    return learn(stack, head.rows, order, shares, labels, price=price, max_stages=max_stages)
+            found[question] = Course(None, everyone)
+            material = self.material(seen, costs)
+            if material is None:
+                continue
+            study = seen.study or material.study()
+            found[question] = Course(study.stack, everyone if thrown else study.stops)
+            weights[question] = weights[question] * [study.shares[arm] for arm in plan.arms]
+        courses = Courses(order, thrown, chance, found)
+        return replace(
+            plan,
+            weights=weights,
+            subset=tuple(arm for arm in plan.arms if arm in courses.first),
+            propensity=np.array([1.0 if arm in courses.first else chance for arm in plan.arms]),
+            courses=courses,
+        )
 
 
 def _after(plan: Plan, question: str, votes: Votes) -> int:
     """How many arms of the order this question wants to have asked."""
-    course = _courses(plan)[question]
-    asked = sum(arm in votes for arm in course.order)
-    if not asked:
+    courses = _of(plan)
+    course = courses.of[question]
+    asked = sum(arm in votes for arm in courses.order)
+    if not asked or course.stack is None:
         return course.stops.upto[0]
     cast, weights = _cast(plan, question, votes)
     if not any(cast.values()):
@@ -186,7 +175,7 @@ def _with_score(chances: Mapping[str, float], label: str, score: float) -> dict[
     }
 
 
-def _courses(plan: Plan) -> Mapping[str, Course]:
+def _of(plan: Plan) -> Courses:
     if plan.courses is None:
         raise InvalidParameterError("the plan was made by another policy: it has no stages")
     return plan.courses

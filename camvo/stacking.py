@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -102,10 +102,6 @@ class Stack:
             rivals.append(0.0)
         return first, odds[first] - max(rivals, default=-math.inf)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON; ``Stack(**data)`` is the inverse."""
-        return asdict(self)
-
 
 def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
@@ -171,33 +167,40 @@ def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) ->
     """Each round's candidates: the labels that got a vote and, where others did not, "none of them"."""
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}
-    first_label = _LEARNT + len(arms)
-    first_pair = first_label + len(labels)
-    entries: list[tuple[int, int, float]] = []
-    starts: list[int] = []
-    chosen: list[bool] = []
-    for row in rows:
-        starts.append(len(chosen))
-        backers: dict[str, list[tuple[int, float]]] = {}
-        for arm, label, weight in row.votes:
-            if label in label_at:
-                backers.setdefault(label, []).append((arm_at[arm], weight))
-        absent = 1.0 - len({vote.arm for vote in row.votes} & arm_at.keys()) / len(arms)
-        for label in sorted(backers):
-            candidate = len(chosen)
-            at = label_at[label]
-            weight = math.fsum([weight for _, weight in backers[label]])
-            entries.append((candidate, _SCALE, weight))
-            entries.append((candidate, _ALONE, weight * absent))
-            entries.append((candidate, first_label + at, 1.0))
-            for arm_position, _ in backers[label]:
-                entries.append((candidate, _LEARNT + arm_position, 1.0))
-                entries.append((candidate, first_pair + arm_position * len(labels) + at, 1.0))
-            chosen.append(label == row.label)
-        if len(backers) < len(labels):
-            entries.append((len(chosen), _NONE, 1.0))
-            chosen.append(row.label not in backers)
-    at_row, at_column, values = zip(*entries, strict=True)
-    shape = (len(chosen), first_pair + len(arms) * len(labels))
-    design = sparse.csr_matrix((values, (at_row, at_column)), shape=shape)
-    return Choices(design, np.array(starts, dtype=np.int64), np.array(chosen, dtype=np.bool_))
+    asked = [len({vote.arm for vote in row.votes} & arm_at.keys()) for row in rows]
+    said = [
+        (number, arm_at[vote.arm], label_at[vote.label])
+        for number, row in enumerate(rows)
+        for vote in row.votes
+        if vote.label in label_at
+    ]
+    weights = np.array([vote.weight for row in rows for vote in row.votes if vote.label in label_at])
+    number, arm, label = np.array(said, dtype=np.int64).T
+    none, width = len(labels), len(labels) + 1
+    backed = np.unique(number * width + label)
+    open_ = np.flatnonzero(np.bincount(backed // width) < none)
+    codes = np.sort(np.concatenate((backed, open_ * width + none)))
+    round_, named = codes // width, codes % width
+    truth = np.array([label_at[str(row.label)] for row in rows], dtype=np.int64)
+    missed = ~np.isin(np.arange(len(rows)) * width + truth, backed)
+    chosen = np.where(named == none, missed[round_], named == truth[round_])
+
+    candidate = np.searchsorted(codes, number * width + label)
+    weight = np.bincount(candidate, weights, len(codes))
+    absent = (1.0 - np.array(asked) / len(arms))[round_]
+    nobody, somebody = np.flatnonzero(named == none), np.flatnonzero(named < none)
+    first_label, first_pair = _LEARNT + len(arms), _LEARNT + len(arms) + len(labels)
+    entries: list[tuple[Any, Any, Any]] = [
+        (somebody, _SCALE, weight[somebody]),
+        (somebody, _ALONE, (weight * absent)[somebody]),
+        (somebody, first_label + named[somebody], 1.0),
+        (candidate, _LEARNT + arm, 1.0),
+        (candidate, first_pair + arm * len(labels) + label, 1.0),
+        (nobody, _NONE, 1.0),
+    ]
+    at, column, value = (
+        np.concatenate(part) for part in zip(*(np.broadcast_arrays(*entry) for entry in entries), strict=True)
+    )
+    shape = (len(codes), first_pair + len(arms) * len(labels))
+    design = sparse.csr_matrix((value, (at, column)), shape=shape)
+    return Choices(design, np.searchsorted(round_, np.arange(len(rows))), chosen)

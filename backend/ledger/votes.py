@@ -1,6 +1,8 @@
 """Votes: what came of asking each model in a round, as numbers that reports sum over.
 
-A round holds the votes themselves; here is how right each was.
+A round holds the votes themselves; here is how right each was. A model that was asked because others had
+disagreed was asked where it is hard: what came of its vote would make it look worse than it is, and is left
+out.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ def store(
         connection: in the transaction that stores the round.
         round_: the round.
         round_id: the number it was given.
-        agreed: by the label voted; empty where an arm alone would agree with itself.
-        confirmed: by the humans' label; empty while there is none.
+        agreed: by the label voted, of arms that had no say in who else was asked; empty where an arm alone
+            would agree with itself.
+        confirmed: by the humans' label, of arms that were asked whatever the votes; empty without one.
     """
     rows = [
         {

@@ -19,6 +19,8 @@ Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
+Rounds = Annotated[Whole, Field(ge=0)]
+Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,9 +30,10 @@ class PolicySettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: Literal["camvo", "ccamvo", "sequential", "baseline", "majority", "single"] | None = None
-    """Algorithm 1, the same for correlated models, asking in stages while votes can change the label,
-    Algorithm 2, all models weighed equally, or one model. Left out, :mod:`backend.policies` chooses."""
+    name: Literal["camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single"] | None = None
+    """Algorithm 1, the same for correlated models, asking in stages while votes can change the label, the
+    same while they are worth their price by what human labels taught, Algorithm 2, all models weighed
+    equally, or one model. Left out, :mod:`backend.policies` chooses."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3
@@ -38,7 +41,11 @@ class PolicySettings(BaseModel):
     agreement: Share = 0.99
     """Share of the labels that ``sequential`` keeps as all models together would give them."""
     max_stages: AtLeastOne = 3
-    """How often ``sequential`` waits for models; a task that was sent alone is decided in one stage."""
+    """How often staged policies wait for models; a task that was sent alone is decided in one stage."""
+    worth: Worth = 75.0
+    """What one more right label is worth to ``stacked``, in prices of asking everyone."""
+    first: Rounds = 200
+    """Rounds in which ``stacked`` asks everyone at the start, and when a model joins."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0
@@ -123,8 +130,9 @@ class Settings(BaseModel):
 
         Args:
             extra_params: as Label Studio sends them: an object, the same as a JSON string, or null. Its keys
-                are ``delta``, ``k_min``, ``models``, ``instructions`` and ``show_votes``.
-                ``models`` is a list of names from the pool, which keep the pool's order.
+                are ``delta``, ``k_min``, ``agreement``, ``max_stages``, ``worth``, ``first``, ``models``,
+                ``instructions`` and ``show_votes``. ``models`` is a list of names from the pool, which keep
+                the pool's order.
 
         Raises:
             ConfigError: an unknown key or a value that does not fit; ``where`` is ``extra_params.<key>``.
@@ -135,7 +143,7 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise config_error(error, "extra_params", _Overrides, joint=".") from None
         models = self.models if overrides.models is None else self._chosen(overrides.models)
-        given = overrides.model_dump(include={"delta", "k_min"}, exclude_none=True)
+        given = overrides.model_dump(include=_OF_POLICY, exclude_none=True)
         policy = self.policy.model_copy(update=given)
         problem = _misfit(policy, [model.name for model in models])
         if problem is not None:
@@ -163,9 +171,16 @@ class _Overrides(BaseModel):
 
     delta: Share | None = None
     k_min: AtLeastOne | None = None
+    agreement: Share | None = None
+    max_stages: AtLeastOne | None = None
+    worth: Worth | None = None
+    first: Rounds | None = None
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None
+
+
+_OF_POLICY = _Overrides.model_fields.keys() & PolicySettings.model_fields.keys()
 
 
 def _as_mapping(extra_params: Mapping[str, object] | str | None) -> Mapping[str, object]:

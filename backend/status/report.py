@@ -126,8 +126,10 @@ class Model:
         in_pool: whether the project asks it by now.
         asked: rounds in which it was asked.
         voted: those in which it gave a valid vote.
-        agreement: how often it agreed with the label voted, where another model voted too.
-        audit: how often it was right on tasks that people labelled blind.
+        agreement: how often it agreed with the label voted, where another model voted too and no vote had a
+            say in who was asked.
+        audit: how often it was right on tasks that people labelled blind, where it was asked whatever the
+            votes.
         reviewed: the same on all other tasks, whose labels are no independent evidence.
         calls: finished calls, retries among them; answers that were there already are none.
         failures: code → calls that failed.

@@ -95,6 +95,45 @@ def test_a_ledger_of_the_first_version_is_filled_in(database_url: str) -> None:
     ]
 
 
+def test_votes_that_were_asked_for_because_of_other_votes_say_nothing_of_their_models(
+    database_url: str,
+) -> None:
+    ledger = Ledger(database_url)
+    _migrate_to(ledger, "0002")
+    stages = '{"stages": {"order": ["blue", "red"], "first": %s}}'
+    rounds = [{"task": 1, "plan": stages % 1}, {"task": 2, "plan": stages % 2}, {"task": 3, "plan": "{}"}]
+    with ledger.write() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO rounds (project, task, control, question, epoch, plan, votes, label, score, "
+                "cost_usd, full_cost_usd, audit, context, created_at) VALUES ('1.1', :task, 'mood', 'q', "
+                "'e', :plan, '{}', 'Glad', 0.9, 0, 0, :no, :context, 0)"
+            ),
+            [{**round_, "no": False, "context": b"<f4"} for round_ in rounds],
+        )
+        connection.execute(
+            text(
+                "INSERT INTO votes (round_id, model, project, audit, voted, agreed, confirmed) "
+                "SELECT id, :model, project, audit, :yes, 1, 1 FROM rounds"
+            ),
+            [{"model": model, "yes": True} for model in ("blue", "red")],
+        )
+    ledger.migrate()
+    with ledger.read() as connection:
+        votes = connection.execute(
+            text("SELECT round_id, model, agreed, confirmed FROM votes ORDER BY round_id, model")
+        ).all()
+    ledger.close()
+    assert votes == [
+        (1, "blue", None, 1.0),
+        (1, "red", None, None),
+        (2, "blue", 1.0, 1.0),
+        (2, "red", 1.0, 1.0),
+        (3, "blue", 1.0, 1.0),
+        (3, "red", 1.0, 1.0),
+    ]
+
+
 def _migrate_to(ledger: Ledger, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", "backend.ledger:migrations")

@@ -10,6 +10,7 @@ from camvo.aggregation import LABEL_VOTE
 from camvo.numeric import NumericVote
 from camvo.policy import CaMVo
 from camvo.sequential import Sequential
+from camvo.stacked import Stacked
 
 
 def test_labels_are_asked_about_in_stages_by_default() -> None:
@@ -23,6 +24,11 @@ def test_labels_are_asked_about_in_stages_by_default() -> None:
 )
 def test_whoever_sets_a_parameter_of_the_papers_policy_gets_that_one(given: dict[str, object]) -> None:
     assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), CaMVo)
+
+
+@pytest.mark.parametrize("given", [{"worth": 10.0}, {"first": 50}], ids=lambda given: next(iter(given)))
+def test_whoever_sets_a_parameter_of_the_stacked_vote_gets_that_one(given: dict[str, object]) -> None:
+    assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), Stacked)
 
 
 def test_a_project_that_overrides_delta_gets_the_papers_policy() -> None:

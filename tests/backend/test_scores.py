@@ -13,9 +13,10 @@ from label_studio_requests import task
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
+from backend.fits import PAUSE
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round, RoundKey
-from backend.scores import PAUSE, Scores
+from backend.scores import Scores
 from backend.states import StateKey
 from camvo.scorer import Scorer
 
@@ -58,7 +59,7 @@ class Process:
         """What a prediction is scored with once what goes on in the background has ended."""
         self.now += PAUSE
         await self.current()
-        await asyncio.wait(list(self._scores._fitting.values()))
+        await self._scores._fits.settled()
         return await self.current()
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from label_studio_requests import Annotation, annotated, annotations_deleted, task
+from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task
 from openai_server import Reply
+from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
 from backend.jobs import Jobs
+from backend.ledger import reports
 from backend.ledger.rounds import Round
-from camvo.state import State
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 MOODS = ("Glad", "Sad", "Calm")
@@ -58,17 +58,6 @@ def first_divided(backend: Backend) -> tuple[int, Round]:
         if round_.plan["stages"]["first"] < len(MODELS):
             return number, round_
     raise AssertionError("everyone was always asked")
-
-
-def assert_same_state(one: State, other: State) -> None:
-    assert (one.rounds, one.probes) == (other.rounds, other.probes)
-    for arm in MODELS:
-        assert one[arm].rewards == other[arm].rewards
-        assert one[arm].reward_sum == pytest.approx(other[arm].reward_sum, abs=1e-9)
-        assert np.allclose(one[arm].inverse, other[arm].inverse, rtol=0, atol=1e-9)
-        assert np.allclose(one[arm].b, other[arm].b, rtol=0, atol=1e-9)
-        sums = [np.ravel(state[arm].mixture.to_list()) for state in (one, other)]
-        assert np.allclose(*sums, rtol=0, atol=1e-9)
 
 
 # a project of 60 tasks
@@ -124,6 +113,19 @@ def test_every_round_that_a_coin_chose_leaves_its_probe_in_the_ledger(
 ) -> None:
     coins = sum(round_.plan["stages"]["coin"] != "nobody" for round_ in rounds)
     assert sum(project.state().probes.patterns.values()) == coins == TASKS
+
+
+def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(
+    project: Backend, rounds: Sequence[Round]
+) -> None:
+    at_once = [round_ for round_ in rounds if round_.plan["stages"]["first"] == len(MODELS)]
+    with project.ledger.read() as connection:
+        found = {row.model: row for row in reports.votes(connection, Project().key)}
+    assert 0 < len(at_once) < len(rounds)
+    for arm in MODELS:
+        assert found[arm].asked == sum(arm in round_.votes for round_ in rounds)
+        assert found[arm].compared == len(at_once)
+        assert found[arm].agreed == sum(round_.votes[arm] == round_.label for round_ in at_once)
 
 
 # who waits

@@ -326,18 +326,22 @@ def test_without_extra_params_the_settings_stay(settings: Settings, nothing: Any
 
 
 @pytest.mark.parametrize("form", [lambda params: params, json.dumps], ids=["object", "string"])
-def test_a_project_overrides_five_settings_and_no_more(
+def test_a_project_overrides_eight_settings_and_no_more(
     settings: Settings, form: Callable[[Any], Any]
 ) -> None:
     params = {
         "delta": 0.5,
         "k_min": 1,
+        "max_stages": 7,
+        "worth": 50,
+        "first": 300,
         "models": ["c", "a"],
         "instructions": "Take your time.",
         "show_votes": True,
     }
     own = settings.for_project(form(params))
     assert (own.policy.delta, own.policy.k_min, own.instructions) == (0.5, 1, "Take your time.")
+    assert (own.policy.max_stages, own.policy.worth, own.policy.first) == (7, 50.0, 300)
     assert ([model.name for model in own.models], own.show_votes) == (["a", "c"], True)
     restored = own.model_copy(
         update={
@@ -354,11 +358,14 @@ def test_a_project_overrides_five_settings_and_no_more(
     ("params", "where", "part"),
     [
         ({"detla": 0.5}, "extra_params.detla", "delta?"),
-        ({"budget": {}}, "extra_params.budget", "known: delta, k_min, models, instructions, show_votes"),
+        ({"budget": {}}, "extra_params.budget", "known: delta, k_min, max_stages, worth, first, models"),
         ({"delta": 2}, "extra_params.delta", "1 or less"),
         ({"delta": "high"}, "extra_params.delta", "a number"),
         ('{"delta": NaN}', "extra_params.delta", "nan"),
         ({"k_min": 4}, "extra_params.k_min", "3 or less"),
+        ({"worth": 0}, "extra_params.worth", "more than 0"),
+        ({"max_stages": 0}, "extra_params.max_stages", "1 or more"),
+        ({"first": -1}, "extra_params.first", "0 or more"),
         ({"models": ["a"]}, "extra_params.models", "k_min"),
         ({"models": []}, "extra_params.models", "at least one"),
         ({"models": "a"}, "extra_params.models", "a list"),

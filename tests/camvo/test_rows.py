@@ -55,3 +55,14 @@ def test_the_head_is_one_object_while_nothing_in_it_changes():
 def test_the_head_lacks_a_tenth_at_most(size, most):
     length = len(kept(*range(size)).head(most).rows)
     assert min(size, most) / 1.1 - 1 <= length <= min(size, most)
+
+
+@given(st.lists(st.sampled_from(["ab", "abc", "bc"])), st.lists(st.sampled_from(["ab", "abc", "bc"])))
+def test_rounds_that_showed_some_models_are_those_that_asked_everyone_and_all_of_them(come, gone):
+    rows = Rows()
+    for pool, change in [(pool, rows.add) for pool in come] + [(pool, rows.remove) for pool in gone]:
+        for everyone in (True, False):
+            change(Row(tuple(CastVote(arm, None, 1.0) for arm in pool), None, everyone))
+    for arms in ("a", "c", "ac", ""):
+        wanted = sum(row.everyone and set(arms) <= {vote.arm for vote in row.votes} for row in rows.rows)
+        assert rows.shown(arms) == Rows.from_list(rows.to_list()).shown(arms) == wanted

@@ -5,6 +5,7 @@ import pytest
 
 from camvo.calibration import IDENTITY
 from camvo.panel import Panel
+from camvo.plan import Decision
 from camvo.scorer import Scorer, Seen, fit
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")
@@ -42,3 +43,11 @@ def test_a_vote_of_no_use_counts_as_none():
     kept = [Seen({"a": "yes", "b": None}, "yes"), Seen({"a": "no", "b": "no"}, "no")]
     odd = [*kept, Seen({"a": "no", "old": "yes"}, "gone"), Seen({"a": "gone"}, "yes")]
     assert fit(odd, ("a", "b"), LABELS) == fit(kept, ("a", "b"), LABELS)
+
+
+@pytest.mark.parametrize(("trust", "own"), [(0.0, 0.0), (0.4, 0.2), (1.0, 0.5)])
+def test_a_score_that_was_learnt_from_human_labels_counts_by_half_at_most(trust, own):
+    found = fit((), ARMS, LABELS)
+    decision = Decision("no", 0.5, {}, trust)
+    expected = own * 0.5 + (1.0 - own) * found.score(UNANIMOUS, "no")
+    assert found.of(UNANIMOUS, decision) == pytest.approx(expected)

@@ -53,6 +53,22 @@ def test_one_stage_asks_everyone():
     assert learnt([AGREE] * 200, price=1.0, max_stages=1) == Stops((3,), (-np.inf,))
 
 
+def test_the_best_pauses_among_twenty_models_are_found_in_a_moment():
+    """To try each of their half a million ways to pause would take minutes."""
+    arms = [f"m{number:02}" for number in range(20)]
+    five, ten = ["yes"] * 5 + ["no"] * 15, ["yes"] * 3 + ["no"] * 17
+    votes = [["yes"] * 20, five, ten, ["no"] * 20] * 40
+    seen = [
+        Row(tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(arms, row, strict=True)), None, True)
+        for row in votes
+    ]
+    few, many = (
+        learn(STACK, seen, arms, (0.05,) * 20, LABELS, price=0.05, max_stages=stages) for stages in (3, 15)
+    )
+    assert len(few.upto) <= 3
+    assert set(few.upto) <= set(many.upto)
+
+
 def test_silence_is_no_reason_to_stop():
     stops = learnt([AGREE, (None, "yes", "yes")] * 100, price=0.01)
     assert stops.after(0, 0.0) > 1 or stops.after(1, -np.inf) > 1

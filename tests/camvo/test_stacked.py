@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import json
+import math
+
 import numpy as np
 import pytest
 
 from camvo.baselines import Baseline
 from camvo.contribution import Contribution, revision
+from camvo.courses import Course
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
+from camvo.numeric import NumericVote
 from camvo.replay import VotesTable, replay
+from camvo.rows import CastVote, Row
+from camvo.stack_stops import Stops
 from camvo.stacked import Stacked
 from camvo.state import State
 from camvo.synthetic import SyntheticModel, votes_table
@@ -111,6 +118,47 @@ def test_rounds_that_were_asked_on_because_of_votes_teach_no_rewards():
     assert policy.contribution(plan, "question", votes, "p").changes == ()
     human = policy.contribution(plan, "question", votes, "p", human=True)
     assert {change.arm for change in human.changes} == set(plan.subset)
+
+
+def experienced():
+    """A state that has seen four models agree on 200 rounds, and people with them."""
+    state = State(3)
+    for number in range(200):
+        label = LABELS[number % 4]
+        state.rows.add(Row(tuple(CastVote(arm, label, 0.8) for arm in sorted(PRICES)), label, everyone=True))
+    return state
+
+
+def test_a_plan_is_described_in_plain_json():
+    """Also one with a stage after which nobody ever stops, whose margin would be infinite."""
+    plan = Stacked(first=0).plan(observed(experienced()), PRICES)
+    described = plan.describe("question")
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    assert described["stages"]["first"] == described["stops"]["upto"][0] < len(PRICES)
+    never = Course(None, Stops((1, 4), (math.inf, -math.inf), ((0.0, 1.0),))).describe()
+    assert json.loads(json.dumps(never, allow_nan=False)) == never
+
+
+def test_a_model_that_joins_has_everyone_asked_again():
+    state = experienced()
+    known, joined = (
+        Stacked(first=100).plan(observed(state), prices) for prices in (PRICES, PRICES | {"new": 9.0})
+    )
+    assert (known.courses.chance, joined.courses.chance) == (0.03, 1.0)
+    assert set(joined.subset) == {*PRICES, "new"}
+
+
+def test_a_number_beside_it_is_asked_of_everyone_and_kept_by_nobody():
+    policy, state = Stacked(first=0), experienced()
+    asked = observed(state) | {
+        "number": Observation(state, np.array([1.0, 0.0, 0.0]), (), NumericVote(0.0, 10.0))
+    }
+    plan = policy.plan(asked, PRICES)
+    votes = {arm: {"question": "p", "number": "3"} for arm in PRICES}
+    assert set(plan.subset) == set(PRICES)
+    assert policy.ask(plan, votes) == ()
+    assert policy.contribution(plan, "number", votes, "3", human=True).kept is None
+    assert policy.contribution(plan, "question", votes, "p", human=True).kept is not None
 
 
 @pytest.mark.parametrize("options", [{"worth": 0.0}, {"worth": np.inf}, {"max_stages": 0}, {"first": -1}])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -172,10 +170,6 @@ def test_partly_asked_rounds_teach_too():
 
 def test_the_same_rounds_give_the_same_stack(stack):
     assert fit(rounds(300), LABELS) == stack
-
-
-def test_a_stack_reads_back_from_json(stack):
-    assert Stack(**json.loads(json.dumps(stack.to_dict()))) == stack
 
 
 def test_with_one_label_it_is_certain():

@@ -25,9 +25,9 @@ class VotesRow:
         audit: whether the rounds' predictions were held back.
         asked: rounds in which it was asked.
         voted: those in which it gave a valid vote.
-        compared: those in which another model voted too.
+        compared: those in which another model voted too, and no vote had a say in who was asked.
         agreed: how well it agreed with the label voted, summed over these.
-        checked: votes on which there is a human label.
+        checked: votes on which there is a human label, where it was asked whatever the votes.
         confirmed: how right these were, summed.
     """
 

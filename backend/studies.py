@@ -1,0 +1,46 @@
+"""This process's studies: what the rounds that are kept whole say, worked out beside the predictions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from backend.fits import PAUSE, Fits
+from backend.states import COPIES, StateKey
+from camvo.study import Material, Study
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    material: Material
+    study: Study
+    made_at: float
+
+
+class Studies:
+    """The studies, by question. Used from one event loop only; ``workers`` make them."""
+
+    def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._fits: Fits[_Kept] = Fits(workers, most=COPIES, failure="not_studied")
+
+    async def current(self, key: StateKey, material: Material) -> Study:
+        """A study of a question, there already unless it is the first one for these models in this order.
+
+        Rounds and labels that have come since are studied in the background, for the plans after this one,
+        and no sooner than ten seconds later: while people label, every plan finds something new. Prices are
+        those of the task that the study was made for: tasks of other lengths are stopped alike.
+        """
+        kind = (material.labels, material.order, material.price, material.max_stages)
+
+        def study() -> _Kept:
+            return _Kept(material, material.study(), self._clock())
+
+        kept = self._fits.latest(key, kind)
+        if kept is None:
+            kept = await asyncio.shield(self._fits.start(key, study, kind))
+        elif kept.material.head is not material.head and self._clock() - kept.made_at >= PAUSE:
+            self._fits.start(key, study, kind)
+        return kept.study

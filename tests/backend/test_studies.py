@@ -1,0 +1,91 @@
+"""The studies of one process: which one a plan is given, and when the next one is made."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from backend.fits import PAUSE
+from backend.states import StateKey
+from backend.studies import Studies
+from camvo.rows import CastVote, Head, Row
+from camvo.study import Material, Study
+
+KEY = StateKey("7.1", "mood", "epoch")
+
+
+def material(n: int) -> Material:
+    said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
+    head = Head(tuple(Row(said, "Glad", everyone=True) for _ in range(n)))
+    return Material(head, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
+
+
+class Process:
+    """One process's studies, under a clock that is set by hand, and the one thread that makes them."""
+
+    def __init__(self, worker: ThreadPoolExecutor) -> None:
+        self.now, self.worker = 0.0, worker
+        self._studies = Studies(worker, clock=lambda: self.now)
+
+    async def current(self, given: Material) -> Study:
+        return await self._studies.current(KEY, given)
+
+    async def settled(self) -> None:
+        await self._studies._fits.settled()
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    with ThreadPoolExecutor(1) as worker:
+        yield Process(worker)
+
+
+def test_the_first_study_is_of_what_there_is(process: Process) -> None:
+    given = material(20)
+    assert asyncio.run(process.current(given)) == given.study()
+
+
+def test_a_plan_takes_the_study_that_is_there_while_the_next_one_is_made(process: Process) -> None:
+    before, after = material(20), material(40)
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE
+        busy = threading.Event()
+        process.worker.submit(busy.wait)
+        assert await process.current(after) == before.study()
+        busy.set()
+        await process.settled()
+        assert await process.current(after) == after.study()
+
+    asyncio.run(run())
+
+
+def test_labels_that_come_soon_after_another_wait_for_the_next_study(process: Process) -> None:
+    before, after = material(20), material(40)
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE / 2
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == before.study()
+
+    asyncio.run(run())
+
+
+def test_another_order_of_asking_has_a_study_of_its_own(process: Process) -> None:
+    one = material(20)
+    other = replace(one, order=("red", "blue"))
+
+    async def run() -> None:
+        first = await process.current(one)
+        assert await process.current(other) == other.study()
+        assert await process.current(one) is first
+
+    asyncio.run(run())

@@ -141,6 +141,17 @@ def of_project(connection: Connection, project: str, *, page: int = 500) -> Iter
         last = rows[-1].id
 
 
+def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
+    """The contexts of these rounds, in the order of ``ids``."""
+    found: dict[int, Array] = {}
+    for start in range(0, len(ids), _TASKS_A_QUERY):
+        query = select(_table.c.id, _table.c.context).where(
+            _table.c.id.in_(ids[start : start + _TASKS_A_QUERY])
+        )
+        found |= {row.id: _unpack(row.context) for row in connection.execute(query)}
+    return [found[number] for number in ids]
+
+
 def set_taught(connection: Connection, round_id: int, label: str | None, by: Teacher | None) -> None:
     """Record which label the rewards in the state come from by now."""
     connection.execute(update(_table).where(_table.c.id == round_id).values(taught=label, taught_by=by))

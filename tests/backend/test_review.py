@@ -105,7 +105,8 @@ def test_tasks_kept_blind_are_counted_only(tmp_path: Path) -> None:
 
 
 def test_free_text_is_no_label_to_show(tmp_path: Path) -> None:
-    config = """<View><Text name="note" value="$text"/><TextArea name="mood" toName="note" camvo_instructions="A quote."/></View>"""
+    area = '<TextArea name="mood" toName="note" camvo_instructions="Say it in a few words."/>'
+    config = f'<View><Text name="note" value="$text"/>{area}</View>'
     project = Project(label_config=config)
     with Backend(tmp_path, lambda body: says(mood=SECRET)) as backend:
         backend.post("/setup", setup(project))

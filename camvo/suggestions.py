@@ -129,4 +129,4 @@ def suggest(
 def _unit(rows: Array) -> Array:
     """The rows with length 1; those without a direction stay as they are."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(length > 0.0, length, 1.0)
+    return np.asarray(rows / np.where(length > 0.0, length, 1.0), dtype=np.float64)

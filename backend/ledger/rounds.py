@@ -148,7 +148,7 @@ def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
         query = select(_table.c.id, _table.c.context).where(
             _table.c.id.in_(ids[start : start + _TASKS_A_QUERY])
         )
-        found |= {row.id: _unpack(row.context) for row in connection.execute(query)}
+        found |= {row.id: unpack(row.context) for row in connection.execute(query)}
     return [found[number] for number in ids]
 
 
@@ -172,7 +172,7 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
 def _round(row: Row[Any]) -> Round:
     values = dict(row._mapping)
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
-    return Round(key=key, **(values | {"context": _unpack(values["context"])}))
+    return Round(key=key, **(values | {"context": unpack(values["context"])}))
 
 
 def _pack(context: Array) -> bytes:
@@ -181,5 +181,6 @@ def _pack(context: Array) -> bytes:
     return dtype.encode() + context.astype(dtype).tobytes()
 
 
-def _unpack(data: bytes) -> Array:
+def unpack(data: bytes) -> Array:
+    """A context as it is stored."""
     return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)

@@ -108,6 +108,7 @@ votes = Table(
     Column("voted", Boolean, nullable=False),
     Column("agreed", Double),
     Column("confirmed", Double),
+    Column("examples", Integer),
     Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
 )
 
@@ -190,6 +191,16 @@ human_annotations = Table(
     Column("deleted", Boolean, nullable=False),
     Column("received_at", Double, nullable=False),
     Index(None, "project", "task"),
+)
+
+example_texts = Table(
+    "example_texts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("control", Text, primary_key=True),
+    Column("question", Text, nullable=False),
+    Column("texts", _JSON, nullable=False),
 )
 
 deleted_tasks = Table(

@@ -19,7 +19,13 @@ Rewards = Mapping[str, float]
 
 
 def store(
-    connection: Connection, round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards
+    connection: Connection,
+    round_: Round,
+    round_id: int,
+    *,
+    agreed: Rewards,
+    confirmed: Rewards,
+    examples: Mapping[str, int],
 ) -> None:
     """Store what came of the votes of a new round.
 
@@ -29,6 +35,7 @@ def store(
         round_id: the number it was given.
         agreed: by the label voted; empty where an arm alone would agree with itself.
         confirmed: by the humans' label; empty while there is none.
+        examples: arm → how many examples its prompt had; 0 where a coin left them out.
     """
     rows = [
         {
@@ -39,6 +46,7 @@ def store(
             "voted": vote is not None,
             "agreed": agreed.get(arm),
             "confirmed": confirmed.get(arm),
+            "examples": examples.get(arm),
         }
         for arm, vote in round_.votes.items()
     ]

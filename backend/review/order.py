@@ -98,12 +98,12 @@ def review(connection: Connection, project: Project, limit: int) -> Review:
             found.setdefault(round_.task, {})[control] = round_
     arms = len({arm for one in found.values() for round_ in one.values() for arm in round_.votes})
     candidates = sorted((_candidate(task, one, arms) for task, one in found.items()), key=_by_most)[:_MOST]
-    known = [
+    labelled = [
         number
         for control, epoch in epochs.items()
         for number in open_rounds.labelled(connection, project.key, control, epoch)
     ]
-    chosen = _suggest(connection, candidates, found, known, limit) if candidates else []
+    chosen = _suggest(connection, candidates, found, labelled, limit) if candidates else []
     return Review(
         project=project.key,
         tasks=tuple(
@@ -126,18 +126,18 @@ def _suggest(
     connection: Connection,
     candidates: Sequence[Candidate],
     found: Mapping[int, Mapping[str, OpenRound]],
-    known: Sequence[int],
+    labelled: Sequence[int],
     limit: int,
 ) -> list[Suggestion]:
     """The choice among the candidates, each with the context of its first question."""
     firsts = [next(iter(found[one.task].values())).id for one in candidates]
-    contexts, labelled = rounds.contexts(connection, firsts), rounds.contexts(connection, known)
+    contexts, known = rounds.contexts(connection, firsts), rounds.contexts(connection, labelled)
     d = len(contexts[0])  # a control that came up last before the embedder was changed has another one
     same = [at for at, context in enumerate(contexts) if len(context) == d]
     return suggestions.suggest(
         [candidates[at] for at in same],
         np.array([contexts[at] for at in same]),
-        np.array([context for context in labelled if len(context) == d]).reshape(-1, d),
+        np.array([context for context in known if len(context) == d]).reshape(-1, d),
         limit,
     )
 

@@ -19,6 +19,7 @@ Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
+FewShot = Annotated[Whole, Field(ge=0, le=20)]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,6 +92,8 @@ class Settings(BaseModel):
     """Share of labels that must be right where a score is named from which no review is needed."""
     show_votes: bool = False
     """Whether each model's own vote is returned as a prediction beside the ensemble's."""
+    few_shot: FewShot = 0
+    """Human-labelled tasks that a prompt shows as examples, for the models that they help."""
     embedder: str = Field(default="all-MiniLM-L6-v2", min_length=1)
     """The sentence-transformers model, or a folder with one."""
     retries: Annotated[Whole, Field(ge=0)] = 2
@@ -123,7 +126,7 @@ class Settings(BaseModel):
 
         Args:
             extra_params: as Label Studio sends them: an object, the same as a JSON string, or null. Its keys
-                are ``delta``, ``k_min``, ``models``, ``instructions`` and ``show_votes``.
+                are ``delta``, ``k_min``, ``models``, ``instructions``, ``show_votes`` and ``few_shot``.
                 ``models`` is a list of names from the pool, which keep the pool's order.
 
         Raises:
@@ -141,7 +144,7 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in given else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
-        direct = overrides.model_dump(include={"instructions", "show_votes"}, exclude_none=True)
+        direct = overrides.model_dump(include={"instructions", "show_votes", "few_shot"}, exclude_none=True)
         return self.model_copy(update={"models": models, "policy": policy, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
@@ -166,6 +169,7 @@ class _Overrides(BaseModel):
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None
+    few_shot: FewShot | None = None
 
 
 def _as_mapping(extra_params: Mapping[str, object] | str | None) -> Mapping[str, object]:

@@ -77,7 +77,7 @@ def tried(connection: Connection, project: str) -> dict[str, Tried]:
             func.sum(case((shown, 0), else_=1)).label("votes_without"),
         )
         .where(_votes.c.project == project)
-        .where(_votes.c.examples.is_not(None), _votes.c.confirmed.is_not(None))
+        .where(_votes.c.examples >= 0, _votes.c.confirmed.is_not(None))
         .group_by(_votes.c.model)
     )
     return {

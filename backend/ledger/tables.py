@@ -110,6 +110,7 @@ votes = Table(
     Column("confirmed", Double),
     Column("examples", Integer),
     Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
+    Index(None, "project", "examples", "model", "confirmed"),
 )
 
 answers = Table(

@@ -13,6 +13,9 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("votes", sa.Column("examples", sa.Integer))
+    op.create_index(
+        "ix_votes_project_examples_model_confirmed", "votes", ["project", "examples", "model", "confirmed"]
+    )
     op.create_table(
         "example_texts",
         sa.Column("project", sa.Text, nullable=False),

@@ -134,6 +134,13 @@ class Client:
         found: list[dict[str, Any]] = self._call("GET", "/api/dm/views/", params={"project": project})
         return found
 
+    def columns(self, project: int) -> list[dict[str, Any]]:
+        """What the tabs of a project can show of a task."""
+        found: list[dict[str, Any]] = self._object("GET", "/api/dm/columns/", params={"project": project})[
+            "columns"
+        ]
+        return found
+
     def add_tab(self, project: int, data: Mapping[str, Any]) -> int:
         """Add a tab on the right; its number."""
         body = {"project": project, "data": data}

@@ -40,6 +40,7 @@ class LabelStudioApi:
         self.backends: dict[int, dict[str, Any]] = {}
         self.webhooks: dict[int, dict[str, Any]] = {}
         self.tabs: dict[int, dict[str, Any]] = {}
+        self.columns: list[dict[str, Any]] = []
         self.tasks: dict[int, dict[str, Any]] = {}
         self.answers: dict[tuple[str, str], Answer | bytes] = {}
         """(method, path) → what to say in the place of the usual answer."""
@@ -205,6 +206,8 @@ class LabelStudioApi:
         return 201, made
 
     def _tab(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if rest == ["columns"]:
+            return 200, {"columns": self.columns}
         if method == "GET":
             return 200, list(self.tabs.values())
         if method == "DELETE":

@@ -70,6 +70,25 @@ def test_a_project_without_tabs_gets_its_default_one_first(api: LabelStudioApi) 
     assert [tab["data"]["title"] for tab in api.tabs.values()] == ["Default", TITLE]
 
 
+def test_it_shows_the_usual_columns_and_the_score(api: LabelStudioApi) -> None:
+    rare, usual = ({"explore": shown, "labeling": False} for shown in (False, True))
+    api.columns = [
+        {"id": "inner_id", "visibility_defaults": rare},
+        {"id": "predictions_score", "visibility_defaults": rare},
+        {"id": "text", "parent": "data", "visibility_defaults": usual},
+    ]
+    put(api, 7)
+    hidden = {"explore": ["tasks:inner_id"], "labeling": ["tasks:inner_id", "tasks:data.text"]}
+    assert ours(api)[0]["data"]["hiddenColumns"] == hidden
+
+
+def test_what_people_changed_in_it_stays(api: LabelStudioApi) -> None:
+    put(api, 7)
+    ours(api)[0]["data"]["columnsWidth"] = {"tasks:data.text": 640}
+    put(api, 4)
+    assert (shown(api), ours(api)[0]["data"]["columnsWidth"]) == ([4], {"tasks:data.text": 640})
+
+
 def test_it_goes_with_the_backend(api: LabelStudioApi) -> None:
     put(api, 7)
     said: list[str] = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.stats import rankdata
 
 from camvo.probes import UNASKED, Signature, canonical
 from camvo.typing import Array
@@ -72,8 +71,8 @@ def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) 
         labels: M, the number of labels.
     """
     size = len(prices)
-    rank = (rankdata(prices) - 1.0) / max(size - 1, 1) * 2.0 - 1.0
-    lean = 1.0 + _PRICE * (rank - rank.mean())
+    rank = np.sign(prices[:, None] - prices).sum(axis=1) / max(size - 1, 1)
+    lean = 1.0 + _PRICE * rank
     right: Array = _START * lean
     if not patterns:
         return right

@@ -6,6 +6,11 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)  # how quick it is, no test may ask
+settings.load_profile("any machine")
+
 
 class _Loggers(dict[str, Any]):
     """All loggers, to be walked over while other threads make new ones.

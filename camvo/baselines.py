@@ -73,9 +73,10 @@ class Fixed(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Baseline):
-    """Ask models that the context draws by lot, weighed as by Algorithm 2: what money buys without thought.
+    """Ask models drawn by lot, weighed as by Algorithm 2: what money buys without thought.
 
-    Each model is as likely as any other, so the expected cost is ``share`` of that of asking everyone.
+    Each model is as likely as any other, so the expected cost is ``share`` of that of asking everyone. The
+    lot is drawn from the context and from how many rewards there are, so that a replay can be repeated.
 
     Attributes:
         share: of the K models that are asked, in (0, 1]. Where it is no whole number of models, one more or
@@ -92,10 +93,10 @@ class Random(Baseline):
     def _choose(
         self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
     ) -> Sequence[Choice]:
-        return [self._drawn(len(arms), next(iter(seen.values())).context) for seen in estimates]
+        return [self._drawn(len(arms), next(iter(seen.values()))) for seen in estimates]
 
-    def _drawn(self, arms: int, context: Array) -> Choice:
-        rng = np.random.default_rng(stream(0, context))
+    def _drawn(self, arms: int, seen: Estimates) -> Choice:
+        rng = np.random.default_rng(stream(int(seen.rewards.sum()), seen.context))
         size = max(1, int(self.share * arms + rng.random()))
         return Choice(np.sort(rng.permutation(arms)[:size]).tolist())
 

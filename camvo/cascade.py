@@ -1,4 +1,4 @@
-"""A cascade with a fixed threshold, in the manner of FrugalGPT: dearer models are asked where scores are low."""
+"""A cascade with a fixed threshold, in the manner of FrugalGPT: dearer models where the score is low."""
 
 from __future__ import annotations
 

@@ -171,4 +171,4 @@ def _run(experiment: Experiment, setting: Setting, seed: int, progress: Progress
     )
     seconds = time.perf_counter() - started
     calibrated = rescored(trace, items, shuffle.human) if experiment.calibrate else None
-    return Run(row_of(setting, seed, items, trace, seconds, calibrated), trace, shuffle.order)
+    return Run(row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order)

@@ -40,7 +40,8 @@ class Row:
     """One run of one policy; docs/replay.md says how each field is computed.
 
     ``None`` is what is not known: anything about the truth in a table without one, δ, k_min and the agreement
-    asked for of a policy without them, a calibration that nobody asked for. ``cost`` is in the unit of the prices, per item.
+    asked for of a policy without them, a calibration that nobody asked for. ``cost`` is in the unit of the
+    prices, per item.
     """
 
     policy: str
@@ -102,6 +103,7 @@ def row_of(
     table: VotesTable,
     trace: Trace,
     seconds: float,
+    *,
     calibrated: Array | None = None,
 ) -> Row:
     """Measure a trace against the items that it went over, ``table`` in the order of the trace.

@@ -16,8 +16,8 @@ from backend.replay.grid import Experiment, shuffled
 from backend.replay.results import summarised
 from backend.replay.study import Study, progress_bar
 from backend.replay.votes_file import VotesFile
-from camvo.errors import ReplayError
 from camvo.clairvoyant import clairvoyant
+from camvo.errors import ReplayError
 from camvo.measures import full_vote, full_weights, model_accuracy
 from camvo.replay import VotesTable
 from camvo.typing import Array

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from camvo.copula import stream
 from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates
 from camvo.plan import Plan
+from camvo.stages import throw
 from camvo.typing import Array
 
 
@@ -96,7 +96,7 @@ class Random(Baseline):
         return [self._drawn(len(arms), next(iter(seen.values()))) for seen in estimates]
 
     def _drawn(self, arms: int, seen: Estimates) -> Choice:
-        rng = np.random.default_rng(stream(int(seen.rewards.sum()), seen.context))
+        rng = np.random.default_rng(int(2**53 * throw((seen.context,), int(seen.rewards.sum()))))
         size = max(1, int(self.share * arms + rng.random()))
         return Choice(np.sort(rng.permutation(arms)[:size]).tolist())
 

@@ -37,6 +37,8 @@ DIMENSIONS = (32, 128)
 """To which CaMVo's contexts are projected in small projects."""
 FEW = 8
 """Dimensions that are left to policies that look at no context."""
+OURS = 32
+"""The same for sequential and stacked voting."""
 
 
 def projected(table: VotesTable, dimension: int) -> VotesTable:
@@ -63,8 +65,8 @@ def whole(table: VotesTable, kept: Kept, count: int, jobs: int) -> None:
     accuracy = measures.model_accuracy(table.votes, table.truth)
     best = list(table.prices)[int(np.nanargmax(accuracy))]
     orders, labelled = shuffles(table, count), shuffles(table, count, human=True)
-    kept.replay(table, orders, policies.sequential(policies.AGREEMENTS), jobs)
-    kept.replay(table, labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
+    kept.replay(projected(table, OURS), orders, policies.sequential(policies.AGREEMENTS), jobs)
+    kept.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
     kept.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
     kept.replay(projected(table, FEW), orders, policies.others(best), jobs)
     kept.replay(table, orders, policies.ccamvo(), jobs)

@@ -72,6 +72,7 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> Row:
         cost_share=float(trace.costs.mean() / table.full_cost),
         mean_subset=float(trace.asked.sum(axis=1).mean()),
         ece=0.125 if known else None,
+        calibrated_ece=None,
         aurc=0.25 if known else None,
         rounds_per_second=1234.0,
         calls=dict(zip(table.prices, trace.asked.sum(axis=0).tolist(), strict=True)),

@@ -57,7 +57,7 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def cheapest_within(rows: Rows, points: float) -> tuple[str, list[dict[str, Any]]] | None:
-    """The cheapest sequential setting that loses at most so much on average; chosen on what it is shown with."""
+    """The cheapest sequential setting that loses at most so much on average, chosen with hindsight."""
     good = [
         (float(column(records, "cost_share").mean()), name)
         for name, records in rows.items()

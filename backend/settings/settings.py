@@ -28,9 +28,9 @@ class PolicySettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: Literal["camvo", "ccamvo", "sequential", "baseline", "majority", "single"] = "camvo"
+    name: Literal["camvo", "ccamvo", "sequential", "baseline", "majority", "single"] | None = None
     """Algorithm 1, the same for correlated models, asking in stages while votes can change the label,
-    Algorithm 2, all models weighed equally, or one model."""
+    Algorithm 2, all models weighed equally, or one model. Left out, :mod:`backend.policies` chooses."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3
@@ -195,7 +195,8 @@ def _misfit(policy: PolicySettings, names: Sequence[str]) -> tuple[str, str, str
             return "model", "is missing", f"name the model that single asks, one of {', '.join(names)}"
         if policy.model not in names:
             return "model", f"{policy.model!r} is not in the pool", did_you_mean(policy.model, names)
-    elif policy.name in ("camvo", "ccamvo") and policy.k_min > len(names):
+    asks = policy.name in ("camvo", "ccamvo") or (policy.name is None and "k_min" in policy.model_fields_set)
+    if asks and policy.k_min > len(names):
         return (
             "k_min",
             f"{policy.k_min} is more than the {len(names)} model{'s' * (len(names) != 1)} of the pool",

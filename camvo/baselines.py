@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from camvo.ensemble import Choice, Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Estimates
+from camvo.plan import Plan
+from camvo.stages import throw
 from camvo.typing import Array
 
 
@@ -67,6 +69,42 @@ class Fixed(Baseline):
         self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
     ) -> Sequence[Choice]:
         return [_always(self.models, arms)] * len(estimates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(Baseline):
+    """Ask models drawn by lot, weighed as by Algorithm 2: what money buys without thought.
+
+    Each model is as likely as any other, so the expected cost is ``share`` of that of asking everyone. The
+    lot is drawn from the context and from how many rewards there are, so that a replay can be repeated.
+
+    Attributes:
+        share: of the K models that are asked, in (0, 1]. Where it is no whole number of models, one more or
+            one fewer are asked so that it holds on average; at least one is.
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.share <= 1.0:
+            raise InvalidParameterError(f"a share of the models is in (0, 1], got {self.share}")
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        return [self._drawn(len(arms), next(iter(seen.values()))) for seen in estimates]
+
+    def _drawn(self, arms: int, seen: Estimates) -> Choice:
+        rng = np.random.default_rng(int(2**53 * throw((seen.context,), int(seen.rewards.sum()))))
+        size = max(1, int(self.share * arms + rng.random()))
+        return Choice(np.sort(rng.permutation(arms)[:size]).tolist())
+
+    def _plan(
+        self, arms: tuple[str, ...], prices: Array, estimates: Mapping[str, Estimates], choice: Choice
+    ) -> Plan:
+        chance = max(self.share, 1.0 / len(arms))
+        return replace(super()._plan(arms, prices, estimates, choice), propensity=np.full(len(arms), chance))
 
 
 def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:

@@ -104,8 +104,7 @@ def full_vote(votes: NDArray[np.int64], truth: NDArray[np.int64], count: int) ->
     """The vote of all models, each with the weight of its true accuracy on these items.
 
     This is the paper's majority vote, the measure of what asking everyone is worth; it looks at the truth,
-    so no policy can be it. Where no truth is known the votes weigh the same. Sums that differ by less than
-    1e-12 are tied, and the label that comes first wins, as in :func:`camvo.vote.weighted_vote`.
+    so no policy can be it. Where no truth is known the votes weigh the same.
 
     Args:
         votes: positions in the label set, shape (n, K); −1 where a model gave none.
@@ -115,9 +114,27 @@ def full_vote(votes: NDArray[np.int64], truth: NDArray[np.int64], count: int) ->
     Returns:
         The labels, shape (n,); −1 where nobody voted.
     """
-    weights: Array = np.ones(votes.shape[1])
-    if (truth >= 0).any():
-        weights = np.nan_to_num(model_accuracy(votes, truth), nan=0.0)
+    return weighted_labels(votes, full_weights(votes, truth), count)
+
+
+def full_weights(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
+    """The weights of :func:`full_vote`, shape (K,)."""
+    if not (truth >= 0).any():
+        return np.ones(votes.shape[1])
+    return np.nan_to_num(model_accuracy(votes, truth), nan=0.0)
+
+
+def weighted_labels(votes: NDArray[np.int64], weights: Array, count: int) -> NDArray[np.int64]:
+    """The label with the largest sum of weights on each item, shape (n,); −1 where nobody voted.
+
+    Sums that differ by less than 1e-12 are tied, and the label that comes first wins, as in
+    :func:`camvo.vote.weighted_vote` at equal L.
+
+    Args:
+        votes: positions in the label set, shape (n, K); −1 where a model gave none.
+        weights: of each model's vote, shape (K,).
+        count: M, the size of the label set.
+    """
     sums = np.full((len(votes), count), -np.inf)
     for model, weight in enumerate(weights):
         (voted,) = np.nonzero(votes[:, model] >= 0)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
-from camvo.baselines import Baseline, Fixed, Majority, Single
+from camvo.baselines import Baseline, Fixed, Majority, Random, Single
+from camvo.cascade import Cascade
 from camvo.ensemble import Ensemble
 from camvo.policy import CaMVo, CCaMVo, Policy
 from camvo.sequential import Sequential
@@ -19,6 +20,8 @@ POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "stacked": Stacked,
     "baseline": Baseline,
     "majority": Majority,
+    "cascade": Cascade,
+    "random": Random,
     "single": Single,
     "subset": Fixed,
 }

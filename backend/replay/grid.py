@@ -22,6 +22,7 @@ from backend.replay.policies import Setting
 from backend.replay.results import Run, row_of
 from camvo.errors import ReplayError
 from camvo.replay import VotesTable, replay
+from camvo.rescored import rescored
 
 _LOOK = 0.2
 """Seconds between two looks at how far the processes are."""
@@ -46,12 +47,14 @@ class Experiment:
         shuffles: seed → shuffle.
         lambda_l: λ_L of the state.
         window: items that are planned on the same state.
+        calibrate: whether the scores that the server would have shown are computed as well.
     """
 
     table: VotesTable
     shuffles: Mapping[int, Shuffle]
     lambda_l: float = 1.0
     window: int = 1
+    calibrate: bool = False
 
 
 def shuffled(truth: NDArray[np.int64], seed: int, limit: int | None, human_labels: float) -> Shuffle:
@@ -167,4 +170,5 @@ def _run(experiment: Experiment, setting: Setting, seed: int, progress: Progress
         progress=progress,
     )
     seconds = time.perf_counter() - started
-    return Run(row_of(setting, seed, items, trace, seconds), trace, shuffle.order)
+    calibrated = rescored(trace, items, shuffle.human) if experiment.calibrate else None
+    return Run(row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order)

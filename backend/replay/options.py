@@ -14,8 +14,8 @@ Policies: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="camvo, ccamvo, sequential, stacked, baseline, majority, single:MODEL or subset:MODEL+MODEL;"
-        " may be repeated.",
+        help="camvo, ccamvo, sequential, stacked, baseline, majority, cascade:SCORE, random:SHARE,"
+        " single:MODEL or subset:MODEL+MODEL; may be repeated.",
     ),
 ]
 Agreement: TypeAlias = Annotated[
@@ -43,6 +43,9 @@ Estimator: TypeAlias = Annotated[
 ]
 Window: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Items planned on the same state, as under concurrency; 1 is the paper.")
+]
+Calibrate: TypeAlias = Annotated[
+    bool, typer.Option("--calibrate", help="Measure the scores that the server would have shown as well.")
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the first shuffle; the others count on.")]
 Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.")]

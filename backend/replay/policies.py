@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from typing import Final
 
 from camvo.beta_mixture import EstimatorName
 from camvo.errors import InvalidParameterError, ReplayError
 from camvo.named_policies import POLICIES, named, parameters_of
 from camvo.oracle import MOST_ARMS, ConfidenceName
 from camvo.policy import Policy
+
+_NUMBERS: Final = ("share", "threshold")
+"""Parameters that stand in the policy's name, as in ``random:0.3``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,21 +86,29 @@ def settings(
 
 
 def _read(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Which policy it is, and the models that the name goes on with, as parameters of it."""
+    """Which policy it is, and what the name goes on with after a colon, as a parameter of it."""
     where = f"--policy {name}"
     kind, colon, rest = name.partition(":")
-    if kind not in POLICIES or _names_models(kind) != bool(colon):
-        known = ", ".join(f"{one}:…" if _names_models(one) else one for one in POLICIES)
+    if kind not in POLICIES or (_named_in(kind) is not None) != bool(colon):
+        known = ", ".join(one if _named_in(one) is None else f"{one}:…" for one in POLICIES)
         raise ReplayError("no such policy", where=where, fix=known)
-    own = parameters_of(kind)
-    if "delta" in own and len(models) > MOST_ARMS:
+    if "delta" in parameters_of(kind) and len(models) > MOST_ARMS:
         raise ReplayError(f"{len(models)} models, at most {MOST_ARMS} can be searched", where=where)
-    asked = tuple(rest.split("+")) if "models" in own else (rest,) if "model" in own else ()
+    parameter = _named_in(kind)
+    if parameter is None:
+        return kind, {}
+    if parameter in _NUMBERS:
+        try:
+            return kind, {parameter: float(rest)}
+        except ValueError:
+            raise ReplayError(f"{rest!r} is no number", where=where, fix=f"{kind}:0.5") from None
+    asked = tuple(rest.split("+")) if parameter == "models" else (rest,)
     for model in asked:
         if model not in models:
             raise ReplayError(f"{model!r} is no model of the table", where=where, fix=", ".join(models))
     return kind, {"model": rest, "models": asked}
 
 
-def _names_models(kind: str) -> bool:
-    return not parameters_of(kind).isdisjoint(("model", "models"))
+def _named_in(kind: str) -> str | None:
+    """The parameter that a policy's name goes on with."""
+    return next((one for one in ("model", "models", *_NUMBERS) if one in parameters_of(kind)), None)

@@ -13,6 +13,7 @@ from backend.replay.policies import Setting
 from camvo import measures
 from camvo.confidence import TIE
 from camvo.replay import Trace, VotesTable
+from camvo.typing import Array
 
 Point: TypeAlias = tuple[str, float | None, int | None, float | None]
 """Policy, δ, k_min and the agreement asked for."""
@@ -27,6 +28,7 @@ AVERAGED: Final = (
     "cost_share",
     "mean_subset",
     "ece",
+    "calibrated_ece",
     "aurc",
     "rounds_per_second",
 )
@@ -38,7 +40,8 @@ class Row:
     """One run of one policy; docs/replay.md says how each field is computed.
 
     ``None`` is what is not known: anything about the truth in a table without one, δ, k_min and the agreement
-    asked for of a policy without them. ``cost`` is in the unit of the prices, per item.
+    asked for of a policy without them, a calibration that nobody asked for. ``cost`` is in the unit of the
+    prices, per item.
     """
 
     policy: str
@@ -55,6 +58,7 @@ class Row:
     cost_share: float | None
     mean_subset: float
     ece: float | None
+    calibrated_ece: float | None
     aurc: float | None
     rounds_per_second: float
     calls: dict[str, int]
@@ -93,8 +97,19 @@ class Summary:
     intervals: dict[str, tuple[float, float] | None]
 
 
-def row_of(setting: Setting, seed: int, table: VotesTable, trace: Trace, seconds: float) -> Row:
-    """Measure a trace against the items that it went over, ``table`` in the order of the trace."""
+def row_of(
+    setting: Setting,
+    seed: int,
+    table: VotesTable,
+    trace: Trace,
+    seconds: float,
+    *,
+    calibrated: Array | None = None,
+) -> Row:
+    """Measure a trace against the items that it went over, ``table`` in the order of the trace.
+
+    ``calibrated`` are the scores of :func:`camvo.rescored.rescored`, where they are wanted.
+    """
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)
     accuracy = measures.accuracy(trace.labels, table.truth)
@@ -119,6 +134,9 @@ def row_of(setting: Setting, seed: int, table: VotesTable, trace: Trace, seconds
         cost_share=cost / table.full_cost if table.full_cost else None,
         mean_subset=float(asked.sum() / len(trace.labels)),
         ece=measures.calibration_error(trace.labels, trace.scores, table.truth),
+        calibrated_ece=None
+        if calibrated is None
+        else measures.calibration_error(trace.labels, calibrated, table.truth),
         aurc=measures.risk_coverage(trace.labels, trace.scores, table.truth),
         rounds_per_second=len(trace.labels) / seconds,
         calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},

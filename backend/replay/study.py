@@ -32,6 +32,7 @@ class Study:
     parameters: Parameters
     lambda_l: float
     window: int
+    calibrate: bool
     shuffles: int
     seed: int
     jobs: int
@@ -96,6 +97,7 @@ class Study:
         numbers = {
             "lambda_l": self.lambda_l,
             "window": self.window,
+            "calibrate": self.calibrate,
             "shuffles": self.shuffles,
             "seed": self.seed,
         }

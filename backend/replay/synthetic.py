@@ -57,7 +57,9 @@ class Sensitivity:
         with progress_bar(progress, "replaying", total) as advance:
             for gamma, alpha, drawn in data:
                 table = self._table(drawn)
-                experiment = Experiment(table, self._shuffles(), self.study.lambda_l, self.study.window)
+                experiment = Experiment(
+                    table, self._shuffles(), self.study.lambda_l, self.study.window, self.study.calibrate
+                )
                 runs = self.study.run(experiment, settings, advance)
                 of_these = summarised([run.row for run in runs])
                 point: dict[str, float | None] = {"gamma": gamma, "alpha": alpha}

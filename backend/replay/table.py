@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from backend.embedding import Embedder
@@ -15,8 +16,9 @@ from backend.replay.grid import Experiment, shuffled
 from backend.replay.results import summarised
 from backend.replay.study import Study, progress_bar
 from backend.replay.votes_file import VotesFile
+from camvo.clairvoyant import clairvoyant
 from camvo.errors import ReplayError
-from camvo.measures import model_accuracy
+from camvo.measures import full_vote, full_weights, model_accuracy
 from camvo.replay import VotesTable
 from camvo.typing import Array
 
@@ -56,7 +58,7 @@ class Replay:
         shuffles = {
             seed: shuffled(table.truth, seed, self.limit, self.human_labels) for seed in self.study.seeds
         }
-        experiment = Experiment(table, shuffles, self.study.lambda_l, self.study.window)
+        experiment = Experiment(table, shuffles, self.study.lambda_l, self.study.window, self.study.calibrate)
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
         with progress_bar(progress, "replaying", items) as advance:
             runs = self.study.run(experiment, settings, advance)
@@ -90,5 +92,15 @@ class Replay:
                 model: None if math.isnan(accuracy) else accuracy
                 for model, accuracy in zip(table.prices, accuracies, strict=True)
             },
+            "clairvoyant": _clairvoyant(table),
             "options": {"human_labels": self.human_labels, "limit": self.limit},
         }
+
+
+def _clairvoyant(table: VotesTable) -> dict[str, Any]:
+    """What the cheapest prefix would have cost that is right, and that has the full vote's label."""
+    count, costs = len(table.labels), np.array(list(table.prices.values()))
+    weights = full_weights(table.votes, table.truth)
+    answers = {"truth": table.truth, "full_vote": full_vote(table.votes, table.truth, count)}
+    bounds = {name: clairvoyant(table.votes, weights, costs, to_be, count) for name, to_be in answers.items()}
+    return {name: bound and asdict(bound) for name, bound in bounds.items()}

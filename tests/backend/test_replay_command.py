@@ -92,6 +92,14 @@ def test_the_json_says_what_was_replayed_and_how(out: dict[str, Any]) -> None:
     assert (table["options"]["limit"], table["options"]["human_labels"]) == (60, 0.1)
 
 
+def test_the_json_says_what_the_clairvoyant_would_have_paid(out: dict[str, Any]) -> None:
+    bounds = out["table"]["clairvoyant"]
+    assert bounds["full_vote"]["reached"] == 1.0
+    assert bounds["truth"]["reached"] >= out["table"]["model_accuracy"]["small"]
+    assert 1.0 <= bounds["truth"]["cost"] <= 13.0
+    assert all(f"`{name}`" in DOCUMENTED for name in (*bounds, *bounds["truth"]))
+
+
 def test_asking_everyone_costs_everything(out: dict[str, Any]) -> None:
     majority = out["rows"][-1]
     assert (majority["cost"], majority["cost_share"], majority["mean_subset"]) == (13.0, 1.0, 3.0)

@@ -10,10 +10,13 @@ import pytest
 from backend.replay.grid import Experiment, runs, shuffled
 from backend.replay.policies import Parameters, Setting, settings
 from backend.replay.results import AVERAGED, Run, row_of, summarised
-from camvo.baselines import Majority
+from camvo.baselines import Majority, Random
+from camvo.cascade import Cascade
 from camvo.errors import ReplayError
+from camvo.measures import calibration_error
 from camvo.policy import CaMVo
 from camvo.replay import Trace, VotesTable, replay
+from camvo.rescored import rescored
 from camvo.sequential import Sequential
 from camvo.stacked import Stacked
 from camvo.synthetic import SyntheticModel, votes_table
@@ -94,6 +97,12 @@ def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None
     assert one.policy == Stacked(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, max_stages=2)
 
 
+def test_a_share_and_a_threshold_stand_in_the_name() -> None:
+    found = chosen("random:0.3", "random:0.5", "cascade:0.9")
+    assert [one.name for one in found] == ["random:0.3", "random:0.5", "cascade:0.9"]
+    assert [one.policy for one in found] == [Random(share=0.3), Random(share=0.5), Cascade(threshold=0.9)]
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -103,6 +112,10 @@ def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None
         ("single:d", "--policy single:d: 'd' is no model of the table (a, b, c)"),
         ("subset:a+d", "--policy subset:a+d: 'd' is no model of the table (a, b, c)"),
         ("subset:", "--policy subset:: '' is no model of the table"),
+        ("random", "--policy random: no such policy"),
+        ("random:few", "--policy random:few: 'few' is no number (random:0.5)"),
+        ("random:0", "--policy random:0: a share of the models"),
+        ("cascade:2", "--policy cascade:2: a score to reach"),
     ],
 )
 def test_a_policy_that_is_none_is_refused(name: str, said: str) -> None:
@@ -166,6 +179,17 @@ def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
     assert timeless(run) == {**asdict(row_of(setting, 6, items, trace, 1.0)), "rounds_per_second": None}
 
 
+def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table: VotesTable) -> None:
+    setting = chosen("majority")[0]
+    run = done(table, [setting], calibrate=True)[0]
+    shuffle = shuffled(table.truth, 5, None, 0.2)
+    order = shuffle.order
+    items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
+    scores = rescored(run.trace, items, shuffle.human)
+    assert run.row.calibrated_ece == calibration_error(run.trace.labels, scores, items.truth)
+    assert run.row.ece == calibration_error(run.trace.labels, run.trace.scores, items.truth)
+
+
 def test_several_processes_find_the_same_in_the_same_order(table: VotesTable) -> None:
     policies = chosen("camvo", "majority", "ccamvo")
     alone, together = done(table, policies), done(table, policies, jobs=2)
@@ -216,7 +240,8 @@ def test_without_truth_a_row_has_what_is_left() -> None:
     table, trace = small()
     row = row_of(Setting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0)
     unknown = {"accuracy", "full_accuracy", "relative_accuracy", "target_met", "ece", "aurc"}
-    assert {name for name, value in asdict(row).items() if value is None} == unknown | {"agreement_asked"}
+    unknown |= {"agreement_asked", "calibrated_ece"}
+    assert {name for name, value in asdict(row).items() if value is None} == unknown
     assert row.agreement == 1.0
 
 

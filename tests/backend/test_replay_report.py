@@ -27,8 +27,11 @@ from backend.replay.report.study import Setting, study
 from backend.replay.report.style import new_figure, styles
 from backend.replay.report.targets import spread
 from backend.replay.results import Point, Row, Run, Summary
-from camvo.baselines import Majority, Single
+from camvo.baselines import Majority, Random, Single
+from camvo.cascade import Cascade
+from camvo.clairvoyant import clairvoyant
 from camvo.errors import CamvoError, InvalidParameterError
+from camvo.measures import full_weights
 from camvo.policy import CaMVo
 from camvo.replay import Trace, VotesTable, replay
 from camvo.sequential import Sequential
@@ -41,6 +44,8 @@ POLICIES = {
     ("sequential", None, None, 0.98): Sequential(agreement=0.98),
     ("majority", None, None, None): Majority(),
     ("single:provider/small", None, None, None): Single(model="provider/small"),
+    ("cascade:0.9", None, None, None): Cascade(threshold=0.9),
+    ("random:0.5", None, None, None): Random(share=0.5),
 }
 WITH_TRUTH = {"calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage"}
 WITHOUT_TRUTH = {"calls", "cost-accuracy", "over-rounds"}
@@ -72,6 +77,7 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> Row:
         cost_share=float(trace.costs.mean() / table.full_cost),
         mean_subset=float(trace.asked.sum(axis=1).mean()),
         ece=0.125 if known else None,
+        calibrated_ece=None,
         aurc=0.25 if known else None,
         rounds_per_second=1234.0,
         calls=dict(zip(table.prices, trace.asked.sum(axis=0).tolist(), strict=True)),
@@ -208,6 +214,8 @@ def test_the_summary_has_a_row_for_each_setting(page):
         "Sequential agreement ≥ 0.98",
         "Majority",
         "provider/small alone",
+        "Cascade, score ≥ 0.9",
+        "Random, 0.5 of the models",
     ]
 
 
@@ -226,6 +234,13 @@ def test_the_summary_shows_means_and_intervals(page, replay_of_two):
     assert cells["cost per item"].startswith(f"${cost:.3g}")
     assert cells["target met"] == f"{sum(row.target_met for row in rows)} of 2"
     assert cells["rounds per second"].startswith("1,234")
+
+
+def test_the_page_says_what_the_clairvoyant_would_have_reached(page, replay_of_two):
+    votes, truth = replay_of_two[0].votes, replay_of_two[0].truth
+    bound = clairvoyant(votes, full_weights(votes, truth), np.array(list(PRICES.values())), truth, 3)
+    said = f"right in {bound.reached:.1%} at a cost of {bound.cost:.3g}."
+    assert any(said in text for text in texts(page, "//figcaption"))
 
 
 def test_an_interval_does_not_leave_what_is_possible():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.baselines import Baseline, Fixed, Majority, Single
+from camvo.baselines import Baseline, Fixed, Majority, Random, Single
 from camvo.contribution import Change, Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
@@ -110,6 +110,44 @@ def test_a_fixed_subset_is_of_at_least_one_model_and_all_of_them_are_in_the_pool
         Fixed(models=())
     with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
         plan(Fixed(models=("a", "d")), State(2))
+
+
+def draws(share, many=2000):
+    """The subsets of as many contexts, indicator rows."""
+    policy, rng, state = Random(share=share), np.random.default_rng(1), State(2)
+    seen = [{"q": Observation(state, context, LABELS)} for context in rng.normal(size=(many, 2))]
+    return np.array([[arm in planned.subset for arm in ARMS] for planned in policy.plan_window(seen, ARMS)])
+
+
+@pytest.mark.parametrize("share", [0.4, 2 / 3, 0.9])
+def test_a_random_subset_asks_every_model_in_its_share_of_the_rounds(share):
+    asked = draws(share).mean(axis=0)
+    assert asked == pytest.approx(share, abs=5.0 * np.sqrt(share * (1.0 - share) / 2000))
+
+
+def test_a_random_subset_is_as_near_to_its_share_as_whole_models_are():
+    assert set(draws(0.4).sum(axis=1)) == {1, 2}
+    assert set(draws(1 / 9).sum(axis=1)) == {1}
+    assert set(draws(1.0).sum(axis=1)) == {3}
+
+
+def test_a_random_subset_is_drawn_again_when_something_was_learnt():
+    state, subsets = State(2), set()
+    for _ in range(20):
+        state.add(Contribution(EAST, (Change("a", 0.5, None, 1.0),)))
+        subsets.add(plan(Random(share=0.4), state).subset)
+    assert len(subsets) > 3
+
+
+def test_a_random_subset_says_how_likely_it_was_to_ask_each_model():
+    assert plan(Random(share=0.4), State(2)).propensity.tolist() == [0.4] * 3
+    assert plan(Random(share=0.1), State(2)).propensity.tolist() == [1 / 3] * 3
+
+
+@pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
+def test_a_random_subset_is_a_share_of_the_models(share):
+    with pytest.raises(InvalidParameterError, match="share of the models"):
+        Random(share=share)
 
 
 def test_every_policy_learns_the_same_from_the_same_votes():

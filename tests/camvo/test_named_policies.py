@@ -17,6 +17,8 @@ GIVEN = {
     "agreement": 0.9,
     "max_stages": 2,
     "worth": 50.0,
+    "share": 0.3,
+    "threshold": 0.9,
     "model": "a",
     "models": ("a", "b"),
     "lambda_l": 2.0,

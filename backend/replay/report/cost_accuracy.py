@@ -139,6 +139,11 @@ def _caption(study: Study, field: str, below: Sequence[str]) -> tuple[str, ...]:
             "Which sets these are is known only afterwards, from the truth; a policy has to find out as it"
             " goes."
         )
+    if study.clairvoyant is not None:
+        sentences.append(
+            "Whoever knew the answers and, the cheapest model first, stopped at the first right vote would be"
+            f" right in {study.clairvoyant.reached:.1%} at a cost of {study.clairvoyant.cost:.3g}."
+        )
     if study.targets:
         sentences.append("Dashed lines are the targets, δ times the accuracy of the full vote.")
     if study.shuffles > 1:

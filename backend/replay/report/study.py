@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.replay.results import Point, Run, Summary, point
+from camvo.clairvoyant import Clairvoyant, clairvoyant
 from camvo.errors import InvalidParameterError
 from camvo.frontier import fixed_sets, frontier, set_accuracy
+from camvo.measures import full_weights
 from camvo.replay import VotesTable
 from camvo.typing import Array
 
@@ -19,8 +21,13 @@ _NAMES = {
     "camvo": "CaMVo",
     "ccamvo": "CCaMVo",
     "sequential": "Sequential",
+    "stacked": "Stacked",
     "baseline": "Baseline",
     "majority": "Majority",
+    "cascade": "Cascade, score ≥ {}",
+    "random": "Random, {} of the models",
+    "single": "{} alone",
+    "subset": "{}",
 }
 _SHARES = ("accuracy", "agreement", "cost_share", "ece", "aurc")
 _SAMPLE_SEED = 0
@@ -36,8 +43,9 @@ class Setting:
     @property
     def policy(self) -> str:
         """The policy's name for people."""
-        policy, _, models = self.summary.policy.partition(":")
-        return f"{models} alone" if policy == "single" else models or _NAMES.get(policy, policy)
+        policy, _, rest = self.summary.policy.partition(":")
+        name = _NAMES.get(policy, policy)
+        return name.format(rest) if "{}" in name else name
 
     @property
     def parameters(self) -> list[str]:
@@ -121,16 +129,20 @@ class Study:
         """All fixed sets of models, or a sample of them where there are more than 12 models."""
         votes, models = self.table.votes, self.table.votes.shape[1]
         sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
-        weights, truth, count = np.ones(models), self.table.truth, len(self.table.labels)
-        if self.truth:
-            known = truth >= 0
-            cast = (votes[known] >= 0).sum(axis=0)
-            weights = (votes[known] == truth[known, None]).sum(axis=0) / np.maximum(cast, 1)
-        else:
+        truth, count = self.table.truth, len(self.table.labels)
+        weights = full_weights(votes, truth)
+        if not self.truth:
             truth = _plurality(votes, count)
         prices = np.array(list(self.table.prices.values()))
         worth = set_accuracy(sets, votes, weights, truth, count)
         return Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
+
+    @cached_property
+    def clairvoyant(self) -> Clairvoyant | None:
+        """The cheapest prefix of the models that is right; ``None`` without truth."""
+        votes, truth = self.table.votes, self.table.truth
+        prices = np.array(list(self.table.prices.values()))
+        return clairvoyant(votes, full_weights(votes, truth), prices, truth, len(self.table.labels))
 
     @property
     def full(self) -> float:

@@ -1,0 +1,102 @@
+"""Rows side by side: means with their intervals, and what a rival would have been at the same cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.measures import mean_interval
+
+Rows = Mapping[str, list[dict[str, Any]]]
+
+OURS = ("sequential 0.99, 3 stages", "sequential 0.98, 3 stages", "stacked, worth 75")
+RIVALS = {
+    "CaMVo, k_min 3": ("camvo", "k_min 3"),
+    "CaMVo, k_min 1": ("camvo", "k_min 1"),
+    "CCaMVo, k_min 3": ("ccamvo", "k_min 3"),
+    "cascade": ("cascade", ""),
+    "learned cascade": ("learned", ""),
+    "random": ("random", ""),
+}
+TO_EVERYONE = ("cascade", "random")
+"""Families whose dearest member asks everyone, each vote counting the same."""
+LOSS = 0.2
+
+
+def column(records: Sequence[Mapping[str, Any]], name: str) -> NDArray[np.float64]:
+    return np.array([record[name] for record in records], dtype=np.float64)
+
+
+def cell(values: Sequence[float] | NDArray[np.float64], digits: int = 1, *, sign: bool = False) -> str:
+    """Mean ± half the interval; – where something is missing."""
+    found = np.asarray(values, dtype=np.float64)
+    if np.isnan(found).any():
+        return "–"
+    mean, interval = mean_interval(found.tolist())
+    text = f"{mean:{'+' if sign else ''}.{digits}f}"
+    half = 0.0 if interval is None else (interval[1] - interval[0]) / 2.0
+    return f"{text} ± {half:.{digits}f}" if half >= 0.5 * 10.0**-digits else text
+
+
+def cells(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Points, share of the cost and the three errors of the score."""
+    errors = (cell(column(records, name), 3) for name in ("ece", "shown_ece", "confirmed_ece"))
+    return [
+        cell(column(records, "points"), 2, sign=True),
+        cell(100.0 * column(records, "cost_share")),
+        *errors,
+    ]
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [list(heads), ["---"] * len(heads), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def cheapest_within(rows: Rows, points: float) -> tuple[str, list[dict[str, Any]]] | None:
+    """The cheapest sequential setting that loses at most so much on average, chosen with hindsight."""
+    good = [
+        (float(column(records, "cost_share").mean()), name)
+        for name, records in rows.items()
+        if name.startswith("sequential") and column(records, "points").mean() >= -points
+    ]
+    return (min(good)[1], rows[min(good)[1]]) if good else None
+
+
+def curve(rows: Rows, rival: str) -> list[list[dict[str, Any]]]:
+    """The rows of a family."""
+    first, last = RIVALS[rival]
+    found = [
+        records for name, records in rows.items() if name.split()[0].rstrip(",") == first and last in name
+    ]
+    if found and rival in TO_EVERYONE and "majority" in rows:
+        found.append(rows["majority"])
+    return found
+
+
+def at_cost(
+    family: Sequence[Sequence[Mapping[str, Any]]], shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Points of a family at given shares of the cost, shuffle by shuffle, on the line between its settings.
+
+    Below its cheapest setting it is that one, which is to its advantage.
+    """
+    costs = np.array([column(records, "cost_share") for records in family])
+    points = np.array([column(records, "points") for records in family])
+    order = costs.argsort(axis=0)
+    costs, points = np.take_along_axis(costs, order, 0), np.take_along_axis(points, order, 0)
+    return np.array([np.interp(share, costs[:, i], points[:, i]) for i, share in enumerate(shares)])
+
+
+def compared(rows: Rows, ours: str, rival: str) -> str:
+    """Ours minus the rival at equal cost, and whether that excludes a loss above 0.2 points."""
+    family = curve(rows, rival)
+    if ours not in rows or not family:
+        return "–"
+    difference = column(rows[ours], "points") - at_cost(family, column(rows[ours], "cost_share"))
+    _, interval = mean_interval(difference.tolist())
+    sure = interval is not None and interval[0] > -LOSS
+    return cell(difference, 2, sign=True) + ("" if sure else " (no)")

@@ -1,0 +1,57 @@
+"""Which policies are compared, with which parameters: name of the row → policy."""
+
+from __future__ import annotations
+
+from camvo.baselines import Majority, Random, Single
+from camvo.cascade import Cascade
+from camvo.policy import CaMVo, CCaMVo, Policy
+from camvo.sequential import Sequential
+from camvo.stacked import Stacked
+
+AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97), 7: (0.99, 0.98)}
+DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}
+FEW_DELTAS = (0.9, 0.95, 0.97, 0.99)
+CCAMVO_DELTAS = (0.95, 0.97)
+THRESHOLDS = (0.9, 0.99, 0.999)
+LEARNED_THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+SHARES = (0.2, 0.35, 0.5)
+WORTHS = (25.0, 75.0, 200.0)
+LABELLED = 0.05
+SHOWN = ("sequential 0.99, 3 stages", "stacked, worth 75", "camvo 0.97, k_min 3", "majority")
+"""Rows whose calibrated scores are looked at as well."""
+
+
+def sequential(agreements: dict[int, tuple[float, ...]]) -> dict[str, Policy]:
+    return {
+        f"sequential {agreement:g}, {stages} stages": Sequential(agreement=agreement, max_stages=stages)
+        for stages, row in agreements.items()
+        for agreement in row
+    }
+
+
+def camvo(deltas: dict[int, tuple[float, ...]]) -> dict[str, Policy]:
+    return {
+        f"camvo {delta:g}, k_min {k_min}": CaMVo(delta=delta, k_min=k_min)
+        for k_min, row in deltas.items()
+        for delta in row
+    }
+
+
+def ccamvo() -> dict[str, Policy]:
+    return {f"ccamvo {delta:g}, k_min 3": CCaMVo(delta=delta, k_min=3) for delta in CCAMVO_DELTAS}
+
+
+def stacked(items: int, worths: tuple[float, ...]) -> dict[str, Policy]:
+    """Everyone is asked about the first 5%, which humans label."""
+    first = round(LABELLED * items)
+    return {f"stacked, worth {worth:g}": Stacked(first=first, worth=worth) for worth in worths}
+
+
+def others(best: str) -> dict[str, Policy]:
+    """What needs no context."""
+    return {
+        **{f"cascade {threshold:g}": Cascade(threshold=threshold) for threshold in THRESHOLDS},
+        **{f"random {share:.2g}": Random(share=share) for share in SHARES},
+        "best single model": Single(model=best),
+        "majority": Majority(),
+    }

@@ -1,0 +1,88 @@
+"""What is kept of each run, in a JSON file for each table and part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import policies
+
+from backend.replay.grid import Experiment, Shuffle, runs
+from backend.replay.policies import Setting
+from backend.replay.results import Run
+from camvo import calibration, measures
+from camvo.policy import Policy
+from camvo.replay import VotesTable
+from camvo.rescored import rescored
+
+WINDOW = 64
+CONFIRMED = 500
+"""Human labels, at random, for the calibrated score."""
+
+
+class Kept:
+    """A JSON file of rows that are computed once: name → one record for each shuffle."""
+
+    def __init__(self, path: Path, **facts: Any) -> None:
+        self.path = path
+        self.content = json.loads(path.read_text()) if path.exists() else {**facts, "rows": {}}
+
+    def missing(self, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
+        return {name: policy for name, policy in chosen.items() if name not in self.content["rows"]}
+
+    def add(self, name: str, records: list[dict[str, Any]]) -> None:
+        self.content["rows"][name] = records
+        self.path.write_text(json.dumps(self.content, indent=1))
+        cost = np.mean([one["cost_share"] for one in records])
+        print(f"{self.path.stem}: {name}: {np.mean([one['points'] for one in records]):+.2f} at {cost:.1%}")
+
+    def replay(
+        self, table: VotesTable, shuffles: Mapping[int, Shuffle], chosen: Mapping[str, Policy], jobs: int
+    ) -> None:
+        """The rows that are not there yet."""
+        settings = [Setting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()]
+        found = runs(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
+        for setting in settings:
+            self.add(setting.name, [record(next(found), table) for _ in shuffles])
+
+
+def record(run: Run, table: VotesTable) -> dict[str, Any]:
+    """What is kept of a run: points against the full vote, cost, errors of its own and of shown scores."""
+    shown, confirmed = None, None
+    if run.row.policy in policies.SHOWN:
+        shown, confirmed = shown_errors(run, reordered(table, run.order))
+    row = asdict(run.row)
+    kept = {
+        name: row[name] for name in ("seed", "accuracy", "full_accuracy", "agreement", "cost_share", "ece")
+    }
+    return {
+        **kept,
+        "points": 100.0 * (run.row.accuracy - run.row.full_accuracy),
+        "shown_ece": shown,
+        "confirmed_ece": confirmed,
+    }
+
+
+def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | None]:
+    """ECE of the scores that the server would show: without a human label, and calibrated by 500.
+
+    The 500 are drawn at random, and the ECE is that of all others; ``None`` for tables of fewer than 1,000.
+    """
+    scores = rescored(run.trace, items, growth=1.0)
+    plain = measures.calibration_error(run.trace.labels, scores, items.truth)
+    (answered,) = np.nonzero(run.trace.labels >= 0)
+    if len(answered) < 2 * CONFIRMED:
+        return plain, None
+    drawn = np.random.default_rng([run.row.seed, 2]).permutation(answered)
+    known, rest = drawn[:CONFIRMED], drawn[CONFIRMED:]
+    labels, truth = run.trace.labels, items.truth
+    fitted = calibration.fit(scores[known], (labels[known] == truth[known]).astype(float))
+    return plain, measures.calibration_error(labels[rest], fitted(scores[rest]), truth[rest])
+
+
+def reordered(table: VotesTable, order: np.ndarray) -> VotesTable:
+    return replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])

@@ -1,0 +1,143 @@
+"""The tables of docs/results.md from what ``run.py`` wrote.
+
+    python benchmarks/labels_per_dollar/tables.py OUT/
+
+Prints Markdown. Points are right labels in percent minus those of the full vote (all models, weighted by
+their true accuracy), ± is half the 95% interval of the mean over shuffles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from comparison import OURS, RIVALS, Rows, cell, cells, cheapest_within, column, compared, table
+
+GOALS = {"mmlu": (28, 20, 1.0, 45, 0.02, 0.06), "policy": (40, 30, 0.8, 60, 0.03, 0.10)}
+"""Cost within 0.1 and within 0.5 points, points and cost with labels, ECE with and without labels."""
+
+
+def goals(name: str, rows: Rows) -> str:
+    close, near, above, most, with_labels, without = GOALS[name]
+    lines = []
+    for points, goal in ((0.1, close), (0.5, near)):
+        found = cheapest_within(rows, points)
+        reached = "none" if found is None else f"{cells(found[1])[1]}% at {cells(found[1])[0]} ({found[0]})"
+        lines.append([f"label-free, within {points} points: cost at most", f"{goal}%", reached])
+    stacked = [
+        f"{cells(records)[0]} at {cells(records)[1]}% ({label})"
+        for label, records in rows.items()
+        if label.startswith("stacked")
+    ]
+    lines.append(["5% human labels", f"{above:+g} at {most}%", "; ".join(stacked)])
+    for what, field, goal in (
+        ("500 human labels", "confirmed_ece", with_labels),
+        ("none", "shown_ece", without),
+    ):
+        reached = ", ".join(
+            f"{cell(column(records, field), 3)} ({label})"
+            for label, records in rows.items()
+            if records[0][field] is not None
+        )
+        lines.append([f"ECE of the shown score, {what}: at most", f"{goal:g}", reached])
+    return table(["", "goal", "reached"], lines)
+
+
+def bounds(facts: Mapping[str, Any], rows: Rows) -> list[list[str]]:
+    """What nobody can be: the clairvoyant, and the best fixed sets at no more than our cost."""
+    lines = []
+    right, same = facts["clairvoyant"]["truth"], facts["clairvoyant"]["full vote"]
+    gain = 100.0 * (right["reached"] - facts["full_accuracy"])
+    lines.append(["clairvoyant: first right prefix", f"{gain:+.2f}", f"{100 * right['cost_share']:.1f}"])
+    lines.append(
+        ["clairvoyant: first with the full vote's label", "+0.00", f"{100 * same['cost_share']:.1f}"]
+    )
+    for ours in OURS:
+        if ours in rows:
+            share = column(rows[ours], "cost_share").mean()
+            best = max(
+                (one for one in facts["fixed_sets"] if one["cost_share"] <= share),
+                key=lambda one: one["points"],
+            )
+            lines.append(
+                [
+                    f"best fixed set within the cost of {ours}: {best['models']} models",
+                    f"{best['points']:+.2f}",
+                    f"{100 * best['cost_share']:.1f}",
+                ]
+            )
+    return [[*line, "–", "–", "–"] for line in lines]
+
+
+def real(name: str, stored: Mapping[str, Any]) -> None:
+    rows = stored["rows"]
+    full = 100.0 * stored["full_accuracy"]
+    shuffles = max(len(records) for records in rows.values())
+    print(f"**{name}**: the full vote is right in {full:.2f}%; {shuffles} shuffles\n")
+    if name in GOALS:
+        print(goals(name, rows))
+    heads = ["", "points", "% of the cost", "ECE of its score", "shown, no labels", "shown, 500 labels"]
+    lines = [[label, *cells(records)] for label, records in rows.items()]
+    print(table(heads, [*lines, *bounds(stored, rows)]))
+    ours = [label for label in OURS if label in rows]
+    print(
+        table(["at equal cost, minus", *ours], [[r, *(compared(rows, o, r) for o in ours)] for r in RIVALS])
+    )
+
+
+def small(name: str, rows: Rows) -> None:
+    shuffles = max(len(records) for records in rows.values())
+    print(f"**{name}**, the first 300 items alone; {shuffles} shuffles\n")
+    print(
+        table(
+            ["", "points", "% of the cost", "ECE of its score", "shown"],
+            [[k, *cells(v)[:4]] for k, v in rows.items()],
+        )
+    )
+    ours = "sequential 0.99, 3 stages"
+    for dimension in dict.fromkeys(label.split("d ")[1] for label in rows if ", d " in label):
+        narrow = {
+            label: v for label, v in rows.items() if label == ours or label.endswith(f", d {dimension}")
+        }
+        difference = compared(narrow, ours, "CaMVo, k_min 3")
+        print(f"sequential minus CaMVo at equal cost, d = {dimension}: {difference}\n")
+
+
+def made_up(stored: Sequence[Mapping[str, Any]]) -> None:
+    lines = []
+    for one in stored:
+        rows = one["rows"]
+        names = (OURS[0], OURS[2], "camvo 0.97, k_min 3")
+        found = [" at ".join(cells(rows[label])[:2]) if label in rows else "–" for label in names]
+        errors = cells(rows[names[0]])[3:] if names[0] in rows else ["–", "–"]
+        what = f"{one['name']}; {one['labels']} labels, {one['items']:,} items"
+        lines.append(
+            [what, f"{one['correlation']:.2f}", *found, compared(rows, names[0], "CaMVo, k_min 3"), *errors]
+        )
+    heads = [
+        "table",
+        "correlation",
+        "sequential 0.99",
+        "stacked, 5% labels",
+        "CaMVo 0.97",
+        "sequential − CaMVo",
+    ]
+    print(table([*heads, "ECE shown", "with 500 labels"], lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    out = parser.parse_args().out
+    for path in sorted(out.glob("*-whole.json")):
+        real(path.stem.removesuffix("-whole"), json.loads(path.read_text()))
+    for path in sorted(out.glob("*-small.json")):
+        small(path.stem.removesuffix("-small"), json.loads(path.read_text())["rows"])
+    made_up([json.loads(path.read_text()) for path in sorted(out.glob("made-up-*.json"))])
+
+
+if __name__ == "__main__":
+    main()

@@ -151,8 +151,9 @@ class Annotator:
 
     async def _annotate(self, job: Job, asked: Sequence[Asked], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
-        policy = policy_of(job.settings.policy, alone=alone)
         questions = [one.question for one in asked]
+        aggregations = [question.question.control.aggregation for question in questions]
+        policy = policy_of(job.settings.policy, aggregations, alone=alone)
         messages = prompts.messages(questions, job.settings.instructions)
         prompt = _Prompt(questions, messages, prompts.schema(questions))
         expected = self._costs(job, messages)

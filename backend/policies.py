@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 from backend.settings import PolicySettings
+from camvo.aggregation import LABEL_VOTE, Aggregation
 from camvo.named_policies import named
 from camvo.policy import Policy
 
+_OWN: Final[Mapping[str, frozenset[str]]] = {
+    "camvo": frozenset({"delta", "k_min", "n0", "confidence"}),
+    "stacked": frozenset({"worth", "first"}),
+}
+"""Parameters that only this policy has: whoever sets one and names no policy means it."""
 
-def policy_of(settings: PolicySettings, *, alone: bool = False) -> Policy:
+
+def policy_of(
+    settings: PolicySettings, aggregations: Iterable[Aggregation] = (), *, alone: bool = False
+) -> Policy:
     """The policy that the settings name; its parameters were validated with them.
+
+    Where they name none it is ``sequential``, unless a parameter is set that only another has. A task with
+    a question that has no label to vote on gets ``camvo`` then: certificates are about labels, and without
+    them everyone would be asked.
 
     Args:
         settings: the section ``policy``.
+        aggregations: how the votes on each of the task's questions are counted.
         alone: whether somebody may wait for this one task: whoever is asked is then asked at once.
     """
     given = settings.model_dump()
     if alone:
         given["max_stages"] = 1
-    return named(settings.name, given)
+    return named(settings.name or _meant(settings, aggregations), given)
+
+
+def _meant(settings: PolicySettings, aggregations: Iterable[Aggregation]) -> str:
+    if any(one != LABEL_VOTE for one in aggregations):
+        return "camvo"
+    return next((name for name, own in _OWN.items() if own & settings.model_fields_set), "sequential")

@@ -16,9 +16,7 @@ in a way that no Beta map mends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -64,22 +62,6 @@ class Calibration:
         if self.knots:
             return np.asarray(np.interp(inside, self.knots, self.values), dtype=np.float64)
         return np.asarray(expit(_features(inside) @ np.array((*self.slopes, self.shift))), dtype=np.float64)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON, read back by :meth:`from_json`."""
-        return {
-            "knots": list(self.knots),
-            "values": list(self.values),
-            "slopes": list(self.slopes),
-            "shift": self.shift,
-            "labels": self.labels,
-        }
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Calibration:
-        """Inverse of :meth:`to_json`."""
-        a, b = kept["slopes"]
-        return cls(tuple(kept["knots"]), tuple(kept["values"]), (a, b), kept["shift"], kept["labels"])
 
 
 IDENTITY = Calibration()

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.correlation import PairSums
 from camvo.proportion import upper_bound
 from camvo.typing import Array
 
@@ -63,22 +62,6 @@ def near_copies_in(votes: NDArray[np.int64]) -> tuple[int, ...]:
     apart = np.zeros_like(shared)
     for arm in range(votes.shape[1]):
         apart[arm] = (there & there[:, [arm]] & (votes != votes[:, [arm]])).sum(axis=0)
-    return near_copies(shared, apart)
-
-
-def near_copies_by_reward(pairs: PairSums, arms: Sequence[str]) -> tuple[int, ...]:
-    """The seats of :func:`near_copies` from rewards, which a state keeps: Σ(r_i − r_j)² for what is apart.
-
-    With more than two labels, two models that are wrong in different ways get the same reward, so this sees
-    near-copies where the votes may differ in the rounds that neither got right.
-    """
-    known = {arm: position for position, arm in enumerate(pairs.names)}
-    found = [position for position, arm in enumerate(arms) if arm in known]
-    at = np.array([known[arms[position]] for position in found], dtype=np.int64)
-    n, _, square, product = pairs.sums[:, at[:, None], at]
-    shared, apart = np.zeros((2, len(arms), len(arms)))
-    shared[np.ix_(found, found)] = n
-    apart[np.ix_(found, found)] = np.clip(square + square.T - 2.0 * product, 0.0, n)
     return near_copies(shared, apart)
 
 

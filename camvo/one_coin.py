@@ -1,4 +1,4 @@
-"""How accurate each arm is, from votes alone: the one-coin model (Dawid and Skene 1979), fitted by EM.
+"""What each arm's vote is worth, from votes alone: the one-coin model (Dawid and Skene 1979), fitted by EM.
 
 It needs only who voted with whom (:mod:`camvo.probes`), but in rounds that are not selected by their votes.
 Dear arms are seen on hard items alone where others end early, and since arms err together, no model of
@@ -16,11 +16,12 @@ from camvo.probes import UNASKED, Signature, canonical
 from camvo.typing import Array
 
 PRIOR_ROUNDS = 10.0
-"""What the prior is worth: every arm is as good as the mean, up to 10% better or worse by the rank of its
+"""What the prior is worth: every arm is as good as the mean, up to 3% better or worse by the rank of its
 price. With little evidence a dear model is the better bet, and a tie goes to the dearer side."""
 
-_PRICE = 0.1
+_PRICE = 0.03
 _START = 0.7
+_LEAST = 0.01
 _ITERATIONS = 30
 _LOWEST, _HIGHEST = 0.02, 0.995
 
@@ -94,3 +95,16 @@ def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) 
         fitted = (expected + PRIOR_ROUNDS * mean * lean) / (voted + PRIOR_ROUNDS)
         right = np.clip(fitted, _LOWEST, _HIGHEST)
     return right
+
+
+def log_odds(right: Array) -> Array:
+    """ω = ln p/(1 − p), at least 0.01: the best weights where two labels compete (Nitzan and Paroush 1982).
+
+    There are two of them nearly always, however many labels there are: arms that err do not scatter over
+    the others, they fall for the same one. An arm that is wrong more often than right decides ties only.
+
+    Args:
+        right: p, the arms' :func:`accuracies`, shape (K,).
+    """
+    odds: Array = np.log(right) - np.log1p(-right)
+    return np.maximum(odds, _LEAST)

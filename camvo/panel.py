@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,23 +107,6 @@ class Panel:
         row = [labels.index(votes[arm]) if arm in votes else -1 for arm in self.arms]
         chances = self.chances(np.array([row], dtype=np.int64), len(labels))[0]
         return dict(zip(labels, chances.tolist(), strict=True))
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON, read back by :meth:`from_json`."""
-        return {
-            "arms": list(self.arms),
-            "seats": list(self.seats),
-            "slips": list(self.slips),
-            "doubt": self.doubt,
-            "spread": self.spread,
-        }
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Panel:
-        """Inverse of :meth:`to_json`."""
-        return cls(
-            tuple(kept["arms"]), tuple(kept["seats"]), tuple(kept["slips"]), kept["doubt"], kept["spread"]
-        )
 
     def _named(self, rows: NDArray[np.int64], labels: int) -> Array:
         """For each pattern, the probability that an answer without a slip is its first, second, … label."""

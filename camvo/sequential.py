@@ -18,15 +18,13 @@ from camvo.contribution import Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
-from camvo.one_coin import accuracies, completed
+from camvo.one_coin import accuracies, completed, log_odds
 from camvo.plan import Plan
-from camvo.probes import Pattern, Signature
+from camvo.probes import Evidence, Pattern, Signature
 from camvo.rule import Rule
 from camvo.stages import Coin, Path, Stages, cheapest_first, propensities, throw
-from camvo.stopping import Evidence
+from camvo.stopping import Study
 from camvo.typing import Votes
-
-_Evidence = frozenset[tuple[Pattern, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +104,9 @@ class Sequential(Ensemble):
         if seen.aggregation != LABEL_VOTE:
             everyone = Rule(len(order), ({},) * (self.max_stages - 1), certain=True)
             return (1.0,) * len(order), everyone, None
-        evidence = frozenset(seen.state.probes.patterns.items())
-        return _study(evidence, order, shares, len(seen.labels), self.max_stages, self.agreement)
+        return _study(
+            seen.state.probes.evidence, order, shares, len(seen.labels), self.max_stages, self.agreement
+        )
 
     def _stages(
         self,
@@ -132,26 +131,26 @@ class Sequential(Ensemble):
 
 @lru_cache(maxsize=64)
 def _study(  # noqa: PLR0917 - a cache is keyed by position
-    evidence: _Evidence,
+    evidence: Evidence,
     order: tuple[str, ...],
     shares: tuple[float, ...],
     labels: int,
     stages: int,
     agreement: float,
 ) -> tuple[tuple[float, ...], Rule, Rule | None]:
-    """What the coin's rounds say; they are studied again only after another one has come."""
+    """What the coin's rounds say; they are studied again only when there is new evidence."""
     rows: Counter[Signature] = Counter()
     probes: Counter[Signature] = Counter()
     everyone: Counter[Signature] = Counter()
-    for pattern, count in evidence:
+    for pattern, count in evidence.patterns.items():
         among, along = _read(pattern, order)
         if along is not None:
             rows[along] += count
         if among is not None:
             probes[among] += count
             everyone[among] += count if pattern.everyone else 0
-    weights = accuracies(completed(probes, +everyone), np.array(shares), labels)
-    study = Evidence(dict(sorted(rows.items())), weights, np.array(shares))
+    weights = log_odds(accuracies(completed(probes, +everyone), np.array(shares), labels))
+    study = Study(dict(sorted(rows.items())), weights, np.array(shares))
     majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
     learned = study.learned(stages, agreement) if agreement < 1.0 else None
     return tuple(weights.tolist()), study.certain(stages, majority), learned

@@ -26,7 +26,7 @@ from camvo.probes import ProbeSums
 from camvo.rows import Rows
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 3
+_SNAPSHOT_FORMAT = 4
 
 
 class State:

@@ -30,10 +30,10 @@ class PolicySettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: Literal["camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single"] = "camvo"
+    name: Literal["camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single"] | None = None
     """Algorithm 1, the same for correlated models, asking in stages while votes can change the label, the
     same while they are worth their price by what human labels taught, Algorithm 2, all models weighed
-    equally, or one model."""
+    equally, or one model. Left out, :mod:`backend.policies` chooses."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3
@@ -130,8 +130,9 @@ class Settings(BaseModel):
 
         Args:
             extra_params: as Label Studio sends them: an object, the same as a JSON string, or null. Its keys
-                are ``delta``, ``k_min``, ``max_stages``, ``worth``, ``first``, ``models``, ``instructions``
-                and ``show_votes``. ``models`` is a list of names from the pool, which keep the pool's order.
+                are ``delta``, ``k_min``, ``agreement``, ``max_stages``, ``worth``, ``first``, ``models``,
+                ``instructions`` and ``show_votes``. ``models`` is a list of names from the pool, which keep
+                the pool's order.
 
         Raises:
             ConfigError: an unknown key or a value that does not fit; ``where`` is ``extra_params.<key>``.
@@ -170,6 +171,7 @@ class _Overrides(BaseModel):
 
     delta: Share | None = None
     k_min: AtLeastOne | None = None
+    agreement: Share | None = None
     max_stages: AtLeastOne | None = None
     worth: Worth | None = None
     first: Rounds | None = None
@@ -208,7 +210,8 @@ def _misfit(policy: PolicySettings, names: Sequence[str]) -> tuple[str, str, str
             return "model", "is missing", f"name the model that single asks, one of {', '.join(names)}"
         if policy.model not in names:
             return "model", f"{policy.model!r} is not in the pool", did_you_mean(policy.model, names)
-    elif policy.name in ("camvo", "ccamvo") and policy.k_min > len(names):
+    asks = policy.name in ("camvo", "ccamvo") or (policy.name is None and "k_min" in policy.model_fields_set)
+    if asks and policy.k_min > len(names):
         return (
             "k_min",
             f"{policy.k_min} is more than the {len(names)} model{'s' * (len(names) != 1)} of the pool",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.status.report import Alert, Budget, Project, Server
+from backend.status.report import Alert, Budget, Model, Project, Server
 from camvo.errors import CamvoError
 
 RECENT = 86_400.0
@@ -10,6 +10,9 @@ RECENT = 86_400.0
 
 _LITTLE = 0.05
 """Share of a budget of which a person should know that no more is left."""
+
+_ASKED = 20
+"""Rounds after which a model that hardly ever gives a valid vote is reported."""
 
 _HEADER = (
     "in the project's Settings → Webhooks add the header X-Camvo-Secret with CAMVO_WEBHOOK_SECRET to the "
@@ -36,6 +39,7 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
                 f"give the model in Label Studio the title {model_version!r}",
             )
         )
+    found += [_without_votes(model) for model in project.models if model.in_pool and _hardly_votes(model)]
     found += _nearly_spent("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
         found.append(
@@ -47,6 +51,20 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
             )
         )
     return tuple(found)
+
+
+def _hardly_votes(model: Model) -> bool:
+    return model.asked >= _ASKED and 2 * model.voted < model.asked
+
+
+def _without_votes(model: Model) -> Alert:
+    """It is asked and paid for all the same: what is no label of the config teaches nothing."""
+    return Alert(
+        "model_hardly_votes",
+        f"{model.name} gave no valid vote in {model.asked - model.voted} of {model.asked} rounds",
+        "look at its failures; where there are none, it answers with something that is no label of the "
+        "config: give the labels hints, or take the model out of camvo.yaml",
+    )
 
 
 def _webhooks(server: Server, now: float) -> list[Alert]:

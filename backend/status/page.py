@@ -43,6 +43,7 @@ def _environment() -> Environment:
         "interval": interval,
         "moment": moment,
         "iso": iso,
+        "of": of,
         "percent": percent,
         "seconds": seconds,
     }
@@ -52,6 +53,11 @@ def _environment() -> Environment:
 def count(value: int | None) -> str:
     """A whole number with thin spaces between the thousands."""
     return _NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def of(value: int, noun: str) -> str:
+    """A number of things: ``1 label``, ``2 labels``."""
+    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
 
 
 def dollars(value: float | None) -> str:

@@ -14,7 +14,7 @@ from backend import settings
 from backend.ledger import Ledger
 from backend.settings import Environment
 from backend.status.build import build
-from backend.status.page import count, dollars, interval, moment, percent, seconds
+from backend.status.page import count, dollars, interval, moment, of, percent, seconds
 from backend.status.report import Alert, Guaranteed, Project, Reliability, Report, Share
 from camvo.errors import ConfigError
 
@@ -66,7 +66,7 @@ def _project(console: Console, project: Project) -> None:
     left = "" if cost.budget.left_usd is None else f"; {dollars(cost.budget.left_usd)} of the budget left"
     for name, value in {
         "rounds": count(project.rounds),
-        "human labels": f"on {count(project.humans.tasks)} tasks, the last {moment(project.humans.last_at)}",
+        "human labels": f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}",
         "cost": f"{dollars(cost.rounds_usd)} instead of {dollars(cost.every_model_usd)}{saved}",
         "spent": f"{dollars(cost.budget.spent_usd)}{left}",
         "version": f"{project.model_version.shown or 'unknown'} in Label Studio",
@@ -105,7 +105,7 @@ def _guaranteed(found: Guaranteed) -> str:
     if found.threshold is None:
         return f"blind labels support no score from which {claim}"
     return (
-        f"from score {found.threshold:g} on: {claim}; frees {count(found.labels)} labels "
+        f"from score {found.threshold:g} on: {claim}; frees {of(found.labels, 'label')} "
         f"({percent(found.freed)}), by {count(found.audits)} blind ones"
     )
 

@@ -65,7 +65,7 @@ def wait_until(condition: Callable[[], object], what: str, patience: float = PAT
 
 
 def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
-    """A camvo.yaml whose models are all at the local server, for $1 and $2 a million tokens."""
+    """A camvo.yaml whose models are all at the local server, $1 and $2 a million tokens; all are asked."""
     entries = [
         {
             "name": name,
@@ -77,7 +77,7 @@ def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
         for name in MODELS
     ]
     path = folder / "camvo.yaml"
-    path.write_text(yaml.safe_dump({"models": entries, "retries": 0, **settings}))
+    path.write_text(yaml.safe_dump({"models": entries, "retries": 0, "policy": {"k_min": 3}, **settings}))
     return path
 
 

@@ -271,6 +271,14 @@ def test_a_budget_that_is_nearly_spent_is_an_alert(tmp_path: Path) -> None:
         assert "budget_nearly_spent" in codes(project_of(backend))
 
 
+def test_a_model_that_hardly_ever_gives_a_valid_vote_is_an_alert(tmp_path: Path) -> None:
+    script = votes(red="Glad", green="no label of the config", blue="Glad")
+    with Backend(tmp_path, script) as backend:
+        backend.predict(*(task(number) for number in range(1, 21)))
+        [alert] = [one for one in project_of(backend)["alerts"] if one["code"] == "model_hardly_votes"]
+    assert alert["message"].startswith("green gave no valid vote in 20 of 20 rounds")
+
+
 def test_tasks_without_a_prediction_are_counted_by_the_reason(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT) as backend:
         before = report(backend)["server"]["tasks"]

@@ -76,7 +76,7 @@ def test_a_value_out_of_range_is_one_line_with_file_key_value_and_fix(tmp_path: 
     [
         ("models: [\n", "bad.yaml: line "),
         ({"models": [{**MODEL, "input_prise": 3}], "policy": {"k_min": 1}}, "models[0].input_prise"),
-        ({"models": [MODEL]}, "policy.k_min"),
+        ({"models": [MODEL], "policy": {"k_min": 2}}, "policy.k_min"),
     ],
 )
 def test_a_broken_file_is_named_with_the_place(content: object, named: str, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ models:
     max_concurrency: 64
   - {name: b, model: openai/b, input_price: 0, output_price: 0, seed: 7}
   - {name: c, model: openai/c, input_price: 1, output_price: 2}
-policy: {name: camvo, delta: 0.97, k_min: 3, alpha: 0.25, lambda_l: 1.0, lambda_r: 1.0, n0: 10, confidence: beta, estimator: moments}
+policy: {name: null, delta: 0.97, k_min: 3, agreement: 0.99, max_stages: 3, alpha: 0.25, lambda_l: 1.0, lambda_r: 1.0, n0: 10, confidence: beta, estimator: moments}
 budget: {project_usd: null, day_usd: null}
 audit: 0.0
 deadline: 85

@@ -84,7 +84,7 @@ class Backend:
         self.server = OpenAIServer(script)
         self._folder, self._models = folder, models
         self._entries, self._given = dict(entries or {}), dict(environment or {})
-        self._settings = {"retries": 0, **settings}
+        self._settings = {"retries": 0, "policy": {"name": "camvo"}, **settings}
 
     def __enter__(self) -> Backend:
         self.server.__enter__()

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from camvo.calibration import Calibration, fit
+from camvo.calibration import fit
 from camvo.errors import InvalidParameterError
 
 GRID = np.linspace(0.0, 1.0, 1001)
@@ -83,12 +81,6 @@ def test_a_stretch_without_an_error_is_no_certainty():
 def test_withdrawn_labels_leave_no_trace():
     scores, right = drawn(600, too_sure, 4)
     assert fit(scores[:400], right[:400]) == fit(scores[:400].copy(), right[:400].copy())
-
-
-@pytest.mark.parametrize("labels", [0, 50, 4000])
-def test_a_map_survives_json(labels):
-    found = fit(*drawn(labels, stairs, 5))
-    assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 @pytest.mark.parametrize(

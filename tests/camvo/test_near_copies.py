@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.correlation import PairSums
-from camvo.near_copies import near_copies_by_reward, near_copies_in, seated
+from camvo.near_copies import near_copies_in, seated
 
 
 def drawn(accuracies, n, seed, labels=4):
@@ -59,14 +58,6 @@ def test_rounds_in_which_one_of_two_was_silent_say_nothing_about_them():
     votes = np.column_stack((votes, votes[:, 0]))
     votes[::2, 0], votes[1::2, 2] = -1, -1
     assert near_copies_in(votes) == (0, 1, 2)
-
-
-def test_rewards_show_copies_too():
-    votes, truth = drawn([0.8, 0.75, 0.7], 3000, 1)
-    votes = np.column_stack((votes, copied(votes, 0, 0.001, 2)))
-    pairs = PairSums()
-    pairs.add([dict(zip("dabc", map(float, row), strict=True)) for row in votes == truth[:, None]], 1)
-    assert near_copies_by_reward(pairs, ["a", "b", "new", "c", "d"]) == (0, 1, 2, 3, 3)
 
 
 def test_a_seat_casts_one_vote():

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from camvo.one_coin import accuracies, completed
+from camvo.one_coin import accuracies, completed, log_odds
 from camvo.probes import SILENT, UNASKED, canonical
 
 TRUE = np.array([0.92, 0.85, 0.7, 0.6, 0.3])
@@ -75,3 +78,25 @@ def test_completed_rounds_give_the_accuracies_of_full_asking_and_the_late_ones_a
     found, biased = (accuracies(some, np.ones(5), 4) for some in (completed(rows, +everyone), late))
     assert found == pytest.approx(TRUE, abs=0.05)
     assert np.abs(biased - TRUE).max() > 0.1
+
+
+def chance_to_be_right(weights, right):
+    """Of the weighted vote of independent arms on two labels, half of the ties counted; over all outcomes."""
+    outcomes = np.array(list(itertools.product([1.0, -1.0], repeat=len(right))))
+    chances = np.where(outcomes > 0.0, right, 1.0 - right).prod(axis=1)
+    lead = outcomes @ weights
+    return chances[lead > 1e-12].sum() + chances[np.abs(lead) <= 1e-12].sum() / 2.0
+
+
+@given(
+    st.lists(st.floats(0.51, 0.99), min_size=1, max_size=6),
+    st.lists(st.floats(0.0, 5.0), min_size=6, max_size=6),
+)
+def test_no_weights_are_right_more_often_than_log_odds_between_two_labels(right, other):
+    right, other = np.array(right), np.array(other[: len(right)])
+    assert chance_to_be_right(log_odds(right), right) >= chance_to_be_right(other, right) - 1e-9
+
+
+def test_an_arm_that_is_wrong_more_often_than_right_decides_ties_only():
+    weights = log_odds(np.array([0.6, 0.4, 0.3, 0.2]))
+    assert weights[0] > weights[1:].sum() > 0.0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -179,11 +178,6 @@ def test_nothing_is_learnt_from_nothing():
     assert fit(np.full((3, 2), -1), arms, 3) == Panel.usual(arms)
     assert fit(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.usual(arms)
     assert fit(np.zeros((5, 2), dtype=int), arms, 1) == Panel.usual(arms)
-
-
-def test_a_panel_survives_json():
-    panel = fit(draw(Panel.usual(tuple("abc")), 3, 300, 6)[0], tuple("abc"), 3)
-    assert Panel.from_json(json.loads(json.dumps(panel.to_json()))) == panel
 
 
 def test_votes_of_other_models_or_labels_are_refused():

@@ -115,3 +115,19 @@ def test_a_round_taken_back_takes_its_probe_back():
     )
     state.add(undone)
     assert state.probes == ProbeSums()
+
+
+def test_what_is_studied_lags_at_most_3_percent_behind_what_came():
+    sums, studies = ProbeSums(), set()
+    for number in range(1000):
+        sums.add(probe(0, 0, 0, number % 2), 1)
+        assert number + 1 >= sums.evidence.rounds >= (number + 1) / 1.03 - 1
+        studies.add(id(sums.evidence))
+    assert len(studies) < 200
+
+
+def test_what_is_taken_back_is_studied_no_more():
+    sums = ProbeSums()
+    for sign in (1, 1, -1):
+        sums.add(probe(0, 0, 1, 0), sign)
+    assert sums.evidence.patterns == {Pattern(ARMS, (0, 0, 1, 0)): 1}

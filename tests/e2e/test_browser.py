@@ -128,7 +128,7 @@ def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
     user, password = CREDENTIALS["BASIC_AUTH_USER"], CREDENTIALS["BASIC_AUTH_PASS"]
     browser.visit(installation.server.url.replace("://", f"://{user}:{password}@") + "/status")
     browser.picture("status")
-    assert "1 annotations, 1 of them teach" in browser.text()
+    assert "1 annotation, 1 of which teach" in browser.text()
 
 
 def test_label_all_tasks_goes_on_with_the_least_certain_one(

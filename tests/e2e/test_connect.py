@@ -56,7 +56,7 @@ def installation(
     folder = tmp_path_factory.mktemp("server")
     with (
         OpenAIServer(models) as openai,
-        ServerProcess(folder, config_for(openai, folder, policy={"k_min": 3}), **variables(studio)) as server,
+        ServerProcess(folder, config_for(openai, folder, policy=None), **variables(studio)) as server,
     ):
         server.start()
         yield Installation(studio, server)

@@ -1,0 +1,51 @@
+"""Which policy the settings mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.policies import policy_of
+from backend.settings import PolicySettings
+from camvo.aggregation import LABEL_VOTE
+from camvo.numeric import NumericVote
+from camvo.policy import CaMVo
+from camvo.sequential import Sequential
+from camvo.stacked import Stacked
+
+
+def test_labels_are_asked_about_in_stages_by_default() -> None:
+    assert isinstance(policy_of(PolicySettings(), [LABEL_VOTE]), Sequential)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"delta": 0.97}, {"k_min": 3}, {"n0": 10}, {"confidence": "exact"}],
+    ids=lambda given: next(iter(given)),
+)
+def test_whoever_sets_a_parameter_of_the_papers_policy_gets_that_one(given: dict[str, object]) -> None:
+    assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), CaMVo)
+
+
+@pytest.mark.parametrize("given", [{"worth": 10.0}, {"first": 50}], ids=lambda given: next(iter(given)))
+def test_whoever_sets_a_parameter_of_the_stacked_vote_gets_that_one(given: dict[str, object]) -> None:
+    assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), Stacked)
+
+
+def test_a_project_that_overrides_delta_gets_the_papers_policy() -> None:
+    settings = PolicySettings().model_copy(update={"delta": 0.9})
+    assert policy_of(settings, [LABEL_VOTE]) == CaMVo(delta=0.9)
+
+
+def test_questions_without_a_label_are_not_asked_about_in_stages_by_default() -> None:
+    assert isinstance(policy_of(PolicySettings(), [LABEL_VOTE, NumericVote(0.0, 5.0)]), CaMVo)
+
+
+def test_a_policy_that_is_named_is_taken_whatever_else_is_set() -> None:
+    settings = PolicySettings(name="sequential", delta=0.9)
+    assert isinstance(policy_of(settings, [NumericVote(0.0, 5.0)]), Sequential)
+
+
+def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
+    policy = policy_of(PolicySettings(), [LABEL_VOTE], alone=True)
+    assert isinstance(policy, Sequential)
+    assert policy.max_stages == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -13,6 +13,8 @@ import structlog
 from backend import metrics, prompts
 from backend.embedding import Embedder
 from backend.epoch import epoch_of, question_hash
+from backend.examples import Examples
+from backend.exemplary import label_texts
 from backend.images import Images
 from backend.labels import Question, TaskQuestion
 from backend.ledger import Ledger, Writer, rounds
@@ -38,11 +40,21 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """What every model is sent about a task, and the questions that its answer is read for."""
+    """What models are sent about a task, and the questions that their answers are read for.
+
+    ``shown`` says of each model how many examples it gets, where there are any.
+    """
 
     questions: Sequence[TaskQuestion]
     messages: Messages
     schema: Mapping[str, Any]
+    examples: Messages = ()
+    tasks: Sequence[int] = ()
+    shown: Mapping[str, int] = field(default_factory=dict)
+
+    def to(self, arm: str) -> Messages:
+        """The messages for one model."""
+        return self.examples if self.shown.get(arm) else self.messages
 
 
 class Annotator:
@@ -61,11 +73,13 @@ class Annotator:
         images: Images,
         scores: Scores,
         studies: Studies,
+        examples: Examples,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._states, self._queries, self._pool, self._embedder = states, queries, pool, embedder
-        self._images, self._scores, self._studies, self._clock = images, scores, studies, clock
+        self._images, self._scores, self._clock = images, scores, clock
+        self._studies, self._examples = studies, examples
 
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
@@ -154,10 +168,13 @@ class Annotator:
         questions = [one.question for one in asked]
         aggregations = [question.question.control.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
+        contexts = await asyncio.gather(*(self._embedder.vector(question.context) for question in questions))
         messages = prompts.messages(questions, job.settings.instructions)
         prompt = _Prompt(questions, messages, prompts.schema(questions))
-        expected = self._costs(job, messages)
-        plan = policy.plan(await self._observe(job, asked, policy, expected), expected)
+        if job.settings.few_shot and len(asked) == 1:
+            prompt = await self._with_examples(job, asked[0], contexts[0], prompt)
+        expected = self._costs(job, prompt)
+        plan = policy.plan(await self._observe(job, asked, contexts, policy, expected), expected)
         votes: dict[str, dict[str, str]] = {}
         costs: dict[str, float] = {}
         while arms := policy.ask(plan, votes):
@@ -176,7 +193,8 @@ class Annotator:
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
         scores = await self._calibrated(job, asked, plan, votes, decisions)
-        verdict = Verdict(policy, plan, votes, decisions, costs, scores)
+        shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
+        verdict = Verdict(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
         there, new = await self._writer.run(
             lambda connection: record(connection, job, asked, verdict, self._clock())
         )
@@ -185,12 +203,34 @@ class Annotator:
             metrics.asked.labels(project=job.project, control=round_.key.control).inc(len(round_.votes))
         return [*there, *new]
 
-    async def _observe(
-        self, job: Job, asked: Sequence[Asked], policy: Policy, costs: Mapping[str, float]
-    ) -> dict[str, Observation]:
-        contexts: list[Array] = await asyncio.gather(
-            *(self._embedder.vector(one.question.context) for one in asked)
+    async def _with_examples(self, job: Job, one: Asked, context: Array, prompt: _Prompt) -> _Prompt:
+        """The prompt with the nearest human-labelled tasks, for the models that are to see them."""
+        names = label_texts(one.question.question)
+        if names is None or one.question.images:
+            return prompt
+        shelf = await self._examples.shelf(StateKey(job.project, one.key.control, one.key.epoch))
+        near = shelf.nearest(one.key, context, job.settings.few_shot)
+        if not near:
+            return prompt
+        examples = [prompts.Example(task.texts, {one.name: names[task.label]}) for task in near]
+        return replace(
+            prompt,
+            examples=prompts.messages(prompt.questions, job.settings.instructions, examples),
+            tasks=[task.task for task in near],
+            shown={
+                model.name: len(near) if shelf.shows(one.key, model.name) else 0
+                for model in job.settings.models
+            },
         )
+
+    async def _observe(
+        self,
+        job: Job,
+        asked: Sequence[Asked],
+        contexts: Sequence[Array],
+        policy: Policy,
+        costs: Mapping[str, float],
+    ) -> dict[str, Observation]:
         observations = {}
         for one, context in zip(asked, contexts, strict=True):
             key = StateKey(job.project, one.key.control, one.key.epoch)
@@ -224,14 +264,15 @@ class Annotator:
             scores[name] = scorer.of(cast, decisions[name])
         return scores
 
-    def _costs(self, job: Job, messages: Messages) -> dict[str, float]:
+    def _costs(self, job: Job, prompt: _Prompt) -> dict[str, float]:
         """The expected price of each model that is not resting; of all when all are.
 
         Where there is an image, of those that can see.
         """
-        names = self._seeing(job) if images(messages) else [model.name for model in job.settings.models]
+        every = [model.name for model in job.settings.models]
+        names = self._seeing(job) if images(prompt.messages) else every
         awake = [name for name in names if not self._pool.resting(name)]
-        return {name: self._pool.cost(name, messages) for name in awake or names}
+        return {name: self._pool.cost(name, prompt.to(name)) for name in awake or names}
 
     def _can_see(self, job: Job) -> bool:
         """Whether there is a model to show images to; with the policy ``single`` there is only the one."""
@@ -243,7 +284,7 @@ class Annotator:
 
     async def _vote(self, job: Job, arm: str, prompt: _Prompt) -> tuple[dict[str, str], float]:
         """One model's votes by question, empty where it failed, and what asking it cost in $."""
-        query = Query(job.project, job.task, arm, prompt.messages, prompt.schema, job.settings.budget)
+        query = Query(job.project, job.task, arm, prompt.to(arm), prompt.schema, job.settings.budget)
         try:
             reply = await self._queries.ask(query, patience=job.settings.deadline)
         except ModelError as error:

@@ -11,6 +11,7 @@ import typer
 
 from backend.label_studio import commands
 from backend.replay import command, synthetic_command
+from backend.review import command as review_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -109,6 +110,7 @@ app.command()(synthetic_command.synthetic)
 app.command()(commands.connect)
 app.command()(commands.disconnect)
 app.command()(commands.predict)
+app.command()(review_command.review)
 
 
 def main() -> None:

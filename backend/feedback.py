@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from backend import labels, metrics
+from backend import exemplary, labels, metrics
 from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey, Teacher
@@ -70,11 +70,19 @@ def confirmation(voted: str, human: str | None, plan: Mapping[str, Any]) -> floa
     return None if human is None else _aggregation(plan).reward(voted, human)
 
 
-def teach(connection: Connection, round_: Round, contribution: Contribution, *, now: float) -> None:
-    """Store a finished round, what came of its votes and what it teaches."""
+def teach(
+    connection: Connection,
+    round_: Round,
+    contribution: Contribution,
+    *,
+    now: float,
+    examples: Mapping[str, int],
+) -> None:
+    """Store a finished round, what came of its votes (with or without examples) and what it teaches."""
     round_id = rounds.insert(connection, round_)
     agreed = _rewards(_taught(round_, round_.label, "vote"))
-    votes.store(connection, round_, round_id, agreed=agreed, confirmed=_confirmed(round_, round_.human))
+    confirmed = _confirmed(round_, round_.human)
+    votes.store(connection, round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples)
     _append(connection, round_.key, "round", contribution, round_id, now)
 
 
@@ -174,12 +182,14 @@ def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, 
             continue
         if human_annotations.put(connection, annotation, now) and task is not None:
             correct(connection, event.project_key, task, settings, now)
+    exemplary.keep(connection, event, config, settings)
 
 
 def _annotations_deleted(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
     """ANNOTATIONS_DELETED, which carries ids only, and upstream's ANNOTATION_DELETED."""
     for task in human_annotations.delete(connection, event.project_key, event.annotation_ids, now):
         correct(connection, event.project_key, task, settings, now)
+        exemplary.forget(connection, event.project_key, task)
 
 
 def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +70,20 @@ class Prompt:
     instructions: str | None = None
 
 
-def messages(questions: Sequence[TaskQuestion], instructions: str | None) -> list[dict[str, Any]]:
-    """The system and the user message that ask ``questions`` about one task; the same for every model.
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A text that has its answer: field key → text, and question name → the label as models see it."""
+
+    texts: Mapping[str, str]
+    answer: Mapping[str, str]
+
+
+def messages(
+    questions: Sequence[TaskQuestion], instructions: str | None, examples: Sequence[Example] = ()
+) -> list[dict[str, Any]]:
+    """The system and the user message that ask ``questions`` about one task.
+
+    Examples come in between, each as a question of the same form and its answer.
 
     Of the task's data only the questions' fields are shown. ``instructions`` are the project's. With images
     the user message is a list of parts (:mod:`backend.llms.parts`), the text first.
@@ -89,8 +101,17 @@ def messages(questions: Sequence[TaskQuestion], instructions: str | None) -> lis
     system = "\n".join(_system([asked.question for asked in questions], instructions))
     named = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(fields)] if fields else []), *named, _REMINDER])
+    answered = [
+        message
+        for example in examples
+        for message in (
+            {"role": "user", "content": f"{fence(example.texts)}\n{_REMINDER}"},
+            {"role": "assistant", "content": _json(dict(example.answer))},
+        )
+    ]
     return [
         {"role": "system", "content": system},
+        *answered,
         {"role": "user", "content": [text_part(user), *map(image, images.values())] if images else user},
     ]
 
@@ -137,7 +158,7 @@ def read(messages: Messages) -> Prompt:
         InvalidParameterError: the messages are not of this module's making.
     """
     try:
-        system, user = texts(messages)
+        system, *_, user = texts(messages)
         instructions, questions = _read_system(system)
     except (ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
         raise InvalidParameterError(

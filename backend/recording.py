@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection
@@ -53,7 +53,8 @@ class Asked:
 class Verdict:
     """How a task was decided; ``costs`` says what each arm that was asked cost, in $.
 
-    ``scores`` holds each question's score as it is shown, where the policy's own was calibrated.
+    ``scores`` holds each question's score as it is shown, where the policy's own was calibrated. Where there
+    were examples, ``examples`` says of which tasks, and ``shown`` how many each arm had.
     """
 
     policy: Policy
@@ -62,6 +63,8 @@ class Verdict:
     decisions: Mapping[str, Decision]
     costs: Mapping[str, float]
     scores: Mapping[str, float]
+    examples: Sequence[int] = ()
+    shown: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -78,6 +81,8 @@ class Verdict:
         """What a round keeps of the plan, of how its votes are counted, and the policy's own score."""
         aggregation = self.plan.estimates[question].aggregation
         own = {"aggregation": aggregations.describe(aggregation), "score": self.decisions[question].score}
+        if self.examples:
+            own["examples"] = list(self.examples)
         return self.plan.describe(question) | own
 
 
@@ -122,7 +127,7 @@ def record(
         contribution = verdict.policy.contribution(
             verdict.plan, one.name, verdict.votes, label, human=taught_by == "human"
         )
-        feedback.teach(connection, round_, contribution, now=now)
+        feedback.teach(connection, round_, contribution, now=now, examples=verdict.shown)
         new.append(round_)
     return list(there.values()), new
 

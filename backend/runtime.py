@@ -25,6 +25,7 @@ from sqlalchemy import Connection
 from backend import embedded_voters, feedback, metrics, upkeep, webhooks
 from backend.annotator import Annotator
 from backend.embedding import Embedder
+from backend.examples import Examples
 from backend.images import Images
 from backend.jobs import Jobs
 from backend.label_studio.catch_up import CatchUp
@@ -105,6 +106,7 @@ class Runtime:
             images=Images(environment.label_studio_url, environment.label_studio_api_key),
             scores=Scores(self.ledger, self._readers, clock=self.clock),
             studies=Studies(self._readers, clock=self.clock),
+            examples=Examples(self.ledger, self._readers, clock=self.clock),
             clock=self.clock,
         )
 

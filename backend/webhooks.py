@@ -31,6 +31,7 @@ class WebhookEvent:
         annotations: the full annotations, of ``*_CREATED`` and ``*_UPDATED``.
         annotation_ids: the ids of deleted ones, which is all that Label Studio sends.
         task_ids: the ids of deleted tasks.
+        data: the data of the annotated tasks, by their ids, as far as they came along.
     """
 
     action: str
@@ -40,6 +41,7 @@ class WebhookEvent:
     annotations: Sequence[Mapping[str, Any]] = field(default=())
     annotation_ids: Sequence[int] = field(default=())
     task_ids: Sequence[int] = field(default=())
+    data: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read(body: Mapping[str, Any]) -> WebhookEvent:
@@ -61,6 +63,7 @@ def read(body: Mapping[str, Any]) -> WebhookEvent:
         )
     given = body.get("annotation")
     annotations = given if isinstance(given, list) else [given]
+    shown = body.get("task")
     return WebhookEvent(
         action=action,
         project_key=project_key(project),
@@ -69,6 +72,7 @@ def read(body: Mapping[str, Any]) -> WebhookEvent:
         annotations=[one for one in annotations if isinstance(one, Mapping)],
         annotation_ids=_ids([*_list(body.get("annotations")), *annotations]),
         task_ids=_ids(_list(body.get("tasks"))),
+        data=data_of(shown if isinstance(shown, list) else [shown]),
     )
 
 
@@ -87,6 +91,15 @@ def parts(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
             annotation_ids=event.annotation_ids[start:end],
             task_ids=event.task_ids[start:end],
         )
+
+
+def data_of(tasks: Sequence[object]) -> dict[int, Mapping[str, Any]]:
+    """The data of tasks, by their ids."""
+    return {
+        task["id"]: task["data"]
+        for task in tasks
+        if isinstance(task, Mapping) and is_id(task.get("id")) and isinstance(task.get("data"), Mapping)
+    }
 
 
 def project_key(project: Mapping[str, Any]) -> str:

@@ -77,7 +77,8 @@ class CatchUp:
         while (page := await asyncio.to_thread(next, pages, None)) is not None:
             annotations = [one for task in page for one in task["annotations"]]
             seen |= {one["id"] for one in annotations}
-            await self._apply(replace(event, action="ANNOTATIONS_CREATED", annotations=annotations))
+            news = replace(event, action="ANNOTATIONS_CREATED", annotations=annotations)
+            await self._apply(replace(news, data=webhooks.data_of(page)))
         gone = await asyncio.to_thread(_confirmed, client, sorted(known - seen))
         await self._apply(replace(event, action="ANNOTATIONS_DELETED", annotation_ids=gone))
         return len(seen), len(gone)

@@ -127,6 +127,33 @@ class Client:
         """Delete a webhook."""
         self._call("DELETE", f"/api/webhooks/{number}/")
 
+    # tabs of the Data Manager, which its API calls views
+
+    def tabs(self, project: int) -> list[dict[str, Any]]:
+        """A project's tabs, from left to right."""
+        found: list[dict[str, Any]] = self._call("GET", "/api/dm/views/", params={"project": project})
+        return found
+
+    def columns(self, project: int) -> list[dict[str, Any]]:
+        """What the tabs of a project can show of a task."""
+        found: list[dict[str, Any]] = self._object("GET", "/api/dm/columns/", params={"project": project})[
+            "columns"
+        ]
+        return found
+
+    def add_tab(self, project: int, data: Mapping[str, Any]) -> int:
+        """Add a tab on the right; its number."""
+        body = {"project": project, "data": data}
+        return int(self._object("POST", "/api/dm/views/", json=body)["id"])
+
+    def change_tab(self, number: int, project: int, data: Mapping[str, Any]) -> None:
+        """Change what a tab shows."""
+        self._call("PATCH", f"/api/dm/views/{number}/", json={"project": project, "data": data})
+
+    def remove_tab(self, number: int) -> None:
+        """Close a tab for everybody."""
+        self._call("DELETE", f"/api/dm/views/{number}/")
+
     # tasks
 
     def count_tasks(self, project: int) -> int:

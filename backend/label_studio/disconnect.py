@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backend.label_studio import review_tab
 from backend.label_studio.client import Client
 from backend.label_studio.connect import Say
 from backend.label_studio.wanted import UNCERTAIN, differing, ours, remembered, webhook_ours, webhook_url
@@ -25,12 +26,14 @@ def disconnect(client: Client, project: int, url: str, title: str, say: Say) -> 
     for webhook in webhooks:
         client.remove_webhook(webhook["id"])
         say("webhook", f"{webhook['url']} removed")
+    if tab := review_tab.remove(client, project):
+        say("tab", f"{review_tab.TITLE!r} closed")
     # Before the backends go: one of them remembers what there is to give back.
     _restore(client, project, backends, say)
     for backend in backends:
         client.remove_backend(backend["id"])
         say("backend", f"{backend['title']} at {backend['url']} removed")
-    return bool(webhooks or backends)
+    return bool(webhooks or backends or tab)
 
 
 def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: Say) -> None:

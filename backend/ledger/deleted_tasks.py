@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-from backend.ledger import answers, human_annotations, rounds, tables, votes
+from backend.ledger import answers, example_texts, human_annotations, rounds, tables, votes
 from backend.ledger.upsert import insert_new
 
 _table = tables.deleted_tasks
@@ -12,7 +12,7 @@ _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.
 
 
 def delete(connection: Connection, project: str, task: int, now: float) -> None:
-    """Delete a task's rounds, the answers that only it uses, and what humans said of it; remember its number.
+    """Delete a task's rounds, texts, human labels and the answers that only it uses; remember its number.
 
     Take its human labels out of the rewards before: afterwards the rounds are gone.
     """
@@ -20,6 +20,7 @@ def delete(connection: Connection, project: str, task: int, now: float) -> None:
     votes.forget_task(connection, project, task)
     rounds.forget_task(connection, project, task)
     answers.forget_task(connection, project, task)
+    example_texts.forget_task(connection, project, task)
     row = {"project": project, "task": task, "deleted_at": now}
     connection.execute(insert_new(connection.dialect, _table), row)
 

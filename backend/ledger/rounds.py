@@ -141,6 +141,17 @@ def of_project(connection: Connection, project: str, *, page: int = 500) -> Iter
         last = rows[-1].id
 
 
+def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
+    """The contexts of these rounds, in the order of ``ids``."""
+    found: dict[int, Array] = {}
+    for start in range(0, len(ids), _TASKS_A_QUERY):
+        query = select(_table.c.id, _table.c.context).where(
+            _table.c.id.in_(ids[start : start + _TASKS_A_QUERY])
+        )
+        found |= {row.id: unpack(row.context) for row in connection.execute(query)}
+    return [found[number] for number in ids]
+
+
 def set_taught(connection: Connection, round_id: int, label: str | None, by: Teacher | None) -> None:
     """Record which label the rewards in the state come from by now."""
     connection.execute(update(_table).where(_table.c.id == round_id).values(taught=label, taught_by=by))
@@ -161,7 +172,7 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
 def _round(row: Row[Any]) -> Round:
     values = dict(row._mapping)
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
-    return Round(key=key, **(values | {"context": _unpack(values["context"])}))
+    return Round(key=key, **(values | {"context": unpack(values["context"])}))
 
 
 def _pack(context: Array) -> bytes:
@@ -170,5 +181,6 @@ def _pack(context: Array) -> bytes:
     return dtype.encode() + context.astype(dtype).tobytes()
 
 
-def _unpack(data: bytes) -> Array:
+def unpack(data: bytes) -> Array:
+    """A context as it is stored."""
     return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)

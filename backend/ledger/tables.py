@@ -108,7 +108,9 @@ votes = Table(
     Column("voted", Boolean, nullable=False),
     Column("agreed", Double),
     Column("confirmed", Double),
+    Column("examples", Integer),
     Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
+    Index(None, "project", "examples", "model", "confirmed"),
 )
 
 answers = Table(
@@ -190,6 +192,16 @@ human_annotations = Table(
     Column("deleted", Boolean, nullable=False),
     Column("received_at", Double, nullable=False),
     Index(None, "project", "task"),
+)
+
+example_texts = Table(
+    "example_texts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("control", Text, primary_key=True),
+    Column("question", Text, nullable=False),
+    Column("texts", _JSON, nullable=False),
 )
 
 deleted_tasks = Table(

@@ -21,7 +21,13 @@ Rewards = Mapping[str, float]
 
 
 def store(
-    connection: Connection, round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards
+    connection: Connection,
+    round_: Round,
+    round_id: int,
+    *,
+    agreed: Rewards,
+    confirmed: Rewards,
+    examples: Mapping[str, int],
 ) -> None:
     """Store what came of the votes of a new round.
 
@@ -32,6 +38,7 @@ def store(
         agreed: by the label voted, of arms that had no say in who else was asked; empty where an arm alone
             would agree with itself.
         confirmed: by the humans' label, of arms that were asked whatever the votes; empty without one.
+        examples: arm → how many examples its prompt had; 0 where a coin left them out.
     """
     rows = [
         {
@@ -42,6 +49,7 @@ def store(
             "voted": vote is not None,
             "agreed": agreed.get(arm),
             "confirmed": confirmed.get(arm),
+            "examples": examples.get(arm),
         }
         for arm, vote in round_.votes.items()
     ]

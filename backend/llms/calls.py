@@ -52,12 +52,12 @@ def request(
 
     Args:
         settings: the model.
-        messages: system and user message.
+        messages: the system message, and what follows it.
         schema: JSON schema of the answer.
         structured: whether the model takes a schema.
         system: whether the model takes a system message; if not, the instruction goes in front of the user's.
     """
-    sent = [dict(message) for message in messages] if system else _one_message(messages)
+    sent = [dict(message) for message in messages] if system else _without_system(messages)
     made: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
     made["max_tokens"] = settings.max_tokens
     if settings.temperature is not None:
@@ -68,10 +68,13 @@ def request(
     return made
 
 
-def _one_message(messages: Messages) -> list[dict[str, Any]]:
-    words = "\n\n".join(texts(messages))
-    pictures = [part for message in messages for part in parts(message) if part["type"] == "image_url"]
-    return [{"role": "user", "content": [text(words), *pictures] if pictures else words}]
+def _without_system(messages: Messages) -> list[dict[str, Any]]:
+    """The same with the system message's text in front of the next one's."""
+    both, rest = messages[:2], messages[2:]
+    words = "\n\n".join(texts(both))
+    pictures = [part for message in both for part in parts(message) if part["type"] == "image_url"]
+    first = {"role": "user", "content": [text(words), *pictures] if pictures else words}
+    return [first, *(dict(message) for message in rest)]
 
 
 def read(response: Any) -> Response:

@@ -21,6 +21,7 @@ Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
 Rounds = Annotated[Whole, Field(ge=0)]
 Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
+FewShot = Annotated[Whole, Field(ge=0, le=20)]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
@@ -98,6 +99,8 @@ class Settings(BaseModel):
     """Share of labels that must be right where a score is named from which no review is needed."""
     show_votes: bool = False
     """Whether each model's own vote is returned as a prediction beside the ensemble's."""
+    few_shot: FewShot = 0
+    """Human-labelled tasks that a prompt shows as examples, for the models that they help."""
     embedder: str = Field(default="all-MiniLM-L6-v2", min_length=1)
     """The sentence-transformers model, or a folder with one."""
     retries: Annotated[Whole, Field(ge=0)] = 2
@@ -131,8 +134,8 @@ class Settings(BaseModel):
         Args:
             extra_params: as Label Studio sends them: an object, the same as a JSON string, or null. Its keys
                 are ``delta``, ``k_min``, ``agreement``, ``max_stages``, ``worth``, ``first``, ``models``,
-                ``instructions`` and ``show_votes``. ``models`` is a list of names from the pool, which keep
-                the pool's order.
+                ``instructions``, ``show_votes`` and ``few_shot``. ``models`` is a list of names from the
+                pool, which keep the pool's order.
 
         Raises:
             ConfigError: an unknown key or a value that does not fit; ``where`` is ``extra_params.<key>``.
@@ -149,7 +152,7 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in given else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
-        direct = overrides.model_dump(include={"instructions", "show_votes"}, exclude_none=True)
+        direct = overrides.model_dump(include={"instructions", "show_votes", "few_shot"}, exclude_none=True)
         return self.model_copy(update={"models": models, "policy": policy, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
@@ -178,6 +181,7 @@ class _Overrides(BaseModel):
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None
+    few_shot: FewShot | None = None
 
 
 _OF_POLICY = _Overrides.model_fields.keys() & PolicySettings.model_fields.keys()

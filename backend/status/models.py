@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
-from backend.ledger import reports
+from backend.ledger import example_texts, reports
 from backend.ledger.reports import CallsRow, VotesRow
-from backend.status.report import Model
+from backend.status.report import ExamplesTried, Model
 from backend.status.share import share
+from camvo.few_shot import Tried
 
 
 def of_project(
@@ -17,6 +18,7 @@ def of_project(
 ) -> tuple[Model, ...]:
     """Every model that the project asks or ever asked, by name."""
     votes = reports.votes(connection, project)
+    tried = example_texts.tried(connection, project)
     names = {*pool, *(row.model for row in calls), *(row.model for row in votes)}
     return tuple(
         _model(
@@ -26,6 +28,7 @@ def of_project(
             [row for row in calls if row.model == name and not row.under_way],
             [row for row in votes if row.model == name],
             in_pool=name in pool,
+            tried=tried.get(name),
         )
         for name in sorted(names)
     )
@@ -39,6 +42,7 @@ def _model(
     votes: Sequence[VotesRow],
     *,
     in_pool: bool,
+    tried: Tried | None,
 ) -> Model:
     answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
@@ -58,4 +62,13 @@ def _model(
         median_seconds=median,
         p95_seconds=p95,
         cost_usd=sum(row.cost_usd for row in calls),
+        examples=None if tried is None else _examples(tried),
+    )
+
+
+def _examples(tried: Tried) -> ExamplesTried:
+    return ExamplesTried(
+        shown=share([(tried.votes_with, tried.right_with)]),
+        left_out=share([(tried.votes_without, tried.right_without)]),
+        helps=tried.helps,
     )

@@ -93,6 +93,21 @@ class Guaranteed:
 
 
 @dataclass(frozen=True, slots=True)
+class ExamplesTried:
+    """How often a model was right on tasks for which there were examples (docs/few_shot.md).
+
+    Attributes:
+        shown: where its prompt had them.
+        left_out: where a coin left them out.
+        helps: the probability that it is more often right with them.
+    """
+
+    shown: Share
+    left_out: Share
+    helps: float
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One question in one epoch.
 
@@ -136,6 +151,7 @@ class Model:
         median_seconds: how long answers took.
         p95_seconds: what 95% of them did not exceed.
         cost_usd: what its calls cost, failures too.
+        examples: whether examples in the prompt help it; ``None`` until that was tried.
     """
 
     name: str
@@ -150,6 +166,7 @@ class Model:
     median_seconds: float | None
     p95_seconds: float | None
     cost_usd: float
+    examples: ExamplesTried | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,11 @@ def _project(console: Console, project: Project) -> None:
         if question.current:
             guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
             console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
+    for model in project.models:
+        if (tried := model.examples) is not None:
+            parts = f"right {_of(tried.shown)} with them, {_of(tried.left_out)} without"
+            line = f"{model.name}: {parts}; they help with probability {tried.helps:.2f}"
+            console.print(f"{'examples':<16} {escape(line)}", highlight=False)
     for table in (_votes(project), _calls(project), _questions(project)):
         console.print(table)
     for control in project.skipped:
@@ -159,6 +164,10 @@ def _table(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right")
     return table
+
+
+def _of(share: Share) -> str:
+    return f"{percent(share.share)} of {count(share.count)}"
 
 
 def _cell(share: Share) -> str:

@@ -39,6 +39,8 @@ class LabelStudioApi:
         self.project = copy.deepcopy(ANSWERS["project"]["body"])
         self.backends: dict[int, dict[str, Any]] = {}
         self.webhooks: dict[int, dict[str, Any]] = {}
+        self.tabs: dict[int, dict[str, Any]] = {}
+        self.columns: list[dict[str, Any]] = []
         self.tasks: dict[int, dict[str, Any]] = {}
         self.answers: dict[tuple[str, str], Answer | bytes] = {}
         """(method, path) → what to say in the place of the usual answer."""
@@ -127,6 +129,7 @@ class LabelStudioApi:
             "projects": self._project,
             "ml": self._ml,
             "webhooks": self._webhook,
+            "dm": self._tab,
             "tasks": self._tasks,
             "annotations": self._annotation,
             "predictions": self._prediction,
@@ -201,6 +204,18 @@ class LabelStudioApi:
         made = copy.deepcopy(ANSWERS["webhook_created"]["body"]) | body | {"id": next(self._numbers)}
         self.webhooks[made["id"]] = made
         return 201, made
+
+    def _tab(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if rest == ["columns"]:
+            return 200, {"columns": self.columns}
+        if method == "GET":
+            return 200, list(self.tabs.values())
+        if method == "DELETE":
+            del self.tabs[int(rest[1])]
+            return 204, None
+        number = next(self._numbers) if method == "POST" else int(rest[1])
+        self.tabs[number] = {"id": number, "project": body["project"], "data": body["data"]}
+        return 201 if method == "POST" else 200, self.tabs[number]
 
     def _tasks(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
         asked = json.loads(query["query"])

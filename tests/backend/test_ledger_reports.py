@@ -83,7 +83,14 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             project = OTHER if task % 10 == 0 else PROJECT
             round_ = a_round(chance, task, project)
             number = rounds.insert(connection, round_)
-            votes.store(connection, round_, number, agreed=agreement(round_), confirmed=confirmed(round_))
+            votes.store(
+                connection,
+                round_,
+                number,
+                agreed=agreement(round_),
+                confirmed=confirmed(round_),
+                examples={},
+            )
             if project == PROJECT:
                 made.append(round_)
             for arm in round_.votes:
@@ -252,6 +259,8 @@ def test_a_deleted_task_takes_what_came_of_its_votes_with_it(ledger: Ledger) -> 
     made = [a_round(chance, task, PROJECT) for task in (1, 2)]
     with ledger.write() as connection:
         for round_ in made:
-            votes.store(connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={})
+            votes.store(
+                connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={}, examples={}
+            )
         deleted_tasks.delete(connection, PROJECT, 1, 1.0)
         assert sum(row.asked for row in reports.votes(connection, PROJECT)) == len(made[1].votes)

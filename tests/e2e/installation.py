@@ -61,6 +61,17 @@ class Installation:
             **(self.variables | changes),
         )
 
+    def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
+        """``camvo review``, which reads the ledger and has to succeed."""
+        done = run_cli(
+            *("review", "--project", str(project), *arguments),
+            cwd=self.server.folder,
+            CAMVO_DATABASE_URL=self.server.database_url,
+            **self.variables,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
     def connect(self, project: int, *arguments: str) -> None:
         """``camvo connect``, which has to succeed."""
         done = self.camvo("connect", project, *arguments)

@@ -131,6 +131,21 @@ def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
     assert "1 annotation, 1 of which teach" in browser.text()
 
 
+def test_the_tab_of_camvo_review_shows_the_suggested_tasks_and_goes_on_with_the_open_ones(
+    browser: Browser, installation: Installation, project: int
+) -> None:
+    suggested = [one["task"] for one in json.loads(installation.review(project, "--json").stdout)["tasks"]]
+    address = installation.review(project, "--tab", "--limit", "3").stdout.split()[-1]
+    assert address == installation.review(project, "--tab", "--limit", "3").stdout.split()[-1]
+    browser.visit(address)
+    browser.wait_until(lambda: len(browser.texts(ROWS)) == 3, "suggested tasks")
+    browser.picture("label-next")
+    assert {int(row.split()[0]) for row in browser.texts(ROWS)} == set(suggested[:3])
+    browser.visit(f"{address}&labeling=1")
+    assert browser.attribute(CHOSEN, "name")
+    assert number(browser) in suggested[:3]
+
+
 def test_label_all_tasks_goes_on_with_the_least_certain_one(
     browser: Browser, installation: Installation, project: int
 ) -> None:

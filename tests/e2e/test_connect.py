@@ -140,10 +140,13 @@ def test_disconnecting_leaves_nothing_of_ours(installation: Installation) -> Non
     kept = ("model_version", "sampling", "show_collab_predictions")
     before = installation.studio.ask("GET", f"/api/projects/{project}/")
     assert installation.camvo("connect", project, "--review-queue").returncode == 0
+    installation.review(project, "--tab")
     done = installation.camvo("disconnect", project)
     assert done.returncode == 0, done.stdout
     for path in ("/api/ml/", "/api/webhooks/"):
         assert installation.studio.ask("GET", path, project=project) == []
+    tabs = installation.studio.ask("GET", "/api/dm/views/", project=project)
+    assert [tab["data"]["title"] for tab in tabs] == ["Default"]
     after = installation.studio.ask("GET", f"/api/projects/{project}/")
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
 

@@ -1,0 +1,97 @@
+"""Examples for prompts: the human-labelled tasks nearest to the one that is asked about.
+
+Off unless ``few_shot`` is set; see ``docs/few_shot.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from backend.ledger import Ledger, example_texts
+from backend.ledger.example_texts import LabelledTask
+from backend.ledger.rounds import RoundKey
+from backend.states import StateKey
+from camvo.few_shot import Tried
+from camvo.typing import Array
+
+PAUSE = 10.0
+"""Seconds for which what was read from the ledger is good enough."""
+
+_MOST = 16
+"""Questions whose labelled tasks are kept in memory: a thousand take some megabytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shelf:
+    """The labelled tasks of one question: their contexts are the rows of ``contexts``, of length 1.
+
+    ``tried`` says what examples have been worth to each model of the project.
+    """
+
+    tasks: tuple[LabelledTask, ...]
+    contexts: Array
+    tried: Mapping[str, Tried]
+    read_at: float
+
+    def nearest(self, key: RoundKey, context: Array, count: int) -> list[LabelledTask]:
+        """The tasks most alike, the most alike last, where a model heeds it most.
+
+        Never the task itself, nor one that says word for word the same.
+        """
+        if not self.tasks:
+            return []
+        likeness = self.contexts @ context
+        order = np.argsort(-likeness, kind="stable").tolist()
+        others = (
+            task
+            for task in (self.tasks[at] for at in order)
+            if task.task != key.task and task.question != key.question
+        )
+        return [task for task, _ in zip(others, range(count), strict=False)][::-1]
+
+    def shows(self, key: RoundKey, arm: str) -> bool:
+        """Whether a model is shown examples, by a coin that falls alike for one text in every process."""
+        text = f"few_shot:{key.project}:{key.control}:{key.question}:{arm}"
+        toss = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        return toss < self.tried.get(arm, Tried()).share * 2**64
+
+
+class Examples:
+    """The shelves, by question. Used from one event loop only; ``readers`` read the ledger."""
+
+    def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
+        self._ledger, self._readers, self._clock = ledger, readers, clock
+        self._shelves: dict[StateKey, Shelf] = {}
+        self._reading: dict[StateKey, asyncio.Task[Shelf]] = {}
+
+    async def shelf(self, key: StateKey) -> Shelf:
+        """What the ledger holds by now, or held a moment ago."""
+        shelf = self._shelves.get(key)
+        if shelf is not None and self._clock() - shelf.read_at < PAUSE:
+            return shelf
+        if (task := self._reading.get(key)) is None:
+            task = self._reading[key] = asyncio.create_task(self._read(key))
+            task.add_done_callback(lambda _: self._reading.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _read(self, key: StateKey) -> Shelf:
+        def read() -> Shelf:
+            now = self._clock()
+            with self._ledger.read() as connection:
+                found = example_texts.labelled(connection, key.project, key.control, key.epoch)
+                tried = example_texts.tried(connection, key.project)
+            contexts = np.array([one.context / np.linalg.norm(one.context) for one in found])
+            return Shelf(tuple(found), contexts, tried, now)
+
+        shelf = await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        self._shelves.pop(key, None)
+        self._shelves[key] = shelf
+        while len(self._shelves) > _MOST:
+            del self._shelves[next(iter(self._shelves))]
+        return shelf

@@ -1,0 +1,1 @@
+"""Which tasks a human should label next, and ``camvo review``, which says so."""

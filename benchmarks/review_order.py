@@ -1,0 +1,178 @@
+"""What N human labels put right, by the order in which tasks are labelled: at random, lowest score first,
+or as ``camvo review`` suggests.
+
+    python benchmarks/review_order.py VOTES.csv PRICES.json EMBEDDINGS.npy [--items 3000] [--draws 10]
+
+Each draw is a project of its own: items of the table at random, decided by a policy without any human label,
+scored by the panel. Then people label 25 tasks at a time; the calibration is fitted again in between, as the
+server's is. Counted are the wrong labels among those labelled, and what the stacked vote, fitted to them,
+puts right among all others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.replay.votes_file import VotesFile
+from backend.replay.votes_file import read as read_votes
+from camvo import calibration, panel_fit, stacking, suggestions
+from camvo.measures import mean_interval
+from camvo.named_policies import named
+from camvo.replay import VotesTable, replay
+from camvo.rows import CastVote, Row
+from camvo.suggestions import Candidate
+from camvo.typing import Array
+
+BATCH = 25
+COUNTS = (50, 100, 300)
+ITEMS = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A project after its predictions; ``votes`` are −1 where nobody was asked or nothing was said."""
+
+    file: VotesFile
+    votes: ITEMS
+    labels: ITEMS
+    truth: ITEMS
+    contexts: Array
+    chance: Array
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        return np.asarray(self.labels == self.truth)
+
+    def cast(self, item: int) -> dict[str, str | None]:
+        row = zip(self.file.models, self.votes[item].tolist(), strict=True)
+        return {model: self.file.labels[vote] for model, vote in row if vote >= 0}
+
+    def scores(self, labelled: ITEMS) -> Array:
+        checked = self.right[labelled].astype(np.float64)
+        return np.asarray(calibration.fit(self.chance[labelled], checked)(self.chance))
+
+    def weights(self) -> dict[str, float]:
+        voted = self.votes >= 0
+        agreed = (self.votes == self.labels[:, None]).sum(axis=0) / voted.sum(axis=0)
+        return dict(zip(self.file.models, agreed.tolist(), strict=True))
+
+
+def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Array, items: ITEMS) -> Decided:
+    table = VotesTable(
+        votes=file.votes[items],
+        truth=file.truth[items],
+        contexts=contexts[items],
+        labels=file.labels,
+        prices=prices,
+    )
+    trace = replay(named(policy, {}), table, window=64)
+    decided = trace.labels >= 0
+    votes = np.where(trace.asked, table.votes, -1)[decided]
+    labels = trace.labels[decided]
+    panel = panel_fit.fit(votes[:2000], file.models, len(file.labels))
+    chance = panel.chances(votes, len(file.labels))[np.arange(len(labels)), labels]
+    return Decided(file, votes, labels, table.truth[decided], table.contexts[decided], chance)
+
+
+def at_random(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
+    order = rng.permutation(len(project.labels))
+    yield from (order[start : start + BATCH] for start in range(0, len(order), BATCH))
+
+
+def lowest_score(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
+    order = np.argsort(project.chance, kind="stable")  # calibration keeps it
+    yield from (order[start : start + BATCH] for start in range(0, len(order), BATCH))
+
+
+def suggested(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
+    labelled = np.zeros(0, dtype=np.int64)
+    everyone = len(project.file.models)
+    while True:
+        left = np.setdiff1d(np.arange(len(project.labels)), labelled)
+        scores = project.scores(labelled)
+        candidates = []
+        for item in left.tolist():
+            label, score = project.file.labels[project.labels[item]], float(scores[item])
+            doubt = suggestions.dispute(project.cast(item), label, score, everyone)
+            candidates.append(Candidate(item, 1.0 - score, doubt))
+        found = suggestions.suggest(candidates, project.contexts[left], project.contexts[labelled], BATCH)
+        batch = np.array([one.task for one in found])
+        labelled = np.append(labelled, batch)
+        yield batch
+
+
+Order = Callable[[Decided, np.random.Generator], Iterator[ITEMS]]
+ORDERS: dict[str, Order] = {
+    "at random": at_random,
+    "lowest score first": lowest_score,
+    "suggested": suggested,
+}
+
+
+def relearnt(project: Decided, labelled: ITEMS) -> int:
+    """How many more of the other labels are right after the stacked vote has learnt from these."""
+    weights, names = project.weights(), project.file.labels
+    rows = []
+    for item in labelled.tolist():
+        cast = tuple(CastVote(arm, vote, weights[arm]) for arm, vote in project.cast(item).items())
+        rows.append(Row(cast, names[project.truth[item]], len(cast) == len(weights)))
+    stack = stacking.fit(rows, names)
+    gained = 0
+    for item in np.setdiff1d(np.arange(len(project.labels)), labelled).tolist():
+        label = stack.leader(project.cast(item), weights, names)[0]
+        gained += int(label == names[project.truth[item]]) - int(project.right[item])
+    return gained
+
+
+def measure(project: Decided, order: Order, rng: np.random.Generator) -> dict[int, tuple[int, int]]:
+    """By the number of labels: wrong labels among those labelled, and gained among the others."""
+    batches, labelled, found = order(project, rng), np.zeros(0, dtype=np.int64), {}
+    for count in COUNTS:
+        while len(labelled) < count:
+            labelled = np.append(labelled, next(batches))
+        found[count] = (int((~project.right[labelled]).sum()), relearnt(project, labelled))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("votes", type=Path)
+    parser.add_argument("prices", type=Path, help="JSON with usd_per_million_input_tokens by model")
+    parser.add_argument("embeddings", type=Path)
+    parser.add_argument("--items", type=int, default=3000)
+    parser.add_argument("--draws", type=int, default=10)
+    given = parser.parse_args()
+    file, contexts = read_votes(given.votes), np.load(given.embeddings).astype(np.float64)
+    listed = json.loads(given.prices.read_text())["usd_per_million_input_tokens"]
+    prices = {model: float(listed[model]) for model in file.models}
+    known = np.flatnonzero(file.truth >= 0)
+    for policy in ("majority", "sequential"):
+        results: dict[str, list[dict[int, tuple[int, int]]]] = {name: [] for name in ORDERS}
+        for seed in range(given.draws):
+            rng = np.random.default_rng(seed)
+            items = rng.permutation(known)[: given.items]
+            project = decide(policy, file, prices, contexts, items)
+            for name, order in ORDERS.items():
+                results[name].append(measure(project, order, rng))
+        for name, runs in results.items():
+            for count in COUNTS:
+                own, others = zip(*(run[count] for run in runs), strict=True)
+                sums = [a + b for a, b in zip(own, others, strict=True)]
+                cells = " | ".join(_cell(values) for values in (own, others, sums))
+                print(f"| {policy} | {count} | {name} | {cells} |", flush=True)
+
+
+def _cell(values: tuple[int, ...] | list[int]) -> str:
+    mean, interval = mean_interval([float(value) for value in values])
+    return f"{mean:.1f}" if interval is None else f"{mean:.1f} ± {mean - interval[0]:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The coin that shows examples or leaves them out, and what the ledger makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Annotation, Project, annotated, task
+from openai_server import Reply
+from sqlalchemy import insert, select
+from whole_backend import Backend, says
+
+from backend import examples
+from backend.ledger import tables
+
+
+@pytest.fixture(autouse=True)
+def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was labelled is known at once."""
+    monkeypatch.setattr(examples, "PAUSE", 0.0)
+
+
+class Models:
+    """Everybody is glad; what they were sent is kept."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        self.sent.append(body)
+        return says(mood="Glad")
+
+
+def predict(backend: Backend, *numbers: int) -> None:
+    backend.predict(*(task(number, f"The weather of day {number}.") for number in numbers))
+
+
+def label(backend: Backend, number: int) -> None:
+    body = annotated(Annotation(number=number, task=number, mood="Sad"))
+    backend.hook(body | {"task": task(number, f"The weather of day {number}.")})
+
+
+def shown(backend: Backend, number: int) -> dict[str, int | None]:
+    """How many examples each model's vote on a task was given with."""
+    votes, rounds = tables.votes, tables.rounds
+    query = select(votes.c.model, votes.c.examples).join(rounds, rounds.c.id == votes.c.round_id)
+    with backend.ledger.read() as connection:
+        return {row.model: row.examples for row in connection.execute(query.where(rounds.c.task == number))}
+
+
+def test_the_ledger_says_which_votes_were_given_with_examples(tmp_path: Path) -> None:
+    names = tuple(f"model-{number}" for number in range(16))
+    models = Models()
+    with Backend(tmp_path, models, models=names, few_shot=1) as backend:
+        predict(backend, 1)
+        assert set(shown(backend, 1).values()) == {None}
+        label(backend, 1)
+        models.sent.clear()
+        predict(backend, 3)
+        given = {body["model"]: len(body["messages"]) // 2 - 1 for body in models.sent}
+        assert shown(backend, 3) == given
+    assert set(given.values()) == {0, 1}
+
+
+def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> None:
+    """One that was right without, and one that was right with them."""
+    with Backend(tmp_path, Models(), models=("slow", "quick"), few_shot=1, policy={"k_min": 1}) as backend:
+        with backend.ledger.write() as connection:
+            rows = [
+                {"round_id": 1000 + at, "model": model, "project": Project().key, "audit": False}
+                | {"voted": True, "examples": at % 2, "confirmed": float((model == "quick") == bool(at % 2))}
+                for model in ("slow", "quick")
+                for at in range(200)
+            ]
+            connection.execute(insert(tables.votes), rows)
+        predict(backend, 1)
+        label(backend, 1)
+        predict(backend, *range(100, 160))
+        counts = {"slow": 0, "quick": 0}
+        for day in range(60):
+            for model, number in shown(backend, 100 + day).items():
+                counts[model] += number or 0
+        [report] = backend.client.get("/status?format=json").get_json()["projects"]
+    assert counts["slow"] < 15
+    assert counts["quick"] > 45
+    found = {model["name"]: model["examples"] for model in report["models"]}
+    assert (found["slow"]["helps"], found["quick"]["helps"]) == pytest.approx((0.0, 1.0), abs=0.01)
+    assert (found["quick"]["shown"]["share"], found["quick"]["left_out"]["share"]) == (1.0, 0.0)

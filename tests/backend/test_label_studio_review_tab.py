@@ -1,0 +1,99 @@
+"""The tab of suggested tasks: there is one, it follows the suggestions, and it goes with the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from label_studio_api import PROJECT, LabelStudioApi
+
+from backend.label_studio import disconnect as disconnecting
+from backend.label_studio import review_tab
+from backend.label_studio.review_tab import TITLE
+
+
+@pytest.fixture
+def api() -> Iterator[LabelStudioApi]:
+    with LabelStudioApi() as made:
+        made.tabs[1] = {"id": 1, "data": {"title": "Mine", "filters": {"conjunction": "and", "items": []}}}
+        yield made
+
+
+def put(api: LabelStudioApi, *tasks: int) -> str:
+    return review_tab.put(api.client(), PROJECT, tasks)
+
+
+def ours(api: LabelStudioApi) -> list[dict[str, Any]]:
+    return [tab for tab in api.tabs.values() if tab["data"]["title"] == TITLE]
+
+
+def shown(api: LabelStudioApi) -> list[int]:
+    [tab] = ours(api)
+    assert tab["data"]["filters"]["conjunction"] == "or"
+    return [item["value"] for item in tab["data"]["filters"]["items"]]
+
+
+def test_it_holds_the_suggested_tasks_and_the_answer_is_its_address(api: LabelStudioApi) -> None:
+    address = put(api, 7, 3)
+    assert shown(api) == [7, 3]
+    assert address == f"{api.url}/projects/{PROJECT}/data?tab={ours(api)[0]['id']}"
+
+
+def test_a_second_time_the_same_tab_holds_other_tasks(api: LabelStudioApi) -> None:
+    assert put(api, 7, 3) == put(api, 4)
+    assert shown(api) == [4]
+
+
+def test_doubles_are_closed(api: LabelStudioApi) -> None:
+    for number in (5, 6):
+        api.tabs[number] = {"id": number, "data": {"title": TITLE}}
+    put(api, 4)
+    assert shown(api) == [4]
+
+
+def test_without_a_suggestion_it_is_empty_rather_than_full(api: LabelStudioApi) -> None:
+    put(api)
+    assert shown(api) == [0]
+
+
+def test_other_tabs_are_left_alone(api: LabelStudioApi) -> None:
+    before = dict(api.tabs[1])
+    put(api, 7)
+    assert api.tabs[1] == before
+    assert len(api.tabs) == 2
+
+
+def test_a_project_without_tabs_gets_its_default_one_first(api: LabelStudioApi) -> None:
+    api.tabs.clear()
+    put(api, 7)
+    assert [tab["data"]["title"] for tab in api.tabs.values()] == ["Default", TITLE]
+
+
+def test_it_shows_the_usual_columns_and_the_score(api: LabelStudioApi) -> None:
+    rare, usual = ({"explore": shown, "labeling": False} for shown in (False, True))
+    api.columns = [
+        {"id": "inner_id", "visibility_defaults": rare},
+        {"id": "predictions_score", "visibility_defaults": rare},
+        {"id": "text", "parent": "data", "visibility_defaults": usual},
+    ]
+    put(api, 7)
+    hidden = {"explore": ["tasks:inner_id"], "labeling": ["tasks:inner_id", "tasks:data.text"]}
+    assert ours(api)[0]["data"]["hiddenColumns"] == hidden
+
+
+def test_what_people_changed_in_it_stays(api: LabelStudioApi) -> None:
+    put(api, 7)
+    ours(api)[0]["data"]["columnsWidth"] = {"tasks:data.text": 640}
+    put(api, 4)
+    assert (shown(api), ours(api)[0]["data"]["columnsWidth"]) == ([4], {"tasks:data.text": 640})
+
+
+def test_it_goes_with_the_backend(api: LabelStudioApi) -> None:
+    put(api, 7)
+    said: list[str] = []
+    client = api.client()
+    found = disconnecting.disconnect(
+        client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
+    )
+    assert (found, said, ours(api)) == (True, ["tab"], [])

@@ -1,0 +1,104 @@
+"""What waits for a human, on both databases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backend.ledger import Ledger, human_annotations, open_rounds, rounds
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.rounds import Round, RoundKey
+
+PROJECT = "7.100"
+
+
+def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1", **changes: object) -> int:
+    key = RoundKey(PROJECT, task, control, str(changes.pop("question", "hash")), epoch)
+    fields: dict[str, object] = {
+        "plan": {},
+        "votes": {"red": "Glad", "green": None},
+        "label": "Glad",
+        "score": 0.7,
+        "cost_usd": 0.0,
+        "full_cost_usd": 0.0,
+        "audit": False,
+        "taught": "Glad",
+        "taught_by": "vote",
+        "context": np.array([float(task), 1.0]),
+        "created_at": 1.0,
+    }
+    with ledger.write() as connection:
+        return rounds.insert(connection, Round(key=key, **{**fields, **changes}))  # type: ignore[arg-type]
+
+
+def annotate(ledger: Ledger, number: int, task: int, *, teaches: bool = True) -> None:
+    annotation = Annotation(PROJECT, number, task, "2026-11-21T10:00:00Z", {}, teaches=teaches)
+    with ledger.write() as connection:
+        human_annotations.put(connection, annotation, 1.0)
+
+
+def open_tasks(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[int]:
+    with ledger.read() as connection:
+        return [one.task for one in open_rounds.find(connection, PROJECT, control, epoch)]
+
+
+@pytest.mark.parametrize("teaches", [True, False], ids=["annotated", "skipped"])
+def test_a_task_that_somebody_has_dealt_with_does_not_wait(ledger: Ledger, teaches: bool) -> None:
+    store(ledger, 1)
+    store(ledger, 2)
+    annotate(ledger, 11, task=1, teaches=teaches)
+    assert open_tasks(ledger) == [2]
+
+
+def test_a_task_whose_annotation_was_deleted_waits_again(ledger: Ledger) -> None:
+    store(ledger, 1)
+    annotate(ledger, 11, task=1)
+    with ledger.write() as connection:
+        human_annotations.delete(connection, PROJECT, [11], 2.0)
+    assert open_tasks(ledger) == [1]
+
+
+def test_a_task_that_was_deleted_before_anybody_saw_it_hides_no_other(ledger: Ledger) -> None:
+    """The tombstone of an unknown annotation names no task, and SQL's NOT IN is never true beside NULL."""
+    store(ledger, 1)
+    with ledger.write() as connection:
+        human_annotations.delete(connection, PROJECT, [99], 2.0)
+    assert open_tasks(ledger) == [1]
+
+
+def test_tasks_kept_blind_are_counted_and_not_listed(ledger: Ledger) -> None:
+    store(ledger, 1, audit=True)
+    store(ledger, 2, audit=True)
+    annotate(ledger, 11, task=2)
+    with ledger.read() as connection:
+        assert open_rounds.blind(connection, PROJECT) == 1
+    assert open_tasks(ledger) == []
+
+
+def test_of_an_edited_task_the_latest_round_counts(ledger: Ledger) -> None:
+    store(ledger, 1)
+    latest = store(ledger, 1, question="edited")
+    with ledger.read() as connection:
+        assert [one.id for one in open_rounds.find(connection, PROJECT, "mood", "e1")] == [latest]
+
+
+def test_a_controls_epoch_is_that_of_its_latest_round(ledger: Ledger) -> None:
+    store(ledger, 1)
+    store(ledger, 1, control="topic", epoch="e7")
+    store(ledger, 2, epoch="e2")
+    with ledger.read() as connection:
+        assert open_rounds.epochs(connection, PROJECT) == {"mood": "e2", "topic": "e7"}
+
+
+def test_contexts_come_in_the_order_of_the_ids(ledger: Ledger) -> None:
+    numbers = [store(ledger, task) for task in (1, 2, 3)]
+    with ledger.read() as connection:
+        found = rounds.contexts(connection, [numbers[2], numbers[0]])
+    assert [context.tolist() for context in found] == [[3.0, 1.0], [1.0, 1.0]]
+
+
+def test_labelled_rounds_are_those_with_a_human_label(ledger: Ledger) -> None:
+    store(ledger, 1)
+    known = store(ledger, 2, human="Sad", confirmed=0.0)
+    with ledger.read() as connection:
+        assert open_rounds.labelled(connection, PROJECT, "mood", "e1") == [known]

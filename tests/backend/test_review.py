@@ -1,0 +1,129 @@
+"""``camvo review``: the order, what is left out, and that no text is printed."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+from label_studio_requests import Annotation, Project, annotated, setup, task
+from openai_server import Reply
+from server_process import run_cli
+from whole_backend import Backend, prompt_of, says
+
+from backend.label_studio.review_tab import TITLE
+
+SECRET = "the heron by the river"
+
+
+def moody(body: dict[str, Any]) -> Reply:
+    """Everybody is glad, but one model is sad about rain."""
+    rain = "rain" in prompt_of(body) and body["model"] == "blue"
+    return says(mood="Sad" if rain else "Glad")
+
+
+TEXTS = {
+    1: "A sunny day.",
+    2: f"Nothing but rain and {SECRET}.",
+    3: "We had cake in the garden.",
+    4: "The rain took the tent away.",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger of four tasks, one of them annotated; and another with tasks that are kept blind."""
+    folder = tmp_path_factory.mktemp("review")
+    with Backend(folder, moody) as backend:
+        backend.post("/setup", setup(Project()))
+        backend.predict(*(task(number, text) for number, text in TEXTS.items()))
+        backend.hook(annotated(Annotation(number=1, task=4, mood="Sad")))
+        backend.post("/setup", setup(Project(number=PROJECT)))
+    return folder
+
+
+def review(folder: Path, *arguments: str, project: int = 7, **environment: str) -> Any:
+    database = f"sqlite:///{folder / 'ledger.sqlite'}"
+    given = ("review", "--project", str(project), *arguments)
+    return run_cli(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80", **environment)
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Any:
+    return json.loads(review(folder, "--json").stdout)
+
+
+def test_the_disputed_task_comes_first_and_the_annotated_one_not_at_all(found: Any) -> None:
+    assert found["tasks"][0]["task"] == 2
+    assert sorted(one["task"] for one in found["tasks"]) == [1, 2, 3]
+    assert found["open"] == 3
+
+
+def test_each_task_says_why(found: Any) -> None:
+    [answer] = found["tasks"][0]["answers"]
+    assert (answer["control"], answer["label"]) == ("mood", "Glad")
+    assert (answer["asked"], answer["voted"], answer["behind"]) == (3, 3, 2)
+    assert found["tasks"][0]["why"].startswith("2 of 3 agree")
+
+
+def test_a_gain_is_what_may_be_wrong_and_what_is_learnt(found: Any) -> None:
+    for one in found["tasks"]:
+        assert one["gain"] == pytest.approx(one["wrong"] + one["lesson"])
+        assert one["wrong"] == pytest.approx(1.0 - one["answers"][0]["score"])
+
+
+def test_no_text_is_printed(folder: Path) -> None:
+    shown = review(folder).stdout
+    assert "Glad" in shown
+    assert SECRET not in shown + review(folder, "--json").stdout
+
+
+def test_no_more_than_the_limit_are_shown(folder: Path) -> None:
+    assert len(json.loads(review(folder, "--json", "--limit", "1").stdout)["tasks"]) == 1
+
+
+def test_a_project_without_predictions_has_nothing_to_suggest(folder: Path) -> None:
+    done = review(folder, project=PROJECT)
+    assert (done.returncode, done.stdout) == (0, "0 tasks have a prediction and no annotation.\n")
+
+
+def test_a_project_that_the_ledger_does_not_know_is_one_line(folder: Path) -> None:
+    done = review(folder, project=999)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("camvo: --project: ")
+
+
+def test_tasks_kept_blind_are_counted_only(tmp_path: Path) -> None:
+    with Backend(tmp_path, moody, audit=0.999) as backend:
+        backend.post("/setup", setup(Project()))
+        backend.predict(task(1, "A sunny day."))
+    found = json.loads(review(tmp_path, "--json").stdout)
+    assert (found["tasks"], found["open"], found["blind"]) == ([], 0, 1)
+
+
+def test_free_text_is_no_label_to_show(tmp_path: Path) -> None:
+    area = '<TextArea name="mood" toName="note" camvo_instructions="Say it in a few words."/>'
+    config = f'<View><Text name="note" value="$text"/>{area}</View>'
+    project = Project(label_config=config)
+    with Backend(tmp_path, lambda body: says(mood=SECRET)) as backend:
+        backend.post("/setup", setup(project))
+        backend.predict(task(1, f"Look at {SECRET}.", project), project=project)
+        assert [one.label for one in backend.rounds(1, project)] == [SECRET]
+    done = review(tmp_path, "--json")
+    assert json.loads(done.stdout)["tasks"][0]["answers"][0]["label"] is None
+    assert SECRET not in done.stdout
+
+
+def test_the_tab_holds_what_is_suggested(folder: Path, tmp_path: Path) -> None:
+    with LabelStudioApi() as api, Backend(tmp_path, moody) as backend:
+        project = Project(number=PROJECT, created=datetime.fromisoformat(api.project["created_at"]))
+        backend.post("/setup", setup(project))
+        backend.predict(task(1, TEXTS[1], project), task(2, TEXTS[2], project), project=project)
+        given = ("--tab", "--limit", "1", "--label-studio", api.url)
+        done = review(tmp_path, *given, project=PROJECT, LABEL_STUDIO_API_KEY=KEY)
+        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == TITLE]
+    assert [item["value"] for item in tab["data"]["filters"]["items"]] == [2]
+    assert done.stdout.endswith(f"/projects/{PROJECT}/data?tab={tab['id']}\n")

@@ -326,7 +326,7 @@ def test_without_extra_params_the_settings_stay(settings: Settings, nothing: Any
 
 
 @pytest.mark.parametrize("form", [lambda params: params, json.dumps], ids=["object", "string"])
-def test_a_project_overrides_eight_settings_and_no_more(
+def test_a_project_overrides_these_settings_and_no_more(
     settings: Settings, form: Callable[[Any], Any]
 ) -> None:
     params = {

@@ -18,13 +18,14 @@ from camvo.contribution import Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
+from camvo.near_copies import near_copies_in
 from camvo.one_coin import accuracies, completed, log_odds
 from camvo.plan import Plan
-from camvo.probes import Evidence, Pattern, Signature
+from camvo.probes import Evidence, Pattern, Signature, canonical
 from camvo.rule import Rule
 from camvo.stages import Coin, Path, Stages, cheapest_first, propensities, throw
 from camvo.stopping import Study
-from camvo.typing import Votes
+from camvo.typing import Array, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +150,28 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
         if among is not None:
             probes[among] += count
             everyone[among] += count if pattern.everyone else 0
-    weights = log_odds(accuracies(completed(probes, +everyone), np.array(shares), labels))
+    weights = _weights(probes, +everyone, np.array(shares), labels)
     study = Study(dict(sorted(rows.items())), weights, np.array(shares))
     majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
     learned = study.learned(stages, agreement) if agreement < 1.0 else None
     return tuple(weights.tolist()), study.certain(stages, majority), learned
+
+
+def _weights(
+    probes: Mapping[Signature, int], everyone: Mapping[Signature, int], shares: Array, labels: int
+) -> Array:
+    """ω along the order; of near-copies only the first votes, so that the others need not be asked."""
+    rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), len(shares))
+    counts = np.maximum(list(probes.values()), 0).astype(np.int64)
+    seats = near_copies_in(np.repeat(rows, counts, axis=0))
+    first = np.array(sorted(set(seats)))
+    seated: dict[Signature, float] = {}
+    for groups, weight in completed(probes, everyone).items():
+        among = canonical(groups[seat] for seat in first)
+        seated[among] = seated.get(among, 0.0) + weight
+    weights = np.zeros(len(shares))
+    weights[first] = log_odds(accuracies(seated, shares[first], labels))
+    return weights
 
 
 @lru_cache(maxsize=2**14)

@@ -212,6 +212,26 @@ def test_a_model_that_leaves_takes_nothing_along_but_its_votes(learned):
     assert expit(weights) == pytest.approx(expit(before), abs=0.1)
 
 
+def test_of_near_copies_only_the_cheapest_votes(table):
+    """A copy of "medium" at half its price: what the others weigh does not hang on it."""
+    medium = table.votes[:, list(COSTS).index("medium")]
+    copied = VotesTable(
+        LABELS,
+        table.prices | {"copy": 5.0},
+        table.contexts[:600],
+        np.column_stack((table.votes, medium))[:600],
+        table.truth[:600],
+    )
+    plan = Run(Sequential(agreement=1.0), copied).plans[-1]
+    weights = dict(zip(plan.arms, plan.weights["q"].tolist(), strict=True))
+    short = VotesTable(LABELS, table.prices, table.contexts[:600], table.votes[:600], table.truth[:600])
+    alone = Run(Sequential(agreement=1.0), short).plans[-1]
+    without = dict(zip(alone.arms, alone.weights["q"].tolist(), strict=True))
+    assert weights.pop("medium") == 0.0
+    assert weights.pop("copy") == pytest.approx(without.pop("medium"), abs=0.5)
+    assert weights == pytest.approx(without, abs=0.5)
+
+
 def test_questions_that_are_not_labels_ask_everyone():
     state = State(3)
     seen = {"q": Observation(state, CONTEXT, (), NumericVote(0.0, 10.0))}

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from camvo import linucb
-from camvo.beta_mixture import BetaSums
+from camvo.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName, clip
 from camvo.contribution import Change
 from camvo.typing import Array
+
+
+Standing: TypeAlias = tuple[float, float, float, float, float, float]
+"""N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
+
+NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 
 
 @dataclass(slots=True)
@@ -22,6 +29,7 @@ class Arm:
     rewards: int = 0
     reward_sum: float = 0.0
     mixture: BetaSums = field(default_factory=BetaSums)
+    _standings: dict[EstimatorName, Standing] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def fresh(cls, dimension: int, lambda_l: float) -> Arm:
@@ -33,8 +41,22 @@ class Arm:
         """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
         return self.reward_sum / self.rewards if self.rewards else None
 
+    def standing(self, estimator: EstimatorName) -> Standing:
+        """What is known of the arm whatever the context; it is worked out again after it has learnt."""
+        standing = self._standings.get(estimator)
+        if standing is None:
+            mu = self.mu
+            standing = (
+                NEWCOMER
+                if mu is None
+                else (float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator))
+            )
+            self._standings[estimator] = standing
+        return standing
+
     def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
         """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
+        self._standings.clear()
         added: list[Array] = []
         withdrawn: list[Array] = []
         for context, change in lessons:

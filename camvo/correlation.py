@@ -56,11 +56,8 @@ class PairSums:
             at = [self._index[arm] for arm in rewards]
             there[at, column] = 1.0
             r[at, column] = list(rewards.values())
-        signed = sign * r
-        self.sums[_COUNT] += (sign * there) @ there.T
-        self.sums[_REWARD] += signed @ there.T
-        self.sums[_SQUARE] += (signed * r) @ there.T
-        self.sums[_PRODUCT] += signed @ r.T
+        self.sums[:_PRODUCT] += sign * (np.array((there, r, r * r)) @ there.T)
+        self.sums[_PRODUCT] += sign * (r @ r.T)
 
     def correlation(self, arms: Sequence[str]) -> Array:
         """ρ = cov / (σσ) over the common rounds of each pair, shape (K, K), in [−1, 1], diagonal 1.

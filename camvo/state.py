@@ -17,8 +17,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from camvo import linucb
-from camvo.arm import Arm, Solved
-from camvo.beta_mixture import BetaSums
+from camvo.arm import NEWCOMER, Arm, Solved, Standing
+from camvo.beta_mixture import BetaSums, EstimatorName
 from camvo.contribution import Change, Contribution
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
@@ -67,6 +67,11 @@ class State:
     def get(self, arm: str) -> Arm | None:
         """The arm's sums, or ``None`` when it has no history."""
         return self._arms.get(arm)
+
+    def standings(self, arms: Sequence[str], estimator: EstimatorName) -> list[Standing]:
+        """What is known of each arm whatever the context."""
+        known = [self._arms.get(name) for name in arms]
+        return [NEWCOMER if arm is None else arm.standing(estimator) for arm in known]
 
     def score(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
         """Each arm's estimate q and width for each context (lines 6–7), shape (m, K) each.

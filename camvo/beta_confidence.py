@@ -61,7 +61,9 @@ def may_reach(delta: float, right: Array, wrong: Array) -> NDArray[np.bool_]:
     Every set that reaches δ passes, and few others do.
     """
     b, a = _frontier(1.0 - delta, _FINE)
-    return np.asarray((right > TIE) & (right >= np.interp(wrong, b, a) - _SLACK), dtype=np.bool_)
+    possible: NDArray[np.bool_] = right > TIE
+    possible &= right >= np.interp(wrong, b, a) - _SLACK
+    return possible
 
 
 def _rounded_up(shortfall: float) -> float:

@@ -119,7 +119,8 @@ class Ensemble:
         self, arms: tuple[str, ...], prices: Array, estimates: Mapping[str, Estimates], choice: Choice
     ) -> Plan:
         propensity = np.zeros(len(arms))
-        propensity[list(choice.arms)] = 1.0
+        for position in choice.arms:
+            propensity[position] = 1.0
         return Plan(
             arms=arms,
             costs=prices,

@@ -1,0 +1,115 @@
+"""The Oracle for the Beta approximation and a dozen arms or fewer: one table of all sets.
+
+What every set costs and what its vote is worth are then a few matrix products, for one task as for a window
+of them. The cheapest set that can be confident enough is nearly always the answer; only where it is not, or
+where another costs the same, is a task looked at more closely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from camvo.beta_confidence import may_reach
+from camvo.confidence import TIE, beta_of_sums
+from camvo.oracle import Demand, Subset, check_costs
+from camvo.search import COST_TIE
+from camvo.typing import Array
+
+MOST_SETS = 2**12
+"""With more sets than this the table costs more than the search."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sets:
+    """All sets that may be asked, M of them, in the order that settles ties; indicators of shape (K, M)."""
+
+    arms: tuple[tuple[int, ...], ...]
+    indicators: Array
+
+
+def cheapest_of_each(
+    costs: Array, demands: Sequence[Demand], delta: float, k_min: int, *, held: Sequence[int]
+) -> list[Subset | None]:
+    """The cheapest set for each task by the Beta approximation: what :func:`camvo.oracle.cheapest` finds.
+
+    Args:
+        costs: what asking each arm costs in every task, shape (K,), with 2^K ≤ :data:`MOST_SETS`.
+        demands: one (L, ω) a question, each of shape (W, K): a row for each task.
+        delta: δ in (½, 1).
+        k_min: the fewest arms in a set.
+        held: positions that are in every set.
+
+    Returns:
+        The subset of each task, ``None`` where there is no such set.
+
+    Raises:
+        InvalidParameterError: costs that are negative or not finite.
+    """
+    check_costs(costs)
+    tasks = len(demands[0][0])
+    sets = _sets(len(costs), tuple(held), k_min)
+    if not sets.arms:
+        return [None] * tasks
+    extra = costs.copy()
+    extra[list(held)] = 0.0
+    offers = extra @ sets.indicators
+    sums = []
+    for lower, weights in demands:
+        on_right = weights * lower
+        right, wrong = on_right @ sets.indicators, (weights - on_right) @ sets.indicators
+        offers = np.where(may_reach(delta, right, wrong), offers, np.inf)
+        sums.append((right, wrong))
+    first = offers.argmin(axis=1)
+    at = first + np.arange(0, offers.size, len(sets.arms))
+    reached = _weakest([(right.take(at), wrong.take(at)) for right, wrong in sums])
+    rivals = (offers <= (offers.take(at) * (1.0 + COST_TIE))[:, None]).sum(axis=1)
+    clear = (reached >= delta - TIE) & (rivals == 1)
+    return [
+        Subset(sets.arms[number], confidence)
+        if settled
+        else _settled(sets, offers[task], [(right[task], wrong[task]) for right, wrong in sums], delta)
+        for task, (number, confidence, settled) in enumerate(
+            zip(first.tolist(), reached.tolist(), clear.tolist(), strict=True)
+        )
+    ]
+
+
+def _settled(
+    sets: _Sets, offers: Array, sums: Sequence[tuple[Array, Array]], delta: float
+) -> Subset | None:
+    """The answer for one task, from δ_A of every set with a price in ``offers``; all arrays of shape (M,)."""
+    (open_sets,) = np.isfinite(offers).nonzero()
+    reached = _weakest([(right[open_sets], wrong[open_sets]) for right, wrong in sums])
+    enough = reached >= delta - TIE
+    if not enough.any():
+        return None
+    open_sets, reached = open_sets[enough], reached[enough]
+    prices = offers[open_sets]
+    tied = prices <= prices.min() * (1.0 + COST_TIE)
+    tied &= reached >= reached[tied].max() - TIE
+    winner = int(tied.argmax())
+    return Subset(sets.arms[open_sets[winner]], float(reached[winner]))
+
+
+def _weakest(sums: Sequence[tuple[Array, Array]]) -> Array:
+    """δ_A on the weakest question, from Σ ωL and Σ ω(1−L) on each."""
+    return np.minimum.reduce([beta_of_sums(right, wrong) for right, wrong in sums])
+
+
+@lru_cache(maxsize=16)
+def _sets(n: int, held: tuple[int, ...], k_min: int) -> _Sets:
+    arms = tuple(
+        chosen
+        for size in range(max(k_min, 1), n + 1)
+        for chosen in combinations(range(n), size)
+        if set(held) <= set(chosen)
+    )
+    indicators = np.zeros((n, len(arms)))
+    for number, chosen in enumerate(arms):
+        indicators[list(chosen), number] = 1.0
+    return _Sets(arms, indicators)

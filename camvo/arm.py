@@ -60,31 +60,37 @@ class Arm:
         added: list[Array] = []
         withdrawn: list[Array] = []
         for context, change in lessons:
-            count = (change.added is not None) - (change.removed is not None)
-            delta = (change.added or 0.0) - (change.removed or 0.0)
-            if count:
-                (added if count > 0 else withdrawn).append(context)
+            gained, lost = change.added, change.removed
+            if lost is not None:
+                self.rewards -= 1
+                self.mixture.add(change.q, lost, -1)
+            if gained is not None:
+                self.rewards += 1
+                self.mixture.add(change.q, gained, +1)
+                if lost is None:
+                    added.append(context)
+            elif lost is not None:
+                withdrawn.append(context)
+            delta = (gained or 0.0) - (lost or 0.0)
             if delta:
-                self.b += delta * context
-            self.rewards += count
-            self.reward_sum += delta
-            if change.removed is not None:
-                self.mixture.add(change.q, change.removed, -1)
-            if change.added is not None:
-                self.mixture.add(change.q, change.added, +1)
+                self.reward_sum += delta
+                linucb.add_reward(self.b, context, delta)
         if added:
-            columns = np.array(added).T
-            vectors = solved.of(name, added)
-            if vectors is None:
-                vectors = linucb.solve(self.inverse, columns)
-            linucb.update_inverse(self.inverse, columns, vectors, +1)
+            rows = np.array(added)
+            known = solved.of(name, added)
+            linucb.update_inverse(self.inverse, rows, self._solve(rows) if known is None else known, +1)
         if withdrawn:
-            columns = np.array(withdrawn).T
-            linucb.update_inverse(self.inverse, columns, linucb.solve(self.inverse, columns), -1)
+            rows = np.array(withdrawn)
+            linucb.update_inverse(self.inverse, rows, self._solve(rows), -1)
+
+    def _solve(self, contexts: Array) -> Array:
+        solved = np.empty_like(contexts)
+        linucb.solve(self.inverse, contexts, solved)
+        return solved
 
 
 class Solved:
-    """A⁻¹e of every arm for the contexts that were scored last: ``vectors`` are arm → (d, m).
+    """A⁻¹e of the arms for the contexts that were scored last: ``vectors`` are arm → (m, d).
 
     A context is known by being the same object, which costs nothing to see.
     """
@@ -92,12 +98,11 @@ class Solved:
     def __init__(self, contexts: Sequence[Array] = ()) -> None:
         self.vectors: dict[str, Array] = {}
         self._contexts = contexts
-        self._columns = {id(context): column for column, context in enumerate(contexts)}
+        self._rows = {id(context): row for row, context in enumerate(contexts)}
 
     def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
-        """The columns of these contexts, in Fortran order; ``None`` where one was not scored."""
-        vectors = self.vectors.get(arm)
-        wanted = [self._columns[id(context)] for context in contexts if id(context) in self._columns]
-        if vectors is None or len(wanted) < len(contexts):
+        """The rows of these contexts, shape (n, d); ``None`` where one was not scored."""
+        try:
+            return self.vectors[arm].take([self._rows[id(context)] for context in contexts], axis=0)
+        except KeyError:
             return None
-        return vectors if vectors.shape[1] == 1 else np.asfortranarray(vectors[:, wanted])

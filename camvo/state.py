@@ -86,21 +86,23 @@ class State:
         Raises:
             InvalidParameterError: a context does not fit the state or is not finite.
         """
-        columns = np.array(contexts, dtype=np.float64).T
-        if columns.shape != (self.dimension, len(contexts)):
+        rows = np.array(contexts, dtype=np.float64)
+        if rows.shape != (len(contexts), self.dimension):
             raise InvalidParameterError(
                 f"contexts of shape {contexts[0].shape}, the state has d = {self.dimension}"
             )
-        if not np.isfinite(columns).all():
+        if not np.isfinite(rows).all():
             raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
-        q, squares = np.zeros((2, len(arms), len(contexts)))
+        vectors = np.zeros((len(arms), *rows.shape))
+        b = np.zeros((len(arms), self.dimension))
         self._solved = Solved(contexts)
         for position, name in enumerate(arms):
             arm = self._arms.get(name)
             if arm is not None and arm.rewards:
-                vectors = linucb.solve(arm.inverse, columns)
-                q[position], squares[position] = linucb.score(vectors, arm.b, columns)
-                self._solved.vectors[name] = vectors
+                self._solved.vectors[name] = solved = vectors[position]
+                linucb.solve(arm.inverse, rows, solved)
+                b[position] = arm.b
+        q, squares = linucb.score(vectors, b, rows)
         return q.T, np.sqrt(np.maximum(squares.T, 0.0))
 
     def add(self, *contributions: Contribution) -> None:

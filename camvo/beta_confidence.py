@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from camvo.confidence import FEW, TIE, beta, beta_of_sums
+from camvo.confidence import FEW, TIE, beta, betas_of_sums
 from camvo.typing import Array
 
 _LOWEST, _HIGHEST = -5, 7
@@ -28,7 +28,7 @@ class BetaConfidence:
 
     def reached(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
-        return beta_of_sums(sets @ self._right, sets @ self._wrong)
+        return betas_of_sums(sets @ self._right, sets @ self._wrong)
 
     def alone(self, arms: list[int]) -> float:
         """δ_A of one set, the same bits with and without arms of weight 0."""

@@ -7,6 +7,7 @@ where another costs the same, is a task looked at more closely.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from camvo.beta_confidence import may_reach
-from camvo.confidence import TIE, beta_of_sums
+from camvo.confidence import TIE, beta_of_sums, betas_of_sums
 from camvo.oracle import Demand, Subset, check_costs
 from camvo.search import COST_TIE
 from camvo.typing import Array
@@ -64,41 +65,42 @@ def cheapest_of_each(
         right, wrong = on_right @ sets.indicators, (weights - on_right) @ sets.indicators
         offers = np.where(may_reach(delta, right, wrong), offers, np.inf)
         sums.append((right, wrong))
-    first = offers.argmin(axis=1)
-    at = first + np.arange(0, offers.size, len(sets.arms))
-    reached = _weakest([(right.take(at), wrong.take(at)) for right, wrong in sums])
-    rivals = (offers <= (offers.take(at) * (1.0 + COST_TIE))[:, None]).sum(axis=1)
-    clear = (reached >= delta - TIE) & (rivals == 1)
     return [
-        Subset(sets.arms[number], confidence)
-        if settled
-        else _settled(sets, offers[task], [(right[task], wrong[task]) for right, wrong in sums], delta)
-        for task, (number, confidence, settled) in enumerate(
-            zip(first.tolist(), reached.tolist(), clear.tolist(), strict=True)
-        )
+        _chosen(sets, offers[task], number, [(right[task], wrong[task]) for right, wrong in sums], delta)
+        for task, number in enumerate(offers.argmin(axis=1).tolist())
     ]
 
 
-def _settled(
-    sets: _Sets, offers: Array, sums: Sequence[tuple[Array, Array]], delta: float
+def _chosen(
+    sets: _Sets, offers: Array, first: int, sums: Sequence[tuple[Array, Array]], delta: float
 ) -> Subset | None:
-    """The answer for one task, from δ_A of every set with a price in ``offers``; all arrays of shape (M,)."""
-    (open_sets,) = np.isfinite(offers).nonzero()
-    reached = _weakest([(right[open_sets], wrong[open_sets]) for right, wrong in sums])
+    """The answer for one task.
+
+    Args:
+        sets: the table.
+        offers: what each set costs, infinite where it cannot be confident enough, shape (M,).
+        first: the number of the cheapest.
+        sums: Σ ωL and Σ ω(1−L) of each set on every question, of shape (M,) each.
+        delta: δ.
+    """
+    price = offers.item(first)
+    if price == math.inf:
+        return None
+    if np.count_nonzero(offers <= price * (1.0 + COST_TIE)) == 1:
+        confidence = min([beta_of_sums(right.item(first), wrong.item(first)) for right, wrong in sums])
+        if confidence >= delta - TIE:
+            return Subset(sets.arms[first], confidence)
+    (rivals,) = np.isfinite(offers).nonzero()
+    reached = np.minimum.reduce([betas_of_sums(right[rivals], wrong[rivals]) for right, wrong in sums])
     enough = reached >= delta - TIE
     if not enough.any():
         return None
-    open_sets, reached = open_sets[enough], reached[enough]
-    prices = offers[open_sets]
+    rivals, reached = rivals[enough], reached[enough]
+    prices = offers[rivals]
     tied = prices <= prices.min() * (1.0 + COST_TIE)
     tied &= reached >= reached[tied].max() - TIE
     winner = int(tied.argmax())
-    return Subset(sets.arms[open_sets[winner]], float(reached[winner]))
-
-
-def _weakest(sums: Sequence[tuple[Array, Array]]) -> Array:
-    """δ_A on the weakest question, from Σ ωL and Σ ω(1−L) on each."""
-    return np.minimum.reduce([beta_of_sums(right, wrong) for right, wrong in sums])
+    return Subset(sets.arms[rivals[winner]], float(reached[winner]))
 
 
 @lru_cache(maxsize=16)

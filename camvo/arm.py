@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -20,21 +19,49 @@ Standing: TypeAlias = tuple[float, float, float, float, float, float]
 NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 
 
-@dataclass(slots=True)
 class Arm:
-    """The sums of one model: A⁻¹ (d, d) and b (d,) of LinUCB, N and Σr, and the Beta mixture's sums."""
+    """The sums of one model.
 
-    inverse: Array
-    b: Array
-    rewards: int = 0
-    reward_sum: float = 0.0
-    mixture: BetaSums = field(default_factory=BetaSums)
-    _standings: dict[EstimatorName, Standing] = field(default_factory=dict, repr=False, compare=False)
+    The update of A⁻¹ after a round of its own waits until A⁻¹ is read again. That is when the next task is
+    scored, and the matrix then goes through the processor's cache once instead of twice.
+
+    Attributes:
+        b: b of LinUCB, shape (d,).
+        rewards: N.
+        reward_sum: Σr.
+        mixture: the Beta mixture's sums.
+    """
+
+    __slots__ = ("_inverse", "_standings", "_waiting", "b", "mixture", "reward_sum", "rewards")
+
+    def __init__(
+        self,
+        inverse: Array,
+        b: Array,
+        rewards: int = 0,
+        reward_sum: float = 0.0,
+        mixture: BetaSums | None = None,
+    ) -> None:
+        self._inverse = inverse
+        self._waiting: tuple[Array, Array] | None = None
+        self._standings: dict[EstimatorName, Standing] = {}
+        self.b = b
+        self.rewards = rewards
+        self.reward_sum = reward_sum
+        self.mixture = BetaSums() if mixture is None else mixture
 
     @classmethod
     def fresh(cls, dimension: int, lambda_l: float) -> Arm:
         """An arm without history: A = λ_L·I, b = 0 (Algorithm 1, line 2)."""
         return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
+
+    @property
+    def inverse(self) -> Array:
+        """A⁻¹ of LinUCB, shape (d, d); of it, the upper triangle (:mod:`camvo.linucb`)."""
+        if self._waiting is not None:
+            linucb.update_inverse(self._inverse, *self._waiting, +1)
+            self._waiting = None
+        return self._inverse
 
     @property
     def mu(self) -> float | None:
@@ -76,12 +103,20 @@ class Arm:
                 self.reward_sum += delta
                 linucb.add_reward(self.b, context, delta)
         if added:
-            rows = np.array(added)
-            known = solved.of(name, added)
-            linucb.update_inverse(self.inverse, rows, self._solve(rows) if known is None else known, +1)
+            self._add(added, solved.of(name, added))
         if withdrawn:
             rows = np.array(withdrawn)
             linucb.update_inverse(self.inverse, rows, self._solve(rows), -1)
+
+    def _add(self, contexts: Sequence[Array], solved: Array | None) -> None:
+        """Line 18 of Algorithm 1; ``solved`` is A⁻¹e of the contexts, shape (m, d), where it is known."""
+        rows = np.array(contexts)
+        if solved is None:
+            linucb.update_inverse(self.inverse, rows, self._solve(rows), +1)
+        elif len(rows) > 1:
+            linucb.update_inverse(self.inverse, rows, solved, +1)
+        else:
+            self._waiting = rows, solved
 
     def _solve(self, contexts: Array) -> Array:
         solved = np.empty_like(contexts)

@@ -70,14 +70,17 @@ class PairSums:
         if missing:
             self._index |= {arm: len(self._index) + position for position, arm in enumerate(missing)}
             self._sums = np.pad(self._sums, ((0, 0), (0, len(missing)), (0, len(missing))))
-        there, r, signed = np.zeros((3, len(self._index), len(self._waiting)))
-        for column, (sign, rewards) in enumerate(self._waiting):
-            at = [self._index[arm] for arm in rewards]
-            there[at, column] = 1.0
-            signed[at, column] = sign
-            r[at, column] = list(rewards.values())
-        self._sums[:_PRODUCT] += np.array((signed, signed * r, signed * r * r)) @ there.T
-        self._sums[_PRODUCT] += (signed * r) @ r.T
+        there, r = np.zeros((2, len(self._index), len(self._waiting)))
+        given = [
+            (self._index[arm], column, reward)
+            for column, (_, rewards) in enumerate(self._waiting)
+            for arm, reward in rewards.items()
+        ]
+        row, column, rewards = zip(*given, strict=True)
+        there[row, column], r[row, column] = 1.0, rewards
+        signs = np.array([sign for sign, _ in self._waiting])
+        self._sums[:_PRODUCT] += np.array((there, r, r * r)) * signs @ there.T
+        self._sums[_PRODUCT] += r * signs @ r.T
         self._waiting.clear()
 
     def correlation(self, arms: Sequence[str]) -> Array:

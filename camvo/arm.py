@@ -12,7 +12,6 @@ from camvo.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName, clip
 from camvo.contribution import Change
 from camvo.typing import Array
 
-
 Standing: TypeAlias = tuple[float, float, float, float, float, float]
 """N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
 
@@ -57,7 +56,7 @@ class Arm:
 
     @property
     def inverse(self) -> Array:
-        """A⁻¹ of LinUCB, shape (d, d); of it, the upper triangle (:mod:`camvo.linucb`)."""
+        """A⁻¹ of LinUCB, shape (d, d); of it, the lower triangle (:mod:`camvo.linucb`)."""
         if self._waiting is not None:
             linucb.update_inverse(self._inverse, *self._waiting, +1)
             self._waiting = None

@@ -1,6 +1,6 @@
 """LinUCB for one arm (Algorithm 1, lines 2, 6, 7, 18; Li et al. 2010), on A⁻¹ kept in place.
 
-A itself is never formed. One triangle of A⁻¹ is maintained by BLAS (Sherman–Morrison for one context,
+A itself is never formed. The lower triangle of A⁻¹ is maintained by BLAS (Sherman–Morrison for one context,
 Woodbury for several), which at d = 384 costs microseconds where an inversion costs milliseconds. The array
 must be Fortran-ordered float64: BLAS would silently work on a copy of anything else.
 
@@ -26,7 +26,7 @@ def fresh_inverse(dimension: int, lambda_l: float) -> Array:
 
 
 def solve(inverse: Array, contexts: Array, out: Array) -> None:
-    """A⁻¹e of every context, written into ``out``. Only the upper triangle is read.
+    """A⁻¹e of every context, written into ``out``.
 
     Args:
         inverse: A⁻¹, shape (d, d).
@@ -34,9 +34,9 @@ def solve(inverse: Array, contexts: Array, out: Array) -> None:
         out: shape (m, d), C order.
     """
     if len(contexts) == 1:
-        out[0] = dsymv(1.0, inverse, contexts[0])
+        out[0] = dsymv(1.0, inverse, contexts[0], lower=1)
     else:
-        dsymm(1.0, inverse, contexts.T, c=out.T, overwrite_c=1)
+        dsymm(1.0, inverse, contexts.T, c=out.T, overwrite_c=1, lower=1)
 
 
 def score(solved: Array, b: Array, contexts: Array) -> tuple[Array, Array]:
@@ -53,7 +53,7 @@ def score(solved: Array, b: Array, contexts: Array) -> tuple[Array, Array]:
 
 
 def add_reward(b: Array, context: Array, reward: float) -> None:
-    """b += r·e in place (line 19)."""
+    """B += r·e in place (line 19)."""
     daxpy(context, b, a=reward)
 
 
@@ -77,7 +77,7 @@ def update_inverse(inverse: Array, contexts: Array, solved: Array, sign: int) ->
         denominator = 1.0 + sign * vector.dot(contexts[0])
         if denominator <= 0.0:
             raise InvalidParameterError(_NEVER_ADDED)
-        dsyr(-sign / denominator, vector, a=inverse, overwrite_a=1)
+        dsyr(-sign / denominator, vector, a=inverse, overwrite_a=1, lower=1)
         return
     capacitance = sign * (contexts @ solved.T)
     capacitance.flat[:: len(capacitance) + 1] += 1.0
@@ -85,7 +85,7 @@ def update_inverse(inverse: Array, contexts: Array, solved: Array, sign: int) ->
     if failed:
         raise InvalidParameterError(_NEVER_ADDED)
     halves = dtrsm(1.0, root, solved.T, side=1, lower=0)
-    dsyrk(-float(sign), halves, beta=1.0, c=inverse, overwrite_c=1)
+    dsyrk(-float(sign), halves, beta=1.0, c=inverse, overwrite_c=1, lower=1)
 
 
 _NEVER_ADDED = "withdrawing a context that was never added would make A indefinite"
@@ -93,5 +93,4 @@ _NEVER_ADDED = "withdrawing a context that was never added would make A indefini
 
 def full_inverse(inverse: Array) -> Array:
     """A⁻¹ with both triangles, as a copy: for tests, reports and anything that is not BLAS."""
-    upper = np.triu(inverse)
-    return upper + np.triu(inverse, 1).T
+    return np.tril(inverse) + np.tril(inverse, -1).T

@@ -137,7 +137,10 @@ class State:
                 self.probes.add(contribution.probe, contribution.rounds)
 
     def snapshot(self) -> bytes:
-        """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
+        """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits.
+
+        Each A⁻¹ is stored by its upper triangle: format 3 is older than the use of the lower one.
+        """
         header = {
             "format": _SNAPSHOT_FORMAT,
             "dimension": self.dimension,
@@ -154,7 +157,7 @@ class State:
         arrays: Mapping[str, Any] = {
             key: array
             for position, arm in enumerate(self._arms.values())
-            for key, array in ((f"inverse{position}", arm.inverse), (f"b{position}", arm.b))
+            for key, array in ((f"inverse{position}", arm.inverse.T), (f"b{position}", arm.b))
         }
         buffer = io.BytesIO()
         encoded = np.frombuffer(json.dumps(header).encode(), np.uint8)
@@ -182,7 +185,7 @@ class State:
                 state.rows = Rows.from_list(header["rows"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
-                        inverse=archive[f"inverse{position}"],
+                        inverse=np.asfortranarray(archive[f"inverse{position}"].T),
                         b=archive[f"b{position}"],
                         rewards=sums["rewards"],
                         reward_sum=sums["reward_sum"],

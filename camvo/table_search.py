@@ -56,9 +56,10 @@ def cheapest_of_each(
     sets = _sets(len(costs), tuple(held), k_min)
     if not sets.arms:
         return [None] * tasks
-    extra = costs.copy()
-    extra[list(held)] = 0.0
-    offers = extra @ sets.indicators
+    if held:
+        costs = costs.copy()
+        costs[list(held)] = 0.0
+    offers = costs @ sets.indicators
     sums = []
     for lower, weights in demands:
         on_right = weights * lower

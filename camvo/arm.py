@@ -31,7 +31,7 @@ class Arm:
         mixture: the Beta mixture's sums.
     """
 
-    __slots__ = ("_inverse", "_standings", "_waiting", "b", "mixture", "reward_sum", "rewards")
+    __slots__ = ("_inverse", "_waiting", "b", "mixture", "reward_sum", "rewards")
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class Arm:
     ) -> None:
         self._inverse = inverse
         self._waiting: tuple[Array, Array] | None = None
-        self._standings: dict[EstimatorName, Standing] = {}
         self.b = b
         self.rewards = rewards
         self.reward_sum = reward_sum
@@ -68,21 +67,14 @@ class Arm:
         return self.reward_sum / self.rewards if self.rewards else None
 
     def standing(self, estimator: EstimatorName) -> Standing:
-        """What is known of the arm whatever the context; it is worked out again after it has learnt."""
-        standing = self._standings.get(estimator)
-        if standing is None:
-            mu = self.mu
-            standing = (
-                NEWCOMER
-                if mu is None
-                else (float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator))
-            )
-            self._standings[estimator] = standing
-        return standing
+        """What is known of the arm whatever the context."""
+        mu = self.mu
+        if mu is None:
+            return NEWCOMER
+        return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
 
     def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
         """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
-        self._standings.clear()
         added: list[Array] = []
         withdrawn: list[Array] = []
         for context, change in lessons:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -42,6 +41,10 @@ def _inside(value: float) -> float:
     return EPSILON if value <= EPSILON else 1.0 - EPSILON if value >= 1.0 - EPSILON else value
 
 
+Density: TypeAlias = tuple[float, float, float]
+"""α, β and ln B(α, β) of a Beta distribution."""
+
+
 @dataclass(slots=True)
 class ClassSums:
     """Signed sums over the estimates of one class: n, Σq, Σq², Σln q, Σln(1−q).
@@ -55,9 +58,11 @@ class ClassSums:
     q_squared: float = 0.0
     log_q: float = 0.0
     log_complement: float = 0.0
+    _densities: dict[EstimatorName, Density | None] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, q: float, weight: float) -> None:
         """Add ``weight`` observations of the estimate ``q``; a negative weight withdraws them."""
+        self._densities.clear()
         q = clip(q)
         inside = _inside(q)
         self.n += weight
@@ -94,15 +99,17 @@ class ClassSums:
         mean = self.q / self.n
         if self.q_squared / self.n - mean * mean < EPSILON:
             return moments
-        return _likeliest(self.log_q / self.n, self.log_complement / self.n) or moments
+        return likeliest(self.log_q / self.n, self.log_complement / self.n) or moments
 
-    def fit(self, estimator: EstimatorName) -> tuple[float, float] | None:
-        """(α, β) by the estimator of that name, or ``None`` where there is nothing to fit."""
-        return self.moments() if estimator == "moments" else self.likeliest()
+    def density(self, estimator: EstimatorName) -> Density | None:
+        """The density by the estimator of that name, fitted again only after the sums have changed.
 
-
-_likeliest = lru_cache(maxsize=4096)(likeliest)
-"""A class is fitted again only after its sums have changed; the memory is bounded and in no snapshot."""
+        ``None`` where there is nothing to fit.
+        """
+        if estimator not in self._densities:
+            found = self.moments() if estimator == "moments" else self.likeliest()
+            self._densities[estimator] = None if found is None else (*found, _log_b(*found))
+        return self._densities[estimator]
 
 
 Evidence: TypeAlias = tuple[float, float, float]
@@ -160,10 +167,10 @@ class BetaSums:
 
         While either class has fewer than two observations or no spread, both densities are taken as 1.
         """
-        correct, wrong = self.correct.fit(estimator), self.wrong.fit(estimator)
+        correct, wrong = self.correct.density(estimator), self.wrong.density(estimator)
         if correct is None or wrong is None:
             return NO_EVIDENCE
-        return correct[0] - wrong[0], correct[1] - wrong[1], _log_b(*wrong) - _log_b(*correct)
+        return correct[0] - wrong[0], correct[1] - wrong[1], wrong[2] - correct[2]
 
     def to_list(self) -> list[list[float]]:
         """The ten sums, for a snapshot."""

@@ -134,7 +134,7 @@ class Ensemble:
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The arms of the plan's subset that were not asked yet."""
-        return tuple(arm for arm in plan.subset if arm not in votes)
+        return tuple([arm for arm in plan.subset if arm not in votes])
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
         """The answer of the question's aggregation, on each question that has a vote (line 13)."""

@@ -24,6 +24,9 @@ from camvo.typing import Array
 MOST_SETS = 2**12
 """With more sets than this the table costs more than the search."""
 
+_CELLS = 2**14
+"""Sets times tasks that are in memory together: what fits into a cache."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sets:
@@ -60,7 +63,20 @@ def cheapest_of_each(
         costs = costs.copy()
         costs[list(held)] = 0.0
     offers = costs @ sets.indicators
-    sums = []
+    step = max(_CELLS // len(sets.arms), 1)
+    found: list[Subset | None] = []
+    for start in range(0, tasks, step):
+        block = slice(start, start + step)
+        some = [(lower[block], weights[block]) for lower, weights in demands]
+        found.extend(_cheapest_of_some(sets, offers, some, delta))
+    return found
+
+
+def _cheapest_of_some(
+    sets: _Sets, prices: Array, demands: Sequence[Demand], delta: float
+) -> list[Subset | None]:
+    """The answers for as many tasks as are in memory together; ``prices`` are those of the sets, (M,)."""
+    offers, sums = prices, []
     for lower, weights in demands:
         on_right = weights * lower
         right, wrong = on_right @ sets.indicators, (weights - on_right) @ sets.indicators

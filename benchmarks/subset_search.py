@@ -4,9 +4,9 @@
 
 Problems look like those of a project: L uniform in [0.5, 0.97]; costs log-uniform over two decades; weights
 μ·q with μ and q near L; δ one of 0.85 … 0.99; k_min 1 or 3; whatever is infeasible stays in. Every answer is
-checked against the brute force where that is run. Times are microseconds of the processor; read the ratios. "table" is what a
-policy with the Beta approximation does for up to twelve models, "window" the same for 64 tasks, per task;
-"beta", "exact" and "copula" are the search with each confidence.
+checked against the brute force where that is run. Times are microseconds of the processor; read the ratios.
+"table" is what a policy with the Beta approximation does for up to twelve models, "window" the same for 64
+tasks, per task; "beta", "exact" and "copula" are the search with each confidence.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 class Arm:
     """The sums of one model.
 
-    The update of A⁻¹ after a round of its own waits until A⁻¹ is read again. That is when the next task is
-    scored, and the matrix then goes through the processor's cache once instead of twice.
+    The update of A⁻¹ with one context that has just been scored waits until A⁻¹ is read again. That is when
+    the next task is scored, and the matrix then comes into the processor's cache once instead of twice.
 
     Attributes:
         b: b of LinUCB, shape (d,).
@@ -102,12 +102,10 @@ class Arm:
     def _add(self, contexts: Sequence[Array], solved: Array | None) -> None:
         """Line 18 of Algorithm 1; ``solved`` is A⁻¹e of the contexts, shape (m, d), where it is known."""
         rows = np.array(contexts)
-        if solved is None:
-            linucb.update_inverse(self.inverse, rows, self._solve(rows), +1)
-        elif len(rows) > 1:
-            linucb.update_inverse(self.inverse, rows, solved, +1)
-        else:
+        if solved is not None and len(rows) == 1:
             self._waiting = rows, solved
+        else:
+            linucb.update_inverse(self.inverse, rows, self._solve(rows) if solved is None else solved, +1)
 
     def _solve(self, contexts: Array) -> Array:
         solved = np.empty_like(contexts)

@@ -58,7 +58,9 @@ class ClassSums:
     q_squared: float = 0.0
     log_q: float = 0.0
     log_complement: float = 0.0
-    _densities: dict[EstimatorName, Density | None] = field(default_factory=dict, repr=False, compare=False)
+    _densities: dict[EstimatorName, Density | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def add(self, q: float, weight: float) -> None:
         """Add ``weight`` observations of the estimate ``q``; a negative weight withdraws them."""

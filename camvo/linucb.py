@@ -53,7 +53,7 @@ def score(solved: Array, b: Array, contexts: Array) -> tuple[Array, Array]:
 
 
 def add_reward(b: Array, context: Array, reward: float) -> None:
-    """B += r·e in place (line 19)."""
+    """Add r·e to b, shape (d,), in place (line 19)."""
     daxpy(context, b, a=reward)
 
 

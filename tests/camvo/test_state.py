@@ -226,6 +226,21 @@ def test_a_restored_state_goes_on_learning_in_place():
     assert not np.array_equal(inverse, before)
 
 
+def test_of_an_inverse_in_a_snapshot_only_the_upper_triangle_counts():
+    """So it was when format 3 began, and those snapshots are in the ledgers."""
+    rng = np.random.default_rng(4)
+    state = summed([random_round(rng) for _ in range(9)])
+    with np.load(io.BytesIO(state.snapshot())) as stored:
+        arrays = dict(stored)
+    for key in (key for key in arrays if key.startswith("inverse")):
+        arrays[key] = np.asfortranarray(np.triu(arrays[key]))
+    restored = State.restore(archive(**arrays))
+    assert_same_bits(State.restore(restored.snapshot()), restored)
+    for name in state:
+        one, two = (linucb.full_inverse(s[name].inverse) for s in (state, restored))
+        assert np.array_equal(one, two)
+
+
 def test_the_same_state_gives_the_same_snapshot():
     rounds = [random_round(np.random.default_rng(6)) for _ in range(4)]
     assert summed(rounds).snapshot() == summed(rounds).snapshot()

@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from camvo import linucb
-from camvo.beta_mixture import BetaSums
+from camvo.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName, clip
 from camvo.contribution import Change
 from camvo.typing import Array
 
+Standing: TypeAlias = tuple[float, float, float, float, float, float]
+"""N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
 
-@dataclass(slots=True)
+NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
+
+
 class Arm:
-    """The sums of one model: A⁻¹ (d, d) and b (d,) of LinUCB, N and Σr, and the Beta mixture's sums."""
+    """The sums of one model.
 
-    inverse: Array
-    b: Array
-    rewards: int = 0
-    reward_sum: float = 0.0
-    mixture: BetaSums = field(default_factory=BetaSums)
+    The update of A⁻¹ with one context that has just been scored waits until A⁻¹ is read again. That is when
+    the next task is scored, and the matrix then comes into the processor's cache once instead of twice.
+
+    Attributes:
+        b: b of LinUCB, shape (d,).
+        rewards: N.
+        reward_sum: Σr.
+        mixture: the Beta mixture's sums.
+    """
+
+    __slots__ = ("_inverse", "_waiting", "b", "mixture", "reward_sum", "rewards")
+
+    def __init__(
+        self,
+        inverse: Array,
+        b: Array,
+        rewards: int = 0,
+        reward_sum: float = 0.0,
+        mixture: BetaSums | None = None,
+    ) -> None:
+        self._inverse = inverse
+        self._waiting: tuple[Array, Array] | None = None
+        self.b = b
+        self.rewards = rewards
+        self.reward_sum = reward_sum
+        self.mixture = BetaSums() if mixture is None else mixture
 
     @classmethod
     def fresh(cls, dimension: int, lambda_l: float) -> Arm:
@@ -29,40 +54,67 @@ class Arm:
         return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
 
     @property
+    def inverse(self) -> Array:
+        """A⁻¹ of LinUCB, shape (d, d); of it, the lower triangle (:mod:`camvo.linucb`)."""
+        if self._waiting is not None:
+            linucb.update_inverse(self._inverse, *self._waiting, +1)
+            self._waiting = None
+        return self._inverse
+
+    @property
     def mu(self) -> float | None:
         """μ = Σr / N, ``None`` before the first reward (Algorithm 1, line 20)."""
         return self.reward_sum / self.rewards if self.rewards else None
+
+    def standing(self, estimator: EstimatorName) -> Standing:
+        """What is known of the arm whatever the context."""
+        mu = self.mu
+        if mu is None:
+            return NEWCOMER
+        return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
 
     def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
         """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
         added: list[Array] = []
         withdrawn: list[Array] = []
         for context, change in lessons:
-            count = (change.added is not None) - (change.removed is not None)
-            delta = (change.added or 0.0) - (change.removed or 0.0)
-            if count:
-                (added if count > 0 else withdrawn).append(context)
+            gained, lost = change.added, change.removed
+            if lost is not None:
+                self.rewards -= 1
+                self.mixture.add(change.q, lost, -1)
+            if gained is not None:
+                self.rewards += 1
+                self.mixture.add(change.q, gained, +1)
+                if lost is None:
+                    added.append(context)
+            elif lost is not None:
+                withdrawn.append(context)
+            delta = (gained or 0.0) - (lost or 0.0)
             if delta:
-                self.b += delta * context
-            self.rewards += count
-            self.reward_sum += delta
-            if change.removed is not None:
-                self.mixture.add(change.q, change.removed, -1)
-            if change.added is not None:
-                self.mixture.add(change.q, change.added, +1)
+                self.reward_sum += delta
+                linucb.add_reward(self.b, context, delta)
         if added:
-            columns = np.array(added).T
-            vectors = solved.of(name, added)
-            if vectors is None:
-                vectors = linucb.solve(self.inverse, columns)
-            linucb.update_inverse(self.inverse, columns, vectors, +1)
+            self._add(added, solved.of(name, added))
         if withdrawn:
-            columns = np.array(withdrawn).T
-            linucb.update_inverse(self.inverse, columns, linucb.solve(self.inverse, columns), -1)
+            rows = np.array(withdrawn)
+            linucb.update_inverse(self.inverse, rows, self._solve(rows), -1)
+
+    def _add(self, contexts: Sequence[Array], solved: Array | None) -> None:
+        """Line 18 of Algorithm 1; ``solved`` is A⁻¹e of the contexts, shape (m, d), where it is known."""
+        rows = np.array(contexts)
+        if solved is not None and len(rows) == 1:
+            self._waiting = rows, solved
+        else:
+            linucb.update_inverse(self.inverse, rows, self._solve(rows) if solved is None else solved, +1)
+
+    def _solve(self, contexts: Array) -> Array:
+        solved = np.empty_like(contexts)
+        linucb.solve(self.inverse, contexts, solved)
+        return solved
 
 
 class Solved:
-    """A⁻¹e of every arm for the contexts that were scored last: ``vectors`` are arm → (d, m).
+    """A⁻¹e of the arms for the contexts that were scored last: ``vectors`` are arm → (m, d).
 
     A context is known by being the same object, which costs nothing to see.
     """
@@ -70,12 +122,11 @@ class Solved:
     def __init__(self, contexts: Sequence[Array] = ()) -> None:
         self.vectors: dict[str, Array] = {}
         self._contexts = contexts
-        self._columns = {id(context): column for column, context in enumerate(contexts)}
+        self._rows = {id(context): row for row, context in enumerate(contexts)}
 
     def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
-        """The columns of these contexts, in Fortran order; ``None`` where one was not scored."""
-        vectors = self.vectors.get(arm)
-        wanted = [self._columns[id(context)] for context in contexts if id(context) in self._columns]
-        if vectors is None or len(wanted) < len(contexts):
+        """The rows of these contexts, shape (n, d); ``None`` where one was not scored."""
+        try:
+            return self.vectors[arm].take([self._rows[id(context)] for context in contexts], axis=0)
+        except KeyError:
             return None
-        return vectors if vectors.shape[1] == 1 else np.asfortranarray(vectors[:, wanted])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from camvo.confidence import FEW, TIE, beta, beta_of_sums
+from camvo.confidence import FEW, TIE, beta, betas_of_sums
 from camvo.typing import Array
 
 _LOWEST, _HIGHEST = -5, 7
@@ -28,7 +28,7 @@ class BetaConfidence:
 
     def reached(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
-        return beta_of_sums(sets @ self._right, sets @ self._wrong)
+        return betas_of_sums(sets @ self._right, sets @ self._wrong)
 
     def alone(self, arms: list[int]) -> float:
         """δ_A of one set, the same bits with and without arms of weight 0."""
@@ -61,7 +61,9 @@ def may_reach(delta: float, right: Array, wrong: Array) -> NDArray[np.bool_]:
     Every set that reaches δ passes, and few others do.
     """
     b, a = _frontier(1.0 - delta, _FINE)
-    return np.asarray((right > TIE) & (right >= np.interp(wrong, b, a) - _SLACK), dtype=np.bool_)
+    possible: NDArray[np.bool_] = right > TIE
+    possible &= right >= np.interp(wrong, b, a) - _SLACK
+    return possible
 
 
 def _rounded_up(shortfall: float) -> float:

@@ -9,8 +9,8 @@ likelihood, so a round can be withdrawn again.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -41,6 +41,10 @@ def _inside(value: float) -> float:
     return EPSILON if value <= EPSILON else 1.0 - EPSILON if value >= 1.0 - EPSILON else value
 
 
+Density: TypeAlias = tuple[float, float, float]
+"""α, β and ln B(α, β) of a Beta distribution."""
+
+
 @dataclass(slots=True)
 class ClassSums:
     """Signed sums over the estimates of one class: n, Σq, Σq², Σln q, Σln(1−q).
@@ -54,9 +58,13 @@ class ClassSums:
     q_squared: float = 0.0
     log_q: float = 0.0
     log_complement: float = 0.0
+    _densities: dict[EstimatorName, Density | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def add(self, q: float, weight: float) -> None:
         """Add ``weight`` observations of the estimate ``q``; a negative weight withdraws them."""
+        self._densities.clear()
         q = clip(q)
         inside = _inside(q)
         self.n += weight
@@ -93,15 +101,17 @@ class ClassSums:
         mean = self.q / self.n
         if self.q_squared / self.n - mean * mean < EPSILON:
             return moments
-        return _likeliest(self.log_q / self.n, self.log_complement / self.n) or moments
+        return likeliest(self.log_q / self.n, self.log_complement / self.n) or moments
 
-    def fit(self, estimator: EstimatorName) -> tuple[float, float] | None:
-        """(α, β) by the estimator of that name, or ``None`` where there is nothing to fit."""
-        return self.moments() if estimator == "moments" else self.likeliest()
+    def density(self, estimator: EstimatorName) -> Density | None:
+        """The density by the estimator of that name, fitted again only after the sums have changed.
 
-
-_likeliest = lru_cache(maxsize=4096)(likeliest)
-"""A class is fitted again only after its sums have changed; the memory is bounded and in no snapshot."""
+        ``None`` where there is nothing to fit.
+        """
+        if estimator not in self._densities:
+            found = self.moments() if estimator == "moments" else self.likeliest()
+            self._densities[estimator] = None if found is None else (*found, _log_b(*found))
+        return self._densities[estimator]
 
 
 Evidence: TypeAlias = tuple[float, float, float]
@@ -110,7 +120,7 @@ Evidence: TypeAlias = tuple[float, float, float]
 NO_EVIDENCE: Evidence = (0.0, 0.0, 0.0)
 
 
-def posterior(theta: Array, mu: Array, evidence: Array) -> Array:
+def posterior(theta: Array, mu: Array, evidence: Sequence[Array]) -> Array:
     """Est(θ) = P(h = 1 | θ) with prior μ (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
 
     It need not rise with θ: the two Beta densities may cross more than once.
@@ -118,12 +128,13 @@ def posterior(theta: Array, mu: Array, evidence: Array) -> Array:
     Args:
         theta: the estimates, clipped to [ε, 1−ε], shape (…, K).
         mu: the priors in [0, 1], shape (K,).
-        evidence: :meth:`BetaSums.evidence` of every arm, shape (K, 3).
+        evidence: the three coefficients of :meth:`BetaSums.evidence` of every arm, each of shape (K,).
     """
-    inside = np.clip(theta, EPSILON, 1.0 - EPSILON)
-    log_odds = np.log(inside) * evidence[:, 0]
-    log_odds += np.log1p(-inside) * evidence[:, 1]
-    log_odds += evidence[:, 2] + logit(mu)
+    inside = np.minimum(np.maximum(theta, EPSILON), 1.0 - EPSILON)
+    on_theta, on_complement, constant = evidence
+    log_odds = np.log(inside) * on_theta
+    log_odds += np.log1p(-inside) * on_complement
+    log_odds += constant + logit(mu)
     believed: Array = expit(log_odds)
     return believed
 
@@ -139,7 +150,6 @@ class BetaSums:
 
     correct: ClassSums = field(default_factory=ClassSums)
     wrong: ClassSums = field(default_factory=ClassSums)
-    _evidence: dict[EstimatorName, Evidence] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, q: float, reward: float, sign: int) -> None:
         """Add (+1) or withdraw (−1) one round in which the arm's estimate was q and its reward ``reward``.
@@ -149,7 +159,6 @@ class BetaSums:
         """
         if not 0.0 <= reward <= 1.0:
             raise InvalidParameterError(f"a reward is in [0, 1], got {reward}")
-        self._evidence.clear()
         if reward > 0.0:
             self.correct.add(q, sign * reward)
         if reward < 1.0:
@@ -158,17 +167,12 @@ class BetaSums:
     def evidence(self, estimator: EstimatorName = "moments") -> Evidence:
         """What an estimate says about being right: ln f(θ | h = 1) − ln f(θ | h = 0) of the fitted densities.
 
-        While either class has fewer than two observations or no spread, both densities are taken as 1. The
-        fit is kept until the sums change.
+        While either class has fewer than two observations or no spread, both densities are taken as 1.
         """
-        found = self._evidence.get(estimator)
-        if found is None:
-            correct, wrong = self.correct.fit(estimator), self.wrong.fit(estimator)
-            found = NO_EVIDENCE
-            if correct is not None and wrong is not None:
-                found = (correct[0] - wrong[0], correct[1] - wrong[1], _log_b(*wrong) - _log_b(*correct))
-            self._evidence[estimator] = found
-        return found
+        correct, wrong = self.correct.density(estimator), self.wrong.density(estimator)
+        if correct is None or wrong is None:
+            return NO_EVIDENCE
+        return correct[0] - wrong[0], correct[1] - wrong[1], wrong[2] - correct[2]
 
     def to_list(self) -> list[list[float]]:
         """The ten sums, for a snapshot."""

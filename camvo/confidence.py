@@ -82,15 +82,22 @@ def beta(lower: Array, weights: Array) -> float:
         weights: ω ≥ 0, shape (n,). Without any weight the result is 0.
     """
     right = float(weights @ lower)
-    return float(beta_of_sums(np.array([right]), np.array([float(weights.sum()) - right]))[0])
+    return beta_of_sums(right, float(weights.sum()) - right)
 
 
-def beta_of_sums(right: Array, wrong: Array) -> Array:
-    """The approximation for many sets at once, from their sums Σ ωL and Σ ω(1−L), each of shape (m,).
+def beta_of_sums(right: float, wrong: float) -> float:
+    """The approximation from the sums Σ ωL and Σ ω(1−L) of one set.
 
     The limits are taken where a parameter of the Beta distribution is 0: no weight on being right gives 0,
     all of it gives 1.
     """
+    if right <= TIE:
+        return 0.0
+    return 1.0 if wrong <= TIE else float(betainc(wrong, right, 0.5))
+
+
+def betas_of_sums(right: Array, wrong: Array) -> Array:
+    """:func:`beta_of_sums` of many sets at once, from their sums, each of shape (m,)."""
     proper = (right > TIE) & (wrong > TIE)
     if proper.all():
         return np.asarray(betainc(wrong, right, 0.5), dtype=np.float64)

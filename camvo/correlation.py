@@ -19,6 +19,8 @@ import numpy as np
 from camvo.typing import Array
 
 _COUNT, _REWARD, _SQUARE, _PRODUCT = range(4)
+_WAITING = 64
+"""Rounds that are added up together: one by one they would cost more than all else that a round teaches."""
 _NO_SPREAD = 1e-9
 """n²·variance up to here is what rounding leaves of equal rewards."""
 _ROUNDS, _CONVERGED = 100, 1e-10
@@ -35,32 +37,51 @@ class PairSums:
 
     def __init__(self, names: Iterable[str] = (), sums: Array | None = None) -> None:
         self._index = {name: position for position, name in enumerate(names)}
-        self.sums: Array = np.zeros((4, len(self._index), len(self._index))) if sums is None else sums
+        self._sums: Array = np.zeros((4, len(self._index), len(self._index))) if sums is None else sums
+        self._waiting: list[tuple[int, Mapping[str, float]]] = []
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arms in the order of the sums."""
+        self._settle()
         return tuple(self._index)
 
-    def add(self, rounds: Sequence[Mapping[str, float]], sign: int) -> None:
-        """Add (+1) or take back (−1) rounds: every unordered pair of the arms with a reward in one."""
-        rounds = [rewards for rewards in rounds if len(rewards) > 1]
-        if not rounds:
+    @property
+    def sums(self) -> Array:
+        """The sums of all rounds, shape (4, K, K)."""
+        self._settle()
+        return self._sums
+
+    def add(self, rounds: Iterable[Mapping[str, float]], sign: int) -> None:
+        """Add (+1) or take back (−1) rounds: every unordered pair of the arms with a reward in one.
+
+        A few rounds wait until there are enough of them, or until somebody looks at the sums.
+        """
+        self._waiting.extend([(sign, rewards) for rewards in rounds if len(rewards) > 1])
+        if len(self._waiting) >= _WAITING:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Add up what is waiting."""
+        if not self._waiting:
             return
-        missing = [arm for arm in dict.fromkeys(chain(*rounds)) if arm not in self._index]
+        named = dict.fromkeys(chain(*(rewards for _, rewards in self._waiting)))
+        missing = [arm for arm in named if arm not in self._index]
         if missing:
             self._index |= {arm: len(self._index) + position for position, arm in enumerate(missing)}
-            self.sums = np.pad(self.sums, ((0, 0), (0, len(missing)), (0, len(missing))))
-        there, r = np.zeros((2, len(self._index), len(rounds)))
-        for column, rewards in enumerate(rounds):
-            at = [self._index[arm] for arm in rewards]
-            there[at, column] = 1.0
-            r[at, column] = list(rewards.values())
-        signed = sign * r
-        self.sums[_COUNT] += (sign * there) @ there.T
-        self.sums[_REWARD] += signed @ there.T
-        self.sums[_SQUARE] += (signed * r) @ there.T
-        self.sums[_PRODUCT] += signed @ r.T
+            self._sums = np.pad(self._sums, ((0, 0), (0, len(missing)), (0, len(missing))))
+        there, r = np.zeros((2, len(self._index), len(self._waiting)))
+        given = [
+            (self._index[arm], column, reward)
+            for column, (_, rewards) in enumerate(self._waiting)
+            for arm, reward in rewards.items()
+        ]
+        row, column, rewards = zip(*given, strict=True)
+        there[row, column], r[row, column] = 1.0, rewards
+        signs = np.array([sign for sign, _ in self._waiting])
+        self._sums[:_PRODUCT] += np.array((there, r, r * r)) * signs @ there.T
+        self._sums[_PRODUCT] += r * signs @ r.T
+        self._waiting.clear()
 
     def correlation(self, arms: Sequence[str]) -> Array:
         """ρ = cov / (σσ) over the common rounds of each pair, shape (K, K), in [−1, 1], diagonal 1.
@@ -69,12 +90,13 @@ class PairSums:
         got the same reward. Different pairs are estimated on different rounds, so the matrix need not be
         positive semi-definite (:func:`nearest_psd`).
         """
+        self._settle()
         rho = np.eye(len(arms))
         known = [position for position, arm in enumerate(arms) if arm in self._index]
         if not known:
             return rho
         at = np.array([self._index[arms[position]] for position in known])
-        n, total, square, product = self.sums[:, at[:, None], at]
+        n, total, square, product = self._sums[:, at[:, None], at]
         spread = n * square - total * total
         varies = (spread > _NO_SPREAD) & (spread.T > _NO_SPREAD) & (n > 1.0)
         scale = np.sqrt(np.where(varies, spread * spread.T, 1.0))

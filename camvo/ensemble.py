@@ -124,7 +124,8 @@ class Ensemble:
         self, arms: tuple[str, ...], prices: Array, estimates: Mapping[str, Estimates], choice: Choice
     ) -> Plan:
         propensity = np.zeros(len(arms))
-        propensity[list(choice.arms)] = 1.0
+        for position in choice.arms:
+            propensity[position] = 1.0
         return Plan(
             arms=arms,
             costs=prices,
@@ -138,7 +139,7 @@ class Ensemble:
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The arms of the plan's subset that were not asked yet."""
-        return tuple(arm for arm in plan.subset if arm not in votes)
+        return tuple([arm for arm in plan.subset if arm not in votes])
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
         """The answer of the question's aggregation, on each question that has a vote (line 13)."""

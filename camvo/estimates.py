@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from camvo.aggregation import LABEL_VOTE, Aggregation
-from camvo.beta_mixture import NO_EVIDENCE, EstimatorName, clip, posterior
+from camvo.beta_mixture import EstimatorName, posterior
 from camvo.copula import Copula, stream
 from camvo.errors import InvalidParameterError
 from camvo.state import State
@@ -89,18 +89,16 @@ def estimate(
     state = seen[0].state
     if any(other.state is not state for other in seen):
         raise InvalidParameterError("tasks that are planned together share one state for each question")
-    contexts = [one.context for one in seen]
-    known = _known(state, arms, estimator)
-    n, mu = known.rewards, known.agreement
-    q, width = state.score(arms, contexts)
-    likely, believed = posterior(np.stack((q - alpha * width, q)), known.prior, known.evidence)
+    n, mu, prior, *evidence = np.array([*zip(*state.standings(arms, estimator), strict=True)])
+    q, width = state.score(arms, [one.context for one in seen])
+    likely, believed = posterior(np.array((q - alpha * width, q)), prior, evidence)
     smoothing = lambda_r * math.log(state.rounds + 2)
     lower = likely
     if smoothing > 0.0:
         lower = (likely * n + smoothing / 2.0) / (n + smoothing)
-    newcomer = np.array([0.5 + 0.5 * one.aggregation.guess(one.labels) for one in seen])
-    correctness = (believed * n + 2.0 * newcomer[:, None]) / (n + 2.0)
-    weights = mu * np.clip(q, 0.0, 1.0)
+    newcomer = np.array([[0.5 + 0.5 * one.aggregation.guess(one.labels)] for one in seen])
+    correctness = (believed * n + 2.0 * newcomer) / (n + 2.0)
+    weights = mu * np.minimum(np.maximum(q, 0.0), 1.0)
     rho = state.pairs.correlation(arms) if correlated else None
     return [
         Estimates(
@@ -117,26 +115,3 @@ def estimate(
         )
         for task, one in enumerate(seen)
     ]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """What the state knows about the arms whatever the context: shape (K,), ``evidence`` (K, 3)."""
-
-    rewards: Array
-    agreement: Array
-    prior: Array
-    evidence: Array
-
-
-def _known(state: State, arms: Sequence[str], estimator: EstimatorName) -> _Known:
-    """N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
-    rows = []
-    for name in arms:
-        arm = state.get(name)
-        if arm is None or arm.mu is None:
-            rows.append((0.0, 1.0, 0.5, *NO_EVIDENCE))
-        else:
-            rows.append((arm.rewards, arm.mu, clip(arm.mu), *arm.mixture.evidence(estimator)))
-    table = np.array(rows, dtype=np.float64).reshape(-1, 6)
-    return _Known(table[:, 0], table[:, 1], table[:, 2], table[:, 3:])

@@ -1,17 +1,17 @@
 """LinUCB for one arm (Algorithm 1, lines 2, 6, 7, 18; Li et al. 2010), on A⁻¹ kept in place.
 
-A itself is never formed. One triangle of A⁻¹ is maintained by BLAS (Sherman–Morrison for one context,
+A itself is never formed. The lower triangle of A⁻¹ is maintained by BLAS (Sherman–Morrison for one context,
 Woodbury for several), which at d = 384 costs microseconds where an inversion costs milliseconds. The array
 must be Fortran-ordered float64: BLAS would silently work on a copy of anything else.
 
-Several contexts come as the columns of a Fortran-ordered (d, m) array. Scoring and learning both begin with
-A⁻¹e, so :func:`solve` is a step of its own: what was scored need not be solved again to be learnt.
+Contexts and what is solved from them are the rows of C-ordered arrays, which BLAS reads as columns. Scoring
+and learning both begin with A⁻¹e: what was scored need not be solved again to be learnt.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.blas import dsymm, dsymv, dsyr, dsyrk, dtrsm
+from scipy.linalg.blas import daxpy, dsymm, dsymv, dsyr, dsyrk, dtrsm
 from scipy.linalg.lapack import dpotrf
 
 from camvo.errors import InvalidParameterError
@@ -25,27 +25,36 @@ def fresh_inverse(dimension: int, lambda_l: float) -> Array:
     return inverse
 
 
-def solve(inverse: Array, contexts: Array) -> Array:
-    """A⁻¹e of every context: shape (d, m), as the contexts have it. Only the upper triangle is read."""
-    if contexts.shape[1] == 1:
-        single: Array = dsymv(1.0, inverse, contexts[:, 0])
-        return single[:, None]
-    several: Array = dsymm(1.0, inverse, contexts)
-    return several
+def solve(inverse: Array, contexts: Array, out: Array) -> None:
+    """A⁻¹e of every context, written into ``out``.
+
+    Args:
+        inverse: A⁻¹, shape (d, d).
+        contexts: the embeddings e, shape (m, d).
+        out: shape (m, d), C order.
+    """
+    if len(contexts) == 1:
+        out[0] = dsymv(1.0, inverse, contexts[0], lower=1)
+    else:
+        dsymm(1.0, inverse, contexts.T, c=out.T, overwrite_c=1, lower=1)
 
 
 def score(solved: Array, b: Array, contexts: Array) -> tuple[Array, Array]:
-    """The estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of one arm (lines 6–7, before α), (m,) each.
+    """The estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α), (K, m) each.
 
     Args:
-        solved: A⁻¹e of every context, shape (d, m).
-        b: shape (d,).
-        contexts: the embeddings e, shape (d, m).
+        solved: A⁻¹e of every arm and context, shape (K, m, d).
+        b: of every arm, shape (K, d).
+        contexts: the embeddings e, shape (m, d).
     """
-    if contexts.shape[1] == 1:
-        single = solved[:, 0]
-        return b.dot(single), contexts[:, 0].dot(single)
-    return b.dot(solved), np.einsum("dm,dm->m", solved, contexts)
+    q: Array = np.vecdot(solved, b[:, None])
+    squares: Array = np.vecdot(solved, contexts)
+    return q, squares
+
+
+def add_reward(b: Array, context: Array, reward: float) -> None:
+    """Add r·e to b, shape (d,), in place (line 19)."""
+    daxpy(context, b, a=reward)
 
 
 def update_inverse(inverse: Array, contexts: Array, solved: Array, sign: int) -> None:
@@ -53,8 +62,8 @@ def update_inverse(inverse: Array, contexts: Array, solved: Array, sign: int) ->
 
     Args:
         inverse: A⁻¹, shape (d, d).
-        contexts: shape (d, m).
-        solved: :func:`solve` of the contexts and this very A⁻¹, shape (d, m).
+        contexts: shape (m, d).
+        solved: :func:`solve` of the contexts and this very A⁻¹, shape (m, d).
         sign: +1 or −1.
 
     Raises:
@@ -63,19 +72,20 @@ def update_inverse(inverse: Array, contexts: Array, solved: Array, sign: int) ->
     """
     if not (inverse.flags.f_contiguous and inverse.dtype == np.float64):
         raise InvalidParameterError("A⁻¹ must be a Fortran-ordered float64 array to be updated in place")
-    if contexts.shape[1] == 1:
-        denominator = 1.0 + sign * float(solved[:, 0] @ contexts[:, 0])
+    if len(contexts) == 1:
+        vector = solved[0]
+        denominator = 1.0 + sign * vector.dot(contexts[0])
         if denominator <= 0.0:
             raise InvalidParameterError(_NEVER_ADDED)
-        dsyr(-sign / denominator, solved[:, 0], a=inverse, overwrite_a=1)
+        dsyr(-sign / denominator, vector, a=inverse, overwrite_a=1, lower=1)
         return
-    capacitance = sign * (contexts.T @ solved)
+    capacitance = sign * (contexts @ solved.T)
     capacitance.flat[:: len(capacitance) + 1] += 1.0
     root, failed = dpotrf(capacitance, lower=0)
     if failed:
         raise InvalidParameterError(_NEVER_ADDED)
-    halves = dtrsm(1.0, root, solved, side=1, lower=0)
-    dsyrk(-float(sign), halves, beta=1.0, c=inverse, overwrite_c=1)
+    halves = dtrsm(1.0, root, solved.T, side=1, lower=0)
+    dsyrk(-float(sign), halves, beta=1.0, c=inverse, overwrite_c=1, lower=1)
 
 
 _NEVER_ADDED = "withdrawing a context that was never added would make A indefinite"
@@ -83,5 +93,4 @@ _NEVER_ADDED = "withdrawing a context that was never added would make A indefini
 
 def full_inverse(inverse: Array) -> Array:
     """A⁻¹ with both triangles, as a copy: for tests, reports and anything that is not BLAS."""
-    upper = np.triu(inverse)
-    return upper + np.triu(inverse, 1).T
+    return np.tril(inverse) + np.tril(inverse, -1).T

@@ -7,11 +7,10 @@ supersets; a set is passed over only where a valid bound says that it cannot rea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-import numpy as np
 
 from camvo.beta_confidence import BetaConfidence
 from camvo.confidence import Confidence
@@ -82,7 +81,8 @@ def cheapest(
         InvalidParameterError: shapes that do not fit, costs that are negative or not finite, more than
             :data:`MOST_ARMS` arms to choose from, no budget, or not one copula a question.
     """
-    prices = _check(costs, demands, confidence, copulas, budget)
+    prices = check_costs(costs)
+    _check(costs, demands, confidence, copulas, budget)
     fixed = sorted({int(arm) for arm in held})
     barred = {*fixed, *excluded}
     free = sorted((arm for arm in range(len(prices)) if arm not in barred), key=prices.__getitem__)
@@ -118,13 +118,9 @@ def _check(
     confidence: ConfidenceName,
     copulas: Sequence[Copula],
     budget: int,
-) -> list[float]:
-    """The costs as numbers."""
+) -> None:
     if not demands:
         raise InvalidParameterError("no question, so no set of arms to choose")
-    prices: list[float] = costs.tolist()
-    if costs.ndim != 1 or not all(0.0 <= price < np.inf for price in prices):
-        raise InvalidParameterError(f"costs must be finite and not negative, shape (K,); got {costs}")
     for lower, weights in demands:
         if lower.shape != costs.shape or weights.shape != costs.shape:
             raise InvalidParameterError(
@@ -134,4 +130,15 @@ def _check(
         raise InvalidParameterError(f"{len(demands)} questions need as many copulas, got {len(copulas)}")
     if budget < 1:
         raise InvalidParameterError(f"a search needs a budget of at least one set, got {budget}")
+
+
+def check_costs(costs: Array) -> list[float]:
+    """The costs as numbers.
+
+    Raises:
+        InvalidParameterError: one is negative or not finite, or they are not of shape (K,).
+    """
+    prices: list[float] = costs.tolist()
+    if costs.ndim != 1 or not all(0.0 <= price < math.inf for price in prices):
+        raise InvalidParameterError(f"costs must be finite and not negative, shape (K,); got {costs}")
     return prices

@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from camvo import window_search
 from camvo.confidence import TIE
 from camvo.contribution import Contribution
 from camvo.copula import Copula
@@ -27,6 +25,7 @@ from camvo.estimates import Estimates, Observation
 from camvo.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
 from camvo.plan import Decision, Plan
 from camvo.study import Material
+from camvo.table_search import MOST_SETS, cheapest_of_each
 from camvo.typing import Array, Votes
 
 
@@ -144,29 +143,16 @@ class CaMVo(Ensemble):
     def _choose(
         self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
     ) -> Sequence[Choice]:
-        young: NDArray[np.bool_] = np.any([e.rewards < self.n0 for e in estimates[0].values()], axis=0)
-        held = np.flatnonzero(young).tolist()
-
-        def alone(seen: Mapping[str, Estimates]) -> Choice:
-            return self._cheapest(costs, [self._demand(e) for e in seen.values()], seen, held=held)
-
-        few = len(arms) <= window_search.MOST_ARMS
-        if len(estimates) == 1 or not few or self.confidence != "beta" or not 0.5 < self.delta < 1.0:
-            return [alone(seen) for seen in estimates]
+        counts = zip(*(seen.rewards.tolist() for seen in estimates[0].values()), strict=True)
+        held = [position for position, rewards in enumerate(counts) if min(rewards) < self.n0]
+        if self.confidence == "beta" and 0.5 < self.delta < 1.0 and 2 ** len(arms) <= self._listed:
+            demands = [self._demands([seen[question] for seen in estimates]) for question in estimates[0]]
+            found = cheapest_of_each(costs, demands, self.delta, self.k_min, held=held)
+            return [self._choice(subset, len(arms)) for subset in found]
         return [
-            self._choice(found, len(arms)) if found is None or found.complete else alone(seen)
-            for seen, found in zip(estimates, self._together(costs, estimates, held), strict=True)
+            self._cheapest(costs, [self._demand(e) for e in seen.values()], seen, held=held)
+            for seen in estimates
         ]
-
-    def _together(
-        self, costs: Array, estimates: Sequence[Mapping[str, Estimates]], held: list[int]
-    ) -> list[Subset | None]:
-        """The Oracle's sets for a window of tasks, from one table; incomplete where a tie is left open."""
-        demands = []
-        for question in estimates[0]:
-            rows = [self._demand(seen[question]) for seen in estimates]
-            demands.append((np.array([lower for lower, _ in rows]), np.array([weight for _, weight in rows])))
-        return window_search.cheapest_of_each(costs, demands, self.delta, self.k_min, held=held)
 
     def _cheapest(
         self,
@@ -200,12 +186,23 @@ class CaMVo(Ensemble):
     def _correlated(self) -> bool:
         return self.confidence == "copula"
 
+    @property
+    def _listed(self) -> int:
+        """The most sets that are looked at in a table."""
+        return min(self.budget, MOST_SETS)
+
     def _demand(self, estimates: Estimates) -> Demand:
         """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
-        return estimates.lower, np.where(estimates.rewards < self.n0, 0.0, estimates.weights)
+        return estimates.lower, estimates.weights * (estimates.rewards >= self.n0)
+
+    def _demands(self, seen: Sequence[Estimates]) -> Demand:
+        """The :meth:`_demand` of every task on one question, shape (W, K) each."""
+        lower = np.array([estimates.lower for estimates in seen])
+        weights = np.array([estimates.weights for estimates in seen])
+        return lower, weights * (seen[0].rewards >= self.n0)
 
     def _weights(self, estimates: Estimates) -> Array:
-        if np.all(estimates.rewards < self.n0):
+        if max(estimates.rewards.tolist()) < self.n0:
             return np.ones_like(estimates.weights)
         return estimates.weights
 

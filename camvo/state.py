@@ -17,8 +17,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from camvo import linucb
-from camvo.arm import Arm, Solved
-from camvo.beta_mixture import BetaSums
+from camvo.arm import NEWCOMER, Arm, Solved, Standing
+from camvo.beta_mixture import BetaSums, EstimatorName
 from camvo.contribution import Change, Contribution
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
@@ -68,6 +68,11 @@ class State:
         """The arm's sums, or ``None`` when it has no history."""
         return self._arms.get(arm)
 
+    def standings(self, arms: Sequence[str], estimator: EstimatorName) -> list[Standing]:
+        """What is known of each arm whatever the context."""
+        known = [self._arms.get(name) for name in arms]
+        return [NEWCOMER if arm is None else arm.standing(estimator) for arm in known]
+
     def score(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
         """Each arm's estimate q and width for each context (lines 6–7), shape (m, K) each.
 
@@ -81,21 +86,23 @@ class State:
         Raises:
             InvalidParameterError: a context does not fit the state or is not finite.
         """
-        columns = np.array(contexts, dtype=np.float64).T
-        if columns.shape != (self.dimension, len(contexts)):
+        rows = np.array(contexts, dtype=np.float64)
+        if rows.shape != (len(contexts), self.dimension):
             raise InvalidParameterError(
                 f"contexts of shape {contexts[0].shape}, the state has d = {self.dimension}"
             )
-        if not np.isfinite(columns).all():
+        if not np.isfinite(rows).all():
             raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
-        q, squares = np.zeros((2, len(arms), len(contexts)))
+        vectors = np.zeros((len(arms), *rows.shape))
+        b = np.zeros((len(arms), self.dimension))
         self._solved = Solved(contexts)
         for position, name in enumerate(arms):
             arm = self._arms.get(name)
             if arm is not None and arm.rewards:
-                vectors = linucb.solve(arm.inverse, columns)
-                q[position], squares[position] = linucb.score(vectors, arm.b, columns)
-                self._solved.vectors[name] = vectors
+                self._solved.vectors[name] = solved = vectors[position]
+                linucb.solve(arm.inverse, rows, solved)
+                b[position] = arm.b
+        q, squares = linucb.score(vectors, b, rows)
         return q.T, np.sqrt(np.maximum(squares.T, 0.0))
 
     def add(self, *contributions: Contribution) -> None:

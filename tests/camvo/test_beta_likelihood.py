@@ -148,7 +148,7 @@ def test_the_posterior_is_bayes_rule_with_the_densities_that_scipy_fits():
 
     expected = mu * density(right) / (mu * density(right) + (1.0 - mu) * density(wrong))
     likeliest, moments = (
-        posterior(np.array([theta]), np.array([mu]), np.array([sums.evidence(estimator)]))[0]
+        posterior(np.array([theta]), np.array([mu]), np.array([sums.evidence(estimator)]).T)[0]
         for estimator in ("mle", "moments")
     )
     assert likeliest == pytest.approx(expected, rel=1e-5)

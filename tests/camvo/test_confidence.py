@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo.confidence import beta, beta_of_sums, exact
+from camvo.confidence import beta, beta_of_sums, betas_of_sums, exact
 from camvo.vote import weighted_vote
 
 probabilities = st.floats(0.0, 1.0)
@@ -96,7 +96,8 @@ def test_an_arm_without_weight_changes_nothing(form):
 
 
 def test_a_negative_sum_by_rounding_is_read_as_zero():
-    assert beta_of_sums(np.array([-1e-17, 0.5]), np.array([0.5, -1e-17])).tolist() == [0.0, 1.0]
+    assert betas_of_sums(np.array([-1e-17, 0.5]), np.array([0.5, -1e-17])).tolist() == [0.0, 1.0]
+    assert (beta_of_sums(-1e-17, 0.5), beta_of_sums(0.5, -1e-17)) == (0.0, 1.0)
 
 
 @given(

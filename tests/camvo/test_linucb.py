@@ -10,8 +10,13 @@ from camvo.errors import InvalidParameterError
 
 
 def learn(inverse, context, sign):
-    columns = np.asfortranarray(context[:, None])
-    linucb.update_inverse(inverse, columns, linucb.solve(inverse, columns), sign)
+    learn_all(inverse, context[None], sign)
+
+
+def learn_all(inverse, contexts, sign):
+    solved = np.empty_like(contexts)
+    linucb.solve(inverse, contexts, solved)
+    linucb.update_inverse(inverse, contexts, solved, sign)
 
 
 def unit(rng, dimension):
@@ -54,17 +59,22 @@ def test_the_inverse_stays_positive_definite_through_thousands_of_updates_and_wi
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_score_is_the_ridge_estimate_and_its_squared_width(count):
     rng, dimension, lambda_l = np.random.default_rng(5), 7, 2.0
-    contexts = rng.normal(size=(30, dimension))
-    rewards = rng.integers(2, size=30).astype(float)
-    inverse = linucb.fresh_inverse(dimension, lambda_l)
-    for context in contexts:
-        learn(inverse, context, +1)
-    a_inverse = np.linalg.inv(lambda_l * np.eye(dimension) + contexts.T @ contexts)
-    columns = np.asfortranarray(rng.normal(size=(dimension, count)))
-    b = contexts.T @ rewards
-    q, squares = linucb.score(linucb.solve(inverse, columns), b, columns)
-    np.testing.assert_allclose(q, columns.T @ a_inverse @ b, atol=1e-12)
-    np.testing.assert_allclose(squares, np.diag(columns.T @ a_inverse @ columns), atol=1e-12)
+    inverses = [linucb.fresh_inverse(dimension, lambda_l) for _ in range(2)]
+    asked = rng.normal(size=(count, dimension))
+    solved, b = np.empty((2, count, dimension)), np.empty((2, dimension))
+    expected = []
+    for arm, inverse in enumerate(inverses):
+        contexts, rewards = rng.normal(size=(30, dimension)), rng.integers(2, size=30).astype(float)
+        for context in contexts:
+            learn(inverse, context, +1)
+        linucb.solve(inverse, asked, solved[arm])
+        b[arm] = contexts.T @ rewards
+        a_inverse = np.linalg.inv(lambda_l * np.eye(dimension) + contexts.T @ contexts)
+        expected.append((asked @ a_inverse @ b[arm], np.diag(asked @ a_inverse @ asked.T)))
+    found = zip(*linucb.score(solved, b, asked), strict=True)
+    for (q, squares), (expected_q, expected_squares) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(q, expected_q, atol=1e-12)
+        np.testing.assert_allclose(squares, expected_squares, atol=1e-12)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 20))
@@ -72,16 +82,22 @@ def test_the_score_is_the_ridge_estimate_and_its_squared_width(count):
 def test_many_contexts_at_once_are_as_one_by_one(seed, dimension, count):
     rng = np.random.default_rng(seed)
     together, apart = (linucb.fresh_inverse(dimension, 0.7) for _ in range(2))
-    columns = np.asfortranarray(rng.normal(size=(dimension, count)))
-    linucb.update_inverse(together, columns, linucb.solve(together, columns), +1)
-    for context in columns.T:
+    contexts = rng.normal(size=(count, dimension))
+    learn_all(together, contexts, +1)
+    for context in contexts:
         learn(apart, context, +1)
     np.testing.assert_allclose(linucb.full_inverse(together), linucb.full_inverse(apart), atol=1e-10)
-    half = np.asfortranarray(columns[:, ::2])
-    linucb.update_inverse(together, half, linucb.solve(together, half), -1)
-    for context in half.T:
+    half = contexts[::2].copy()
+    learn_all(together, half, -1)
+    for context in half:
         learn(apart, context, -1)
     np.testing.assert_allclose(linucb.full_inverse(together), linucb.full_inverse(apart), atol=1e-9)
+
+
+def test_a_reward_is_added_in_place():
+    b, context = np.array([1.0, 2.0]), np.array([0.5, -1.0])
+    linucb.add_reward(b, context, 0.5)
+    assert b.tolist() == [1.25, 1.5]
 
 
 def test_an_update_happens_in_place():
@@ -104,7 +120,7 @@ def test_an_array_that_blas_would_copy_is_refused(inverse):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_withdrawing_from_an_arm_without_history_is_refused_and_changes_nothing(count):
-    inverse, columns = linucb.fresh_inverse(2, 1.0), np.ones((2, count), order="F")
+    inverse = linucb.fresh_inverse(2, 1.0)
     with pytest.raises(InvalidParameterError, match="never added"):
-        linucb.update_inverse(inverse, columns, linucb.solve(inverse, columns), -1)
+        learn_all(inverse, np.ones((count, 2)), -1)
     assert np.array_equal(inverse, np.eye(2))

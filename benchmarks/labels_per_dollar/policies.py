@@ -42,8 +42,8 @@ def ccamvo() -> dict[str, Policy]:
 
 
 def stacked(items: int, worths: tuple[float, ...]) -> dict[str, Policy]:
-    """Everyone is asked about the first 5%, which humans label."""
-    first = round(LABELLED * items)
+    """Everyone is asked about the first 5%, which humans label, and about the first 200 as by default."""
+    first = max(round(LABELLED * items), Stacked.first)
     return {f"stacked, worth {worth:g}": Stacked(first=first, worth=worth) for worth in worths}
 
 

@@ -23,16 +23,17 @@ APART = 0.01
 RATIO = 0.1
 """… and on at most this share of those on which either parts from the model that it is closest to."""
 
-_LEVEL = 0.95
-"""How sure the first of the two has to be: some 300 common rounds without a difference."""
+LEVEL = 0.95
+"""How sure the first of the two has to be: some 300 common rounds without a difference. At ½ it takes 70."""
 
 
-def near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
+def near_copies(shared: Array, apart: Array, level: float = LEVEL) -> tuple[int, ...]:
     """Each model's seat: near-copies share one.
 
     Args:
         shared: how many rounds each pair voted in, shape (K, K).
         apart: in how many of them the two votes differed, shape (K, K).
+        level: how sure it has to be that a pair parts rarely.
 
     Returns:
         The position of the first model among each model's copies, itself where it has none; copies of copies
@@ -40,7 +41,7 @@ def near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
     """
     arms = len(shared)
     rate = np.where(shared > 0.0, apart / np.maximum(shared, 1.0), 1.0)
-    most = upper_bound(apart, shared, _LEVEL)
+    most = upper_bound(apart, shared, level)
     close = (shared > 0.0) & (most <= APART)
     seats = list(range(arms))
     for one in range(arms):
@@ -55,14 +56,14 @@ def near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
     return tuple(seats)
 
 
-def near_copies_in(votes: NDArray[np.int64]) -> tuple[int, ...]:
+def near_copies_in(votes: NDArray[np.int64], level: float = LEVEL) -> tuple[int, ...]:
     """The seats of :func:`near_copies` from votes, shape (n, K), −1 where a model gave none."""
     there = votes >= 0
     shared = there.astype(np.float64).T @ there
     apart = np.zeros_like(shared)
     for arm in range(votes.shape[1]):
         apart[arm] = (there & there[:, [arm]] & (votes != votes[:, [arm]])).sum(axis=0)
-    return near_copies(shared, apart)
+    return near_copies(shared, apart, level)
 
 
 def seated(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:

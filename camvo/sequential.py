@@ -163,7 +163,7 @@ def _weights(
     """ω along the order; of near-copies only the first votes, so that the others need not be asked."""
     rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), len(shares))
     counts = np.maximum(list(probes.values()), 0).astype(np.int64)
-    seats = near_copies_in(np.repeat(rows, counts, axis=0))
+    seats = near_copies_in(np.repeat(rows, counts, axis=0), level=0.5)
     first = np.array(sorted(set(seats)))
     seated: dict[Signature, float] = {}
     for groups, weight in completed(probes, everyone).items():

@@ -40,6 +40,7 @@ from backend.settings import Environment, Settings
 from backend.states import States
 from backend.studies import Studies
 from backend.training import Training
+from backend.voters import Voters
 from backend.webhooks import START_TRAINING, WebhookEvent
 from backend.wire import task_of
 from camvo.errors import BadLabelConfigError, CamvoError
@@ -100,13 +101,11 @@ class Runtime:
             writer=self._writer,
             readers=self._readers,
             states=States(self.ledger, self._writer, self._readers, clock=self.clock),
-            queries=self._queries,
-            pool=self.pool,
+            voters=Voters(self._queries, self.pool, Examples(self.ledger, self._readers, clock=self.clock)),
             embedder=self.embedder,
             images=Images(environment.label_studio_url, environment.label_studio_api_key),
             scores=Scores(self.ledger, self._readers, clock=self.clock),
             studies=Studies(self._readers, clock=self.clock),
-            examples=Examples(self.ledger, self._readers, clock=self.clock),
             clock=self.clock,
         )
 

@@ -82,8 +82,10 @@ def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> No
             for model, number in shown(backend, 100 + day).items():
                 counts[model] += number or 0
         [report] = backend.client.get("/status?format=json").get_json()["projects"]
+        page = backend.client.get("/status?format=html").text
     assert counts["slow"] < 15
     assert counts["quick"] > 45
     found = {model["name"]: model["examples"] for model in report["models"]}
     assert (found["slow"]["helps"], found["quick"]["helps"]) == pytest.approx((0.0, 1.0), abs=0.01)
     assert (found["quick"]["shown"]["share"], found["quick"]["left_out"]["share"]) == (1.0, 0.0)
+    assert "<strong>quick</strong> was right in 100.0%" in page

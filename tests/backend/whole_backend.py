@@ -26,6 +26,7 @@ from backend.app import create_app
 from backend.embedding import Embedder
 from backend.ledger import Ledger, events, human_annotations, rounds
 from backend.ledger.rounds import Round
+from backend.llms import facts
 from backend.runtime import Runtime
 from backend.settings import Environment
 from camvo.contribution import Contribution
@@ -63,9 +64,12 @@ _idle: list[tuple[Any, int, str | None]] = []
 
 
 def _embedder() -> Embedder:
+    """One that is loaded, as litellm is: to import them in a backend's thread beside a test is not safe."""
+    facts.litellm()
     made = Embedder()
     if _idle:
         made._model, made._dimension, made._identity = _idle.pop()
+    made.load()
     return made
 
 

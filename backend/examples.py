@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backend.fits import PAUSE, Fits
 from backend.ledger import Ledger, example_texts
 from backend.ledger.example_texts import LabelledTask
 from backend.ledger.rounds import RoundKey
 from backend.states import StateKey
 from camvo.few_shot import Tried
 from camvo.typing import Array
-
-PAUSE = 10.0
-"""Seconds for which what was read from the ledger is good enough."""
 
 _MOST = 16
 """Questions whose labelled tasks are kept in memory: a thousand take some megabytes."""
@@ -66,32 +64,20 @@ class Examples:
     """The shelves, by question. Used from one event loop only; ``readers`` read the ledger."""
 
     def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
-        self._ledger, self._readers, self._clock = ledger, readers, clock
-        self._shelves: dict[StateKey, Shelf] = {}
-        self._reading: dict[StateKey, asyncio.Task[Shelf]] = {}
+        self._ledger, self._clock = ledger, clock
+        self._fits: Fits[Shelf] = Fits(readers, most=_MOST, failure="examples_not_read")
 
     async def shelf(self, key: StateKey) -> Shelf:
         """What the ledger holds by now, or held a moment ago."""
-        shelf = self._shelves.get(key)
-        if shelf is not None and self._clock() - shelf.read_at < PAUSE:
-            return shelf
-        if (task := self._reading.get(key)) is None:
-            task = self._reading[key] = asyncio.create_task(self._read(key))
-            task.add_done_callback(lambda _: self._reading.pop(key, None))
-        return await asyncio.shield(task)
-
-    async def _read(self, key: StateKey) -> Shelf:
-        def read() -> Shelf:
-            now = self._clock()
-            with self._ledger.read() as connection:
-                found = example_texts.labelled(connection, key.project, key.control, key.epoch)
-                tried = example_texts.tried(connection, key.project)
-            contexts = np.array([one.context / np.linalg.norm(one.context) for one in found])
-            return Shelf(tuple(found), contexts, tried, now)
-
-        shelf = await asyncio.get_running_loop().run_in_executor(self._readers, read)
-        self._shelves.pop(key, None)
-        self._shelves[key] = shelf
-        while len(self._shelves) > _MOST:
-            del self._shelves[next(iter(self._shelves))]
+        shelf = self._fits.latest(key)
+        if shelf is None or self._clock() - shelf.read_at >= PAUSE:
+            shelf = await asyncio.shield(self._fits.start(key, lambda: self._read(key)))
         return shelf
+
+    def _read(self, key: StateKey) -> Shelf:
+        now = self._clock()
+        with self._ledger.read() as connection:
+            found = example_texts.labelled(connection, key.project, key.control, key.epoch)
+            tried = example_texts.tried(connection, key.project)
+        contexts = np.array([one.context / np.linalg.norm(one.context) for one in found])
+        return Shelf(tuple(found), contexts, tried, now)

@@ -12,7 +12,7 @@ import structlog
 from backend.states import StateKey
 
 PAUSE = 10.0
-"""Seconds between two looks at whether there is something new to fit."""
+"""Seconds for which the latest is good enough: then it is looked at whether there is something new."""
 
 _T = TypeVar("_T")
 

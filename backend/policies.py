@@ -7,14 +7,15 @@ from typing import Final
 
 from backend.settings import PolicySettings
 from camvo.aggregation import LABEL_VOTE, Aggregation
-from camvo.named_policies import named
+from camvo.named_policies import named, parameters_of
 from camvo.policy import Policy
 
+_DEFAULT: Final = "sequential"
+
 _OWN: Final[Mapping[str, frozenset[str]]] = {
-    "camvo": frozenset({"delta", "k_min", "n0", "confidence"}),
-    "stacked": frozenset({"worth", "first"}),
+    name: parameters_of(name) - parameters_of(_DEFAULT) for name in ("camvo", "stacked")
 }
-"""Parameters that only this policy has: whoever sets one and names no policy means it."""
+"""Parameters that the default has not: whoever sets one and names no policy means the one that has it."""
 
 
 def policy_of(
@@ -40,4 +41,4 @@ def policy_of(
 def _meant(settings: PolicySettings, aggregations: Iterable[Aggregation]) -> str:
     if any(one != LABEL_VOTE for one in aggregations):
         return "camvo"
-    return next((name for name, own in _OWN.items() if own & settings.model_fields_set), "sequential")
+    return next((name for name, own in _OWN.items() if own & settings.model_fields_set), _DEFAULT)

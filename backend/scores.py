@@ -11,10 +11,7 @@ from backend.fits import PAUSE, Fits
 from backend.ledger import Ledger, seen
 from backend.states import StateKey
 from camvo import scorer
-from camvo.scorer import Scorer
-
-GROWTH = 0.1
-"""A scorer is fitted again when rounds or human labels have become this much more, or fewer."""
+from camvo.scorer import GROWTH, Scorer
 
 _MOST = 256
 """Scorers kept in memory: each takes a few kilobytes."""

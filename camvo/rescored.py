@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camvo import scorer
 from camvo.replay import Trace, VotesTable
-from camvo.scorer import Seen
+from camvo.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, Seen
 from camvo.typing import Array
-
-GROWTH: Final = 0.1
-"""The scorer is fitted again when rounds or human labels have become this much more, as by the server."""
-
-_ROUNDS, _CONFIRMED = 2000, 5000
-"""The latest rounds, and the latest with a human label, that it is fitted to, as by the server."""
 
 
 def rescored(
@@ -43,7 +36,7 @@ def rescored(
     ends = [*_fits(taught, growth), len(items)]
     for start, end in pairwise([0, *ends]):
         (confirmed,) = np.nonzero(taught[:start])
-        kept = sorted({*range(max(0, start - _ROUNDS), start), *confirmed[-_CONFIRMED:].tolist()})
+        kept = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         fitted = scorer.fit([seen[at] for at in kept], arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
         scores[items[start:end]] = fitted.calibration(chances[np.arange(end - start), decided[start:end]])

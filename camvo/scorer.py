@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,15 @@ from camvo import calibration, panel_fit
 from camvo.calibration import IDENTITY, Calibration
 from camvo.panel import Panel
 from camvo.plan import Decision
+
+GROWTH: Final = 0.1
+"""A scorer is fitted again when rounds or human labels have become this much more, or fewer."""
+
+MOST_ROUNDS: Final = 2000
+"""The latest rounds that it is fitted to: more would hardly change a score."""
+
+MOST_CONFIRMED: Final = 5000
+"""The latest rounds with a human label that it is fitted to as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from camvo.plan import Plan
 from camvo.probes import Evidence, Pattern, Signature, canonical
 from camvo.rule import Rule
 from camvo.stages import Coin, Path, Stages, cheapest_first, propensities, throw
-from camvo.stopping import Study
+from camvo.stopping import Stopping
 from camvo.typing import Array, Votes
 
 
@@ -67,12 +67,11 @@ class Sequential(Ensemble):
             question: self._studied(seen, order, shares) for question, seen in sorted(observations.items())
         }
         stages = self._stages(observations, order, found)
+        places = [order.index(arm) for arm in plan.arms]
         return replace(
             plan,
             weights={
-                question: np.array(
-                    [dict(zip(order, found[question][0], strict=True))[arm] for arm in plan.arms]
-                )
+                question: np.array(found[question][0])[places]
                 if seen.aggregation == LABEL_VOTE
                 else plan.weights[question]
                 for question, seen in observations.items()
@@ -151,10 +150,10 @@ def _study(  # noqa: PLR0917 - a cache is keyed by position
             probes[among] += count
             everyone[among] += count if pattern.everyone else 0
     weights = _weights(probes, +everyone, np.array(shares), labels)
-    study = Study(dict(sorted(rows.items())), weights, np.array(shares))
+    stopping = Stopping(dict(sorted(rows.items())), weights, np.array(shares))
     majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
-    learned = study.learned(stages, agreement) if agreement < 1.0 else None
-    return tuple(weights.tolist()), study.certain(stages, majority), learned
+    learned = stopping.learned(stages, agreement) if agreement < 1.0 else None
+    return tuple(weights.tolist()), stopping.certain(stages, majority), learned
 
 
 def _weights(

@@ -44,7 +44,7 @@ class _Solution:
     price: float | None
 
 
-class Study:
+class Stopping:
     """The patterns along one order, and what the weights of today make of them.
 
     Args:

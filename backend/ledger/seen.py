@@ -5,12 +5,9 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from backend.ledger import tables
-from camvo.scorer import Seen
+from camvo.scorer import MOST_CONFIRMED, MOST_ROUNDS, Seen
 
 _columns = tables.rounds.c
-
-MOST_ROUNDS, MOST_CONFIRMED = 2000, 5000
-"""The latest rounds, and the latest with a human label, that are read: more would hardly change a score."""
 
 
 def counts(connection: Connection, project: str, control: str, epoch: str) -> tuple[int, int]:
@@ -21,7 +18,7 @@ def counts(connection: Connection, project: str, control: str, epoch: str) -> tu
 
 
 def latest(connection: Connection, project: str, control: str, epoch: str) -> list[Seen]:
-    """The latest rounds of a question in an epoch and the latest with a human label, each round once."""
+    """What a scorer is fitted to: a question's latest rounds and its latest with a human label, each once."""
     of, there = _of(project, control, epoch), _columns.confirmed.is_not(None)
     query = select(_columns.id, _columns.votes, _columns.label, _columns.confirmed).order_by(
         _columns.id.desc()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from camvo.probes import SILENT, UNASKED, canonical
 from camvo.rule import is_certain
-from camvo.stopping import Study
+from camvo.stopping import Stopping
 
 ARMS = 4
 
@@ -64,7 +64,7 @@ floats_of = st.lists(st.floats(0.1, 1.0), min_size=ARMS, max_size=ARMS).map(np.a
 @given(rows_of, floats_of, floats_of, st.sampled_from([2, 3]))
 def test_a_certain_rule_is_the_cheapest_of_all(rows, weights, costs, stages):
     costs = np.sort(costs) / costs.sum()
-    rule = Study(rows, weights, costs).certain(stages, 1)
+    rule = Stopping(rows, weights, costs).certain(stages, 1)
     found = cost([walk(rule, row, weights, stages) for row in rows], rows, costs)
     assert found == pytest.approx(cheapest_certain(rows, weights, costs, stages))
 
@@ -72,7 +72,7 @@ def test_a_certain_rule_is_the_cheapest_of_all(rows, weights, costs, stages):
 @settings(max_examples=40, deadline=None)
 @given(rows_of, floats_of, st.integers(1, 4))
 def test_a_certain_rule_names_the_label_of_all(rows, weights, stages):
-    rule = Study(rows, weights, np.full(ARMS, 1 / ARMS)).certain(stages, 2)
+    rule = Stopping(rows, weights, np.full(ARMS, 1 / ARMS)).certain(stages, 2)
     for row in product(range(2), repeat=ARMS):
         end = walk(rule, canonical(row), weights, stages)
         assert end == ARMS or is_certain(canonical(row)[:end], weights)
@@ -84,13 +84,13 @@ WEIGHTS, COSTS = np.full(5, 1.0), np.array([0.02, 0.03, 0.15, 0.3, 0.5])
 
 @pytest.mark.parametrize(("rounds", "learns"), [(60, False), (250, False), (320, True)])
 def test_99_percent_takes_about_300_rounds_without_an_error(rounds, learns):
-    rule = Study({UNANIMOUS: rounds}, WEIGHTS, COSTS).learned(3, 0.99)
+    rule = Stopping({UNANIMOUS: rounds}, WEIGHTS, COSTS).learned(3, 0.99)
     assert (rule is not None and walk(rule, UNANIMOUS, WEIGHTS, 3) < 3) == learns
 
 
 def test_a_learned_rule_asks_on_where_stopping_was_often_wrong():
     split = (0, 1, 1, 1, 1)
-    rule = Study({UNANIMOUS: 900, split: 100}, WEIGHTS, COSTS).learned(3, 0.99)
+    rule = Stopping({UNANIMOUS: 900, split: 100}, WEIGHTS, COSTS).learned(3, 0.99)
     assert walk(rule, UNANIMOUS, WEIGHTS, 3) == 2
     assert walk(rule, split, WEIGHTS, 3) > 2
 
@@ -98,7 +98,7 @@ def test_a_learned_rule_asks_on_where_stopping_was_often_wrong():
 @pytest.mark.parametrize("agreement", [0.9, 0.97, 0.99])
 def test_what_a_learned_rule_gets_wrong_fits_the_budget(agreement):
     rows = {UNANIMOUS: 1800, LATE: 60, (0, 1, 1, 1, 1): 80, (0, 1, 0, 1, 0): 40, (0, 0, 1, 0, 0): 90}
-    rule = Study(rows, WEIGHTS, COSTS).learned(3, agreement)
+    rule = Stopping(rows, WEIGHTS, COSTS).learned(3, agreement)
     wrong = 0
     for row, count in rows.items():
         end = walk(rule, row, WEIGHTS, 3)
@@ -110,9 +110,9 @@ def test_what_a_learned_rule_gets_wrong_fits_the_budget(agreement):
 
 def test_less_agreement_is_never_dearer():
     rows = {UNANIMOUS: 1800, LATE: 60, (0, 1, 1, 1, 1): 80, (0, 1, 0, 1, 0): 40, (0, 0, 1, 0, 0): 90}
-    study = Study(rows, WEIGHTS, COSTS)
+    stopping = Stopping(rows, WEIGHTS, COSTS)
     spent = [
-        cost([walk(study.learned(3, agreement), row, WEIGHTS, 3) for row in rows], rows, COSTS)
+        cost([walk(stopping.learned(3, agreement), row, WEIGHTS, 3) for row in rows], rows, COSTS)
         for agreement in (0.8, 0.9, 0.97, 0.99)
     ]
     assert spent == sorted(spent)
@@ -120,17 +120,19 @@ def test_less_agreement_is_never_dearer():
 
 def test_a_round_that_ended_certain_says_as_much_as_one_that_asked_everyone():
     ended = (0, 0, 0, UNASKED, UNASKED)
-    whole, early = (Study({row: 800, LATE: 4}, WEIGHTS, COSTS).learned(3, 0.98) for row in (UNANIMOUS, ended))
+    whole, early = (
+        Stopping({row: 800, LATE: 4}, WEIGHTS, COSTS).learned(3, 0.98) for row in (UNANIMOUS, ended)
+    )
     assert (whole.first, whole.moves, whole.error) == (early.first, early.moves, early.error)
 
 
 def test_without_evidence_nothing_is_learned_and_a_certain_rule_begins_where_it_is_told():
-    study = Study({}, WEIGHTS, COSTS)
-    assert study.learned(3, 0.5) is None
-    assert study.certain(3, 3).first == 3
-    assert study.certain(1, 3).first == 5
+    stopping = Stopping({}, WEIGHTS, COSTS)
+    assert stopping.learned(3, 0.5) is None
+    assert stopping.certain(3, 3).first == 3
+    assert stopping.certain(1, 3).first == 5
 
 
 def test_silent_models_are_patterns_too():
-    rule = Study({(0, SILENT, 0, 0, SILENT): 50, UNANIMOUS: 50}, WEIGHTS, COSTS).certain(3, 3)
+    rule = Stopping({(0, SILENT, 0, 0, SILENT): 50, UNANIMOUS: 50}, WEIGHTS, COSTS).certain(3, 3)
     assert walk(rule, (0, SILENT, 0, 0, 0), WEIGHTS, 3) >= 4

@@ -59,7 +59,7 @@ class Courses:
         return teachers(self.order, len(self.first), human=human)
 
     def describe(self, question: str) -> dict[str, Any]:
-        """One question's part as plain JSON, beside ``stages`` in a plan's description."""
+        """One question's part of a plan's description, as plain JSON."""
         stages = {
             "order": list(self.order),
             "coin": "everyone" if self.everyone else "nobody",

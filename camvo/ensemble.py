@@ -157,9 +157,14 @@ class Ensemble:
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
-        """The :func:`lesson` of the round on ``question``."""
+        """The :func:`lesson` of the round on ``question``, without arms asked because of the votes."""
         estimates = plan.estimates[question]
-        cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
+        teachers = votes.keys() if plan.stages is None else plan.stages.teachers(human=human)
+        cast = {
+            arm: answers[question]
+            for arm, answers in votes.items()
+            if question in answers and arm in teachers
+        }
         return lesson(
             estimates.context,
             dict(zip(plan.arms, estimates.q.tolist(), strict=True)),

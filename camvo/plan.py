@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from camvo.courses import Courses
 from camvo.estimates import Estimates
@@ -28,7 +30,6 @@ class Plan:
         complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
         propensity: the probability with which each arm is asked whatever the votes, shape (K,).
         stages: in which order arms are asked and when to stop, where a policy asks in stages.
-        courses: the same for the stacked vote.
     """
 
     arms: tuple[str, ...]
@@ -39,8 +40,24 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
-    stages: Stages | None = None
-    courses: Courses | None = None
+    stages: Stages | Courses | None = None
+
+    def staged(self, stages: Stages | Courses, weights: Mapping[str, Array], chance: float) -> Plan:
+        """The same plan with its arms asked in stages.
+
+        Args:
+            stages: in which order, and when to stop.
+            weights: question → the weights that the arms' votes will have, each of shape (K,).
+            chance: the probability with which everyone is asked whatever the votes.
+        """
+        first = np.array([arm in stages.first for arm in self.arms])
+        return replace(
+            self,
+            weights=weights,
+            subset=tuple([arm for arm, there in zip(self.arms, first, strict=True) if there]),
+            propensity=np.where(first, 1.0, chance),
+            stages=stages,
+        )
 
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
@@ -65,9 +82,7 @@ class Plan:
             "arms": arms,
         }
         if self.stages is not None:
-            described["stages"] = self.stages.describe(question)
-        if self.courses is not None:
-            described |= self.courses.describe(question)
+            described |= self.stages.describe(question)
         return described
 
 

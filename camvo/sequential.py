@@ -68,18 +68,13 @@ class Sequential(Ensemble):
         }
         stages = self._stages(observations, order, found)
         places = [order.index(arm) for arm in plan.arms]
-        return replace(
-            plan,
-            weights={
-                question: np.array(found[question][0])[places]
-                if seen.aggregation == LABEL_VOTE
-                else plan.weights[question]
-                for question, seen in observations.items()
-            },
-            subset=tuple(arm for arm in plan.arms if arm in stages.first),
-            propensity=np.array([1.0 if arm in stages.first else stages.propensity[0] for arm in plan.arms]),
-            stages=stages,
-        )
+        weights = {
+            question: np.array(found[question][0])[places]
+            if seen.aggregation == LABEL_VOTE
+            else plan.weights[question]
+            for question, seen in observations.items()
+        }
+        return plan.staged(stages, weights, stages.propensity[0])
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The next stage; nobody where every question is decided."""
@@ -90,9 +85,7 @@ class Sequential(Ensemble):
     ) -> Contribution:
         """Rewards of the arms that were not asked because of the votes, and what a coin's round shows."""
         stages = _of(plan)
-        among = stages.teachers(human=human)
-        before = {arm: answers for arm, answers in votes.items() if arm in among}
-        taught = super().contribution(plan, question, before, label, human=human)
+        taught = super().contribution(plan, question, votes, label, human=human)
         if plan.estimates[question].aggregation != LABEL_VOTE:
             return taught
         return replace(taught, probe=stages.probe(question, votes))
@@ -179,6 +172,6 @@ def _read(pattern: Pattern, order: tuple[str, ...]) -> tuple[Signature | None, S
 
 
 def _of(plan: Plan) -> Stages:
-    if plan.stages is None:
+    if not isinstance(plan.stages, Stages):
         raise InvalidParameterError("the plan was made by another policy: it has no stages")
     return plan.stages

@@ -104,9 +104,7 @@ class Stacked(Ensemble):
     ) -> Contribution:
         """Rewards of the arms that were not asked because of the votes, and the round where it is kept."""
         courses = _of(plan)
-        among = courses.teachers(human=human)
-        before = {arm: answers for arm, answers in votes.items() if arm in among}
-        taught = super().contribution(plan, question, before, label, human=human)
+        taught = super().contribution(plan, question, votes, label, human=human)
         if courses.of[question].stack is None:
             return taught
         row = Row.of(*_cast(plan, question, votes), label if human else None, everyone=courses.everyone)
@@ -135,14 +133,7 @@ class Stacked(Ensemble):
             study = seen.study or material.study()
             found[question] = Course(study.stack, everyone if thrown else study.stops)
             weights[question] = weights[question] * [study.shares[arm] for arm in plan.arms]
-        courses = Courses(order, thrown, chance, found)
-        return replace(
-            plan,
-            weights=weights,
-            subset=tuple(arm for arm in plan.arms if arm in courses.first),
-            propensity=np.array([1.0 if arm in courses.first else chance for arm in plan.arms]),
-            courses=courses,
-        )
+        return plan.staged(Courses(order, thrown, chance, found), weights, chance)
 
 
 def _after(plan: Plan, question: str, votes: Votes) -> int:
@@ -176,6 +167,6 @@ def _with_score(chances: Mapping[str, float], label: str, score: float) -> dict[
 
 
 def _of(plan: Plan) -> Courses:
-    if plan.courses is None:
+    if not isinstance(plan.stages, Courses):
         raise InvalidParameterError("the plan was made by another policy: it has no stages")
-    return plan.courses
+    return plan.stages

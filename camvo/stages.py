@@ -134,9 +134,9 @@ class Stages:
         return teachers(self.order, len(self.first), human=human)
 
     def describe(self, question: str) -> dict[str, Any]:
-        """One question's stages as plain JSON."""
+        """One question's part of a plan's description, as plain JSON."""
         path = self.paths[question]
-        return {
+        stages = {
             "order": list(self.order),
             "coin": self.coin,
             "propensity": list(self.propensity),
@@ -145,6 +145,7 @@ class Stages:
             "rule": path.rule.describe(),
             "trial": None if path.trial is None else path.trial.describe(),
         }
+        return {"stages": stages}
 
     def _upto(self, path: Path, rule: Rule, stage: int, seen: Signature) -> int:
         if len(seen) == len(self.order) or is_certain(seen, path.weights):

@@ -144,7 +144,7 @@ def test_a_model_that_joins_has_everyone_asked_again():
     known, joined = (
         Stacked(first=100).plan(observed(state), prices) for prices in (PRICES, PRICES | {"new": 9.0})
     )
-    assert (known.courses.chance, joined.courses.chance) == (0.03, 1.0)
+    assert (known.stages.chance, joined.stages.chance) == (0.03, 1.0)
     assert set(joined.subset) == {*PRICES, "new"}
 
 

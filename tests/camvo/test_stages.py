@@ -117,6 +117,6 @@ def test_exploration_fades_but_never_ends():
 
 
 def test_the_stages_of_a_question_are_json():
-    described = stages("certificate", q=Path(WEIGHTS, CERTAIN, LEARNED)).describe("q")
+    described = stages("certificate", q=Path(WEIGHTS, CERTAIN, LEARNED)).describe("q")["stages"]
     assert json.loads(json.dumps(described)) == described
     assert (described["coin"], described["propensity"], described["first"]) == ("certificate", [0.1, 0.5], 2)

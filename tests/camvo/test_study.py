@@ -58,8 +58,8 @@ def test_a_plan_goes_by_the_study_that_it_is_given(studied):
     seen = Observation(State(2), np.array([1.0, 0.5]), LABELS)
     given, fresh = (policy.plan({"q": one}, costs) for one in (replace(seen, study=studied.study()), seen))
     assert given.weights["q"].tolist() == [1.0, 0.5, 1.0, 0.5]
-    assert given.courses.of["q"].stack == studied.study().stack
-    assert fresh.courses.of["q"].stack == fit((), LABELS)
+    assert given.stages.of["q"].stack == studied.study().stack
+    assert fresh.stages.of["q"].stack == fit((), LABELS)
 
 
 def test_without_one_a_plan_studies_what_the_state_has_kept():
@@ -71,4 +71,4 @@ def test_without_one_a_plan_studies_what_the_state_has_kept():
     at_once = policy.plan({"q": seen}, costs)
     study = policy.material(seen, costs).study()
     before = policy.plan({"q": replace(seen, study=study)}, costs)
-    assert at_once.courses == before.courses
+    assert at_once.stages == before.stages

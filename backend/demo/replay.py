@@ -1,4 +1,4 @@
-"""A few thousand synthetic items through the same policy, so that learning has time to show."""
+"""A few thousand synthetic items through the paper's policy, so that learning has time to show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_replay(console: Console) -> None:
 
     console.rule("[bold]what it learns, given time: a synthetic replay")
     console.print(
-        f"{_ITEMS} made-up items, {len(_MODELS)} made-up models (seed {_SEED}), the same policy and defaults;"
+        f"{_ITEMS} made-up items, {len(_MODELS)} made-up models (seed {_SEED}), the paper's policy, its defaults;"
         f" {seconds:.1f}\N{NO-BREAK SPACE}s.\n",
         highlight=False,
     )

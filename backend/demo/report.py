@@ -28,8 +28,8 @@ def opening(console: Console, delta: float) -> None:
         console,
         "A real server, 60 short texts in Label Studio's own JSON, and the embedded voters: small zero-shot",
         "models that need no key and no network. They are weak, and their prices are nominal.",
-        f"The two projects ask for δ = {delta}, by extra_params as any project can: voters this weak do not",
-        "reach the default in so few tasks.",
+        f"The two projects ask for δ = {delta}, by extra_params as any project can, and so for the paper's",
+        "policy: voters this weak do not reach its default in so few tasks.",
     )
     _paragraph(
         console,

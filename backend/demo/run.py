@@ -19,7 +19,7 @@ from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round
 
 DELTA = 0.9
-"""δ of the demo's projects: voters this weak do not reach the default in so few tasks."""
+"""δ of the demo's projects, which chooses the paper's policy; voters this weak do not reach its default."""
 
 _PORTION = 5
 """Tasks in one request: a page of a queue, so that learning shows between two of them."""

@@ -39,8 +39,8 @@ def show_replay(console: Console) -> None:
 
     console.rule("[bold]what it learns, given time: a synthetic replay")
     console.print(
-        f"{_ITEMS} made-up items, {len(_MODELS)} made-up models (seed {_SEED}), the paper's policy, its defaults;"
-        f" {seconds:.1f}\N{NO-BREAK SPACE}s.\n",
+        f"{_ITEMS} made-up items, {len(_MODELS)} made-up models (seed {_SEED}); the paper's policy, its"
+        f" defaults; {seconds:.1f}\N{NO-BREAK SPACE}s.\n",
         highlight=False,
     )
     chart = Table(box=None, pad_edge=False)

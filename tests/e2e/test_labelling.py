@@ -282,9 +282,10 @@ def test_status_names_the_models_that_fail_and_those_that_are_slow(
 def test_what_the_deadline_cut_off_is_there_at_the_next_retrieve(
     installation: Installation, models: OpenAIServer, scripted: Scripted
 ) -> None:
-    project = installation.project(DIVIDED, f"Held back. {DIVIDED}", f"Again. {DIVIDED}")
+    project = installation.project(DIVIDED)
     installation.connect(project, *RELIABLE)
     scripted.hold("Held back.")
+    installation.add(project, {"text": f"Held back. {DIVIDED}"}, {"text": f"Again. {DIVIDED}"})
     installation.retrieve(project)
     assert installation.per_task(project) == [1, 0, 1]
     scripted.release()

@@ -33,14 +33,13 @@ class Studies:
         and no sooner than ten seconds later: while people label, every plan finds something new. Prices are
         those of the task that the study was made for: tasks of other lengths are stopped alike.
         """
-        kind = (material.labels, material.order, material.price, material.max_stages)
 
         def study() -> _Kept:
             return _Kept(material, material.study(), self._clock())
 
-        kept = self._fits.latest(key, kind)
+        kept = self._fits.latest(key, material.kind)
         if kept is None:
-            kept = await asyncio.shield(self._fits.start(key, study, kind))
+            kept = await asyncio.shield(self._fits.start(key, study, material.kind))
         elif kept.material.head is not material.head and self._clock() - kept.made_at >= PAUSE:
-            self._fits.start(key, study, kind)
+            self._fits.start(key, study, material.kind)
         return kept.study

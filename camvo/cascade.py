@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from camvo.asking_order import cheapest_first
 from camvo.baselines import Baseline
 from camvo.errors import InvalidParameterError
 from camvo.plan import Plan
-from camvo.stages import cheapest_first
 from camvo.typing import Votes
 
 

@@ -49,6 +49,10 @@ class Choices:
         sizes = np.diff(self.starts, append=len(self.chosen))[which]
         return Choices(self.design[kept], np.cumsum(sizes) - sizes, self.chosen[kept])
 
+    def first(self, coefficients: int) -> Choices:
+        """The same rounds with what the first so many coefficients belong to."""
+        return Choices(self.design[:, :coefficients], self.starts, self.chosen)
+
     def log_probabilities(self, coefficients: Array) -> Array:
         """The log-probability of each candidate in its round, shape (R,)."""
         z = np.asarray(self.design @ coefficients, dtype=np.float64)
@@ -112,7 +116,7 @@ def fit_with_groups(
         coefficients = fit(choices, current, coefficients)
         variance = np.diag(np.linalg.inv(_curvature(choices, coefficients) + np.diag(precision)))
         learnt = precision.copy()
-        for group in groups:
+        for group in filter(len, groups):
             initial = 1.0 / prior.precision[group[0]]
             squares = (coefficients[group] - prior.mean[group]) ** 2 + variance[group]
             learnt[group] = (len(group) + _HYPERPRIOR) / (squares.sum() + _HYPERPRIOR * initial)

@@ -28,9 +28,7 @@ class Course:
         stages = {"upto": list(self.stops.upto), "least": least, "scores": [*map(list, self.stops.scores)]}
         if self.stack is None:
             return {"stops": stages}
-        stack = self.stack
-        kept = {"trust": stack.trust, "scale": stack.scale, "none": stack.none, "alone": stack.alone}
-        return {"stops": stages, "stack": {**kept, "arms": dict(stack.arms)}}
+        return {"stops": stages, "stack": self.stack.describe()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ price. With little evidence a dear model is the better bet, and a tie goes to th
 
 _PRICE = 0.03
 _START = 0.7
-_LEAST = 0.01
+LEAST_WEIGHT = 0.01
 _ITERATIONS = 30
 _LOWEST, _HIGHEST = 0.02, 0.995
 
@@ -106,4 +106,4 @@ def log_odds(right: Array) -> Array:
         right: p, the arms' :func:`accuracies`, shape (K,).
     """
     odds: Array = np.log(right) - np.log1p(-right)
-    return np.maximum(odds, _LEAST)
+    return np.maximum(odds, LEAST_WEIGHT)

@@ -57,12 +57,14 @@ class Trace:
     """What a policy did, item by item; every array has shape (n,), ``asked`` (n, K).
 
     ``labels`` are positions in the table's label set, −1 where no model answered; ``scores`` are NaN there.
+    ``trust`` is how far each decision's own score is to be trusted (:class:`camvo.plan.Decision`).
     """
 
     labels: NDArray[np.int64]
     scores: Array
     costs: Array
     asked: NDArray[np.bool_]
+    trust: Array
 
 
 def replay(
@@ -97,7 +99,11 @@ def replay(
     state = State(table.contexts.shape[1], lambda_l)
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
-        np.full(n, -1), np.full(n, np.nan), np.zeros(n), np.zeros(table.votes.shape, dtype=np.bool_)
+        labels=np.full(n, -1),
+        scores=np.full(n, np.nan),
+        costs=np.zeros(n),
+        asked=np.zeros(table.votes.shape, dtype=np.bool_),
+        trust=np.zeros(n),
     )
     for start in range(0, n, window):
         items = range(start, min(start + window, n))
@@ -109,6 +115,7 @@ def replay(
             if decision is None:
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
+            trace.trust[item] = decision.trust
             learnt.append(policy.contribution(plan, _QUESTION, votes, decision.label))
             if human is not None and human[item]:
                 truth = table.labels[table.truth[item]]

@@ -39,7 +39,9 @@ def rescored(
         kept = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
         fitted = scorer.fit([seen[at] for at in kept], arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
-        scores[items[start:end]] = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
+        shown = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
+        these = items[start:end]
+        scores[these] = scorer.mixed(shown, trace.scores[these], trace.trust[these])
     return scores
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 
@@ -35,6 +35,11 @@ class Row:
     def arms(self) -> frozenset[str]:
         """The arms that were asked."""
         return frozenset(vote.arm for vote in self.votes)
+
+    def weighted(self, weights: Mapping[str, float]) -> Row:
+        """The same round with other weights, without the votes of arms that have none."""
+        votes = (vote._replace(weight=weights[vote.arm]) for vote in self.votes if weights.get(vote.arm))
+        return replace(self, votes=tuple(votes))
 
     @classmethod
     def of(
@@ -101,6 +106,8 @@ class Rows:
         for position in reversed(range(len(self.rows))):
             if self.rows[position] == row:
                 del self.rows[position]
+                if position < len(self._head.rows):
+                    self._head = Head()
                 self._pools[row.arms] -= row.everyone
                 return
         self.owed[row] += 1
@@ -114,9 +121,8 @@ class Rows:
         length = 0
         while length + length // 10 + 1 <= min(len(self.rows), most):
             length += length // 10 + 1
-        rows = tuple(self.rows[:length])
-        if self._head.rows != rows:
-            self._head = Head(rows)
+        if len(self._head.rows) != length:
+            self._head = Head(tuple(self.rows[:length]))
         return self._head
 
     def to_list(self) -> list[Any]:

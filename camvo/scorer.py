@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from camvo import calibration, panel_fit
 from camvo.calibration import IDENTITY, Calibration
 from camvo.panel import Panel
 from camvo.plan import Decision
+from camvo.typing import Array
 
 GROWTH: Final = 0.1
 """A scorer is fitted again when rounds or human labels have become this much more, or fewer."""
@@ -55,13 +57,18 @@ class Scorer:
         return float(self.calibration(self.panel.posterior(votes, self.labels)[label]))
 
     def of(self, votes: Mapping[str, str], decision: Decision) -> float:
-        """The score of a decision: the mean of both where its own was learnt from human labels, too.
+        """The score of a decision, :func:`mixed` with its own."""
+        return float(mixed(self.score(votes, decision.label), decision.score, decision.trust))
 
-        Each of the two knows what the other cannot: the panel how errors go together, a stacked vote who of
-        the models is right. Until the latter is trusted in full, it counts for less.
-        """
-        share = decision.trust / 2.0
-        return share * decision.score + (1.0 - share) * self.score(votes, decision.label)
+
+def mixed(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
+    """The mean of a scorer's score and the decision's own, where that was learnt from human labels.
+
+    Each of the two knows what the other cannot: the panel how errors go together, the vote who of the models
+    is right. Until the latter is trusted in full, it counts for less. All three have one shape.
+    """
+    share = np.asarray(trust, dtype=np.float64) / 2.0
+    return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
 
 
 def fit(rounds: Iterable[Seen], arms: Sequence[str], labels: Sequence[str]) -> Scorer:

@@ -10,22 +10,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from camvo.aggregation import LABEL_VOTE
+from camvo.asking_order import cheapest_first, most_weight_per_price
 from camvo.contribution import Contribution
 from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
 from camvo.estimates import Observation
-from camvo.near_copies import near_copies_in
-from camvo.one_coin import accuracies, completed, log_odds
-from camvo.plan import Plan
-from camvo.probes import Evidence, Pattern, Signature, canonical
+from camvo.plan import Decision, Plan
+from camvo.probes import Evidence, Pattern, Signature
+from camvo.rows import Row
 from camvo.rule import Rule
-from camvo.stages import Coin, Path, Stages, cheapest_first, propensities, throw
+from camvo.stacking import Stack
+from camvo.stages import Coin, Path, Stages, propensities, throw
 from camvo.stopping import Stopping
-from camvo.typing import Array, Votes
+from camvo.study import WeightsMaterial
+from camvo.typing import Votes
+from camvo.vote_weights import VoteWeights, by_agreement
+
+_MOST: Final = 5000
+"""Rounds with a human label that weights are learnt from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,37 +55,67 @@ class Sequential(Ensemble):
         if self.max_stages < 1:
             raise InvalidParameterError(f"models are asked in at least one stage, got {self.max_stages}")
 
+    def material(self, seen: Observation, costs: Mapping[str, float]) -> WeightsMaterial | None:
+        """The rounds that humans have labelled, as soon as there are any."""
+        head = seen.state.rows.head(_MOST)
+        if seen.aggregation != LABEL_VOTE or all(row.label is None for row in head.rows):
+            return None
+        weights = _by_agreement(seen, costs)
+        return WeightsMaterial(head, seen.labels, tuple((arm, round(w, 1)) for arm, w in weights.items()))
+
     def plan_window(
         self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
     ) -> list[Plan]:
         """Freeze weights, order and rules, and throw the coins; nobody has voted yet."""
         plans = super().plan_window(tasks, costs)
-        order, shares = cheapest_first(costs)
-        return [self._staged(plan, task, order, shares) for plan, task in zip(plans, tasks, strict=True)]
+        return [self._staged(plan, task, costs) for plan, task in zip(plans, tasks, strict=True)]
 
     def _staged(
-        self,
-        plan: Plan,
-        observations: Mapping[str, Observation],
-        order: tuple[str, ...],
-        shares: tuple[float, ...],
+        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float]
     ) -> Plan:
-        found = {
-            question: self._studied(seen, order, shares) for question, seen in sorted(observations.items())
-        }
-        stages = self._stages(observations, order, found)
-        places = [order.index(arm) for arm in plan.arms]
-        weights = {
-            question: np.array(found[question][0])[places]
+        voted = {
+            question: self._votes(seen, costs)
+            for question, seen in sorted(observations.items())
             if seen.aggregation == LABEL_VOTE
-            else plan.weights[question]
-            for question, seen in observations.items()
         }
-        return plan.staged(stages, weights, stages.propensity[0])
+        weights = {question: origin.of() for question, origin in voted.items()}
+        order, shares = most_weight_per_price(costs, weights.values())
+        paths = {}
+        for question, seen in sorted(observations.items()):
+            if question not in voted:
+                everyone = Rule(len(order), ({},) * (self.max_stages - 1), certain=True)
+                paths[question] = Path((1.0,) * len(order), everyone)
+                continue
+            along = tuple(weights[question][arm] for arm in order)
+            evidence = seen.state.probes.evidence
+            rules = _rules(evidence, order, shares, along, self.max_stages, self.agreement)
+            paths[question] = Path(along, *rules, voted[question])
+        frozen = {question: np.array([of[arm] for arm in plan.arms]) for question, of in weights.items()}
+        stages = _thrown(observations, order, paths)
+        return plan.staged(stages, {**plan.weights, **frozen}, stages.propensity[0])
+
+    def _votes(self, seen: Observation, costs: Mapping[str, float]) -> VoteWeights:
+        """What the arms' votes on one question weigh."""
+        agreed = _by_agreement(seen, costs)
+        if (material := self.material(seen, costs)) is None:
+            return VoteWeights(agreed)
+        return VoteWeights(agreed, seen.study if isinstance(seen.study, Stack) else material.study())
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The next stage; nobody where every question is decided."""
         return _of(plan).ask(votes)
+
+    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+        """The weighted vote, with the probabilities that human labels give to it as soon as there are any."""
+        decisions = super().decide(plan, votes)
+        for question, path in _of(plan).paths.items():
+            if question not in decisions or path.origin is None or path.origin.stack is None:
+                continue
+            stack, label = path.origin.stack, decisions[question].label
+            cast = {arm: answers.get(question) for arm, answers in votes.items()}
+            chances = stack.probabilities(cast, path.origin.agreed, plan.estimates[question].labels)
+            decisions[question] = Decision(label, chances[label], chances, stack.trust)
+        return decisions
 
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
@@ -88,87 +125,63 @@ class Sequential(Ensemble):
         taught = super().contribution(plan, question, votes, label, human=human)
         if plan.estimates[question].aggregation != LABEL_VOTE:
             return taught
-        return replace(taught, probe=stages.probe(question, votes))
+        kept = None
+        if human:
+            cast = {arm: answers.get(question) for arm, answers in votes.items()}
+            weights = dict(zip(plan.arms, plan.estimates[question].agreement.tolist(), strict=True))
+            kept = Row.of(cast, weights, label, everyone=len(stages.first) == len(stages.order))
+        return replace(taught, probe=stages.probe(question, votes), kept=kept)
 
-    def _studied(
-        self, seen: Observation, order: tuple[str, ...], shares: tuple[float, ...]
-    ) -> tuple[tuple[float, ...], Rule, Rule | None]:
-        """Weights along the order, the rule that is certain and, where there is one, the learned rule."""
-        if seen.aggregation != LABEL_VOTE:
-            everyone = Rule(len(order), ({},) * (self.max_stages - 1), certain=True)
-            return (1.0,) * len(order), everyone, None
-        return _study(
-            seen.state.probes.evidence, order, shares, len(seen.labels), self.max_stages, self.agreement
-        )
 
-    def _stages(
-        self,
-        observations: Mapping[str, Observation],
-        order: tuple[str, ...],
-        found: Mapping[str, tuple[tuple[float, ...], Rule, Rule | None]],
-    ) -> Stages:
-        rounds = min(seen.state.rounds for seen in observations.values())
-        everyone, certificate = propensities(rounds)
-        if any(learned is None for _, _, learned in found.values()):
-            certificate = 1.0
-        thrown = throw((observations[question].context for question in found), rounds)
-        coin: Coin = "everyone" if thrown < everyone else "certificate" if thrown < certificate else "nobody"
+def _thrown(
+    observations: Mapping[str, Observation], order: tuple[str, ...], paths: Mapping[str, Path]
+) -> Stages:
+    """The stages after the coin; paths come with the rule that is certain, and the learned one as trial."""
+    rounds = min(seen.state.rounds for seen in observations.values())
+    everyone, certificate = propensities(rounds)
+    if any(path.trial is None for path in paths.values()):
+        certificate = 1.0
+    thrown = throw((observations[question].context for question in paths), rounds)
+    coin: Coin = "everyone" if thrown < everyone else "certificate" if thrown < certificate else "nobody"
+    if coin == "nobody":
         paths = {
-            question: Path(weights, learned)
-            if coin == "nobody" and learned is not None
-            else Path(weights, certain, learned)
-            for question, (weights, certain, learned) in found.items()
+            question: path if path.trial is None else replace(path, rule=path.trial, trial=None)
+            for question, path in paths.items()
         }
-        return Stages(order, coin, (everyone, max(everyone, certificate)), paths)
+    return Stages(order, coin, (everyone, max(everyone, certificate)), paths)
+
+
+def _by_agreement(seen: Observation, costs: Mapping[str, float]) -> dict[str, float]:
+    order, shares = cheapest_first(costs)
+    weights = by_agreement(seen.state.probes.evidence, order, shares, len(seen.labels))
+    return dict(zip(order, weights, strict=True))
 
 
 @lru_cache(maxsize=64)
-def _study(  # noqa: PLR0917 - a cache is keyed by position
+def _rules(  # noqa: PLR0917 - a cache is keyed by position
     evidence: Evidence,
     order: tuple[str, ...],
     shares: tuple[float, ...],
-    labels: int,
+    weights: tuple[float, ...],
     stages: int,
     agreement: float,
-) -> tuple[tuple[float, ...], Rule, Rule | None]:
-    """What the coin's rounds say; they are studied again only when there is new evidence."""
+) -> tuple[Rule, Rule | None]:
+    """The rule that is certain and, where the evidence is enough, the learned one."""
     rows: Counter[Signature] = Counter()
-    probes: Counter[Signature] = Counter()
-    everyone: Counter[Signature] = Counter()
     for pattern, count in evidence.patterns.items():
-        among, along = _read(pattern, order)
+        along = _along(pattern, order)
         if along is not None:
             rows[along] += count
-        if among is not None:
-            probes[among] += count
-            everyone[among] += count if pattern.everyone else 0
-    weights = _weights(probes, +everyone, np.array(shares), labels)
-    stopping = Stopping(dict(sorted(rows.items())), weights, np.array(shares))
-    majority = int(np.argmax(np.cumsum(weights) > weights.sum() / 2.0)) + 1
+    votes = np.array(weights)
+    stopping = Stopping(dict(sorted(rows.items())), votes, np.array(shares))
+    majority = int(np.argmax(np.cumsum(votes) > votes.sum() / 2.0)) + 1
     learned = stopping.learned(stages, agreement) if agreement < 1.0 else None
-    return tuple(weights.tolist()), stopping.certain(stages, majority), learned
-
-
-def _weights(
-    probes: Mapping[Signature, int], everyone: Mapping[Signature, int], shares: Array, labels: int
-) -> Array:
-    """ω along the order; of near-copies only the first votes, so that the others need not be asked."""
-    rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), len(shares))
-    counts = np.maximum(list(probes.values()), 0).astype(np.int64)
-    seats = near_copies_in(np.repeat(rows, counts, axis=0), level=0.5)
-    first = np.array(sorted(set(seats)))
-    seated: dict[Signature, float] = {}
-    for groups, weight in completed(probes, everyone).items():
-        among = canonical(groups[seat] for seat in first)
-        seated[among] = seated.get(among, 0.0) + weight
-    weights = np.zeros(len(shares))
-    weights[first] = log_odds(accuracies(seated, shares[first], labels))
-    return weights
+    return stopping.certain(stages, majority), learned
 
 
 @lru_cache(maxsize=2**14)
-def _read(pattern: Pattern, order: tuple[str, ...]) -> tuple[Signature | None, Signature | None]:
-    return pattern.among(order), pattern.along(order)
+def _along(pattern: Pattern, order: tuple[str, ...]) -> Signature | None:
+    return pattern.along(order)
 
 
 def _of(plan: Plan) -> Stages:

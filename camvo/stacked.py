@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from camvo.aggregation import LABEL_VOTE
+from camvo.asking_order import cheapest_first
 from camvo.confidence import TIE
 from camvo.contribution import Contribution
 from camvo.courses import Course, Courses
@@ -19,8 +20,8 @@ from camvo.estimates import Estimates, Observation
 from camvo.plan import Decision, Plan
 from camvo.rows import Row
 from camvo.stack_stops import Stops
-from camvo.stages import cheapest_first, throw
-from camvo.study import Material
+from camvo.stages import throw
+from camvo.study import StackedMaterial, StackedStudy
 from camvo.typing import Array, Votes
 
 _COIN: Final = 0.03
@@ -56,13 +57,13 @@ class Stacked(Ensemble):
         if self.first < 0:
             raise InvalidParameterError(f"a number of rounds is not negative, got {self.first}")
 
-    def material(self, seen: Observation, costs: Mapping[str, float]) -> Material | None:
+    def material(self, seen: Observation, costs: Mapping[str, float]) -> StackedMaterial | None:
         """The rounds that say what votes are worth, and the prices that say when one more is worth asking."""
         if seen.aggregation != LABEL_VOTE:
             return None
         order, prices = cheapest_first(costs)
         head = seen.state.rows.head(_MOST)
-        return Material(head, seen.labels, order, prices, 1.0 / self.worth, self.max_stages)
+        return StackedMaterial(head, seen.labels, order, prices, 1.0 / self.worth, self.max_stages)
 
     def plan_window(
         self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
@@ -130,7 +131,7 @@ class Stacked(Ensemble):
             material = self.material(seen, costs)
             if material is None:
                 continue
-            study = seen.study or material.study()
+            study = seen.study if isinstance(seen.study, StackedStudy) else material.study()
             found[question] = Course(study.stack, everyone if thrown else study.stops)
             weights[question] = weights[question] * [study.shares[arm] for arm in plan.arms]
         return plan.staged(Courses(order, thrown, chance, found), weights, chance)

@@ -54,6 +54,11 @@ class Stack:
     pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     trust: float = 0.0
 
+    def describe(self) -> dict[str, Any]:
+        """What is the same for all labels, as plain JSON."""
+        kept = {"trust": self.trust, "scale": self.scale, "none": self.none, "alone": self.alone}
+        return {**kept, "arms": dict(self.arms)}
+
     def log_odds(self, votes: Mapping[str, str | None], weights: Mapping[str, float]) -> dict[str, float]:
         """Of each label that got a vote.
 
@@ -103,7 +108,7 @@ class Stack:
         return first, odds[first] - max(rivals, default=-math.inf)
 
 
-def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
+def fit(rows: Sequence[Row], labels: Sequence[str], *, by_label: bool = True) -> Stack:
     """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
 
     The trust compares the corrections with the weighted vote on rounds that were held out (five folds): it is
@@ -113,20 +118,23 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     Args:
         rows: rounds of one question, whoever was asked.
         labels: the label set, in any order.
+        by_label: whether labels and what an arm says of each may have corrections of their own; without them
+            a vote is worth the same whatever label it is for.
     """
     known = [row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)]
     if not known:
         return Stack()
     arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
-    choices = _choices(known, arms, sorted(labels))
+    names = sorted(labels) if by_label else []
+    sizes = {"arms": len(arms), "labels": len(names), "pairs": len(arms) * len(names)}
+    choices = _choices(known, arms, sorted(labels)).first(_LEARNT + sum(sizes.values()))
     mean = np.zeros(choices.design.shape[1])
     mean[_SCALE] = 1.0
-    sizes = {"arms": len(arms), "labels": len(labels), "pairs": len(arms) * len(labels)}
     initial = np.repeat([*_LOOSE, *_PRECISION.values()], [1, 1, 1, *sizes.values()])
     ends = np.cumsum([_LEARNT, *sizes.values()])
     groups = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     coefficients, prior = fit_with_groups(choices, Prior(mean, initial), groups)
-    simple = Choices(choices.design[:, :_LEARNT], choices.starts, choices.chosen)
+    simple = choices.first(_LEARNT)
     narrow = Prior(mean[:_LEARNT], initial[:_LEARNT])
     plain = fit_logit(simple, narrow)
     gains: list[Array] = [np.zeros(0)]
@@ -140,16 +148,15 @@ def fit(rows: Sequence[Row], labels: Sequence[str]) -> Stack:
     trust = _trust(np.concatenate(gains))
     mixed = trust * coefficients
     mixed[:_LEARNT] += (1.0 - trust) * plain
-    head, by_arm, by_label, by_pair = np.split(mixed, ends[:-1])
-    names = sorted(labels)
-    pairs = by_pair.reshape(len(arms), len(names)).tolist()
+    head, of_arms, of_labels, of_pairs = np.split(mixed, ends[:-1])
+    pairs = of_pairs.reshape(len(arms), len(names)).tolist()
     scale, none, alone = head.tolist()
     return Stack(
         scale,
         none,
         alone,
-        arms=dict(zip(arms, by_arm.tolist(), strict=True)),
-        labels=dict(zip(names, by_label.tolist(), strict=True)),
+        arms=dict(zip(arms, of_arms.tolist(), strict=True)),
+        labels=dict(zip(names, of_labels.tolist(), strict=True)),
         pairs={arm: dict(zip(names, row, strict=True)) for arm, row in zip(arms, pairs, strict=True)},
         trust=trust,
     )

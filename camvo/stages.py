@@ -12,6 +12,7 @@ import numpy as np
 from camvo.probes import SILENT, Pattern, Probe, Signature, canonical
 from camvo.rule import Rule, is_certain
 from camvo.typing import Array
+from camvo.vote_weights import VoteWeights
 
 Coin: TypeAlias = Literal["everyone", "certificate", "nobody"]
 """Whom the coin sends a round to: to everyone, to as many as make it certain, or to nobody in particular, so
@@ -39,17 +40,6 @@ def throw(contexts: Iterable[Array], rounds: int) -> float:
     return int.from_bytes(digest.digest(), "little") / 2.0**64
 
 
-def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The arms in the order in which they are asked, and what each costs as a share of them all.
-
-    Shares have two digits, so that tasks of a few words more are planned alike.
-    """
-    order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
-    total = sum(costs[arm] for arm in order)
-    shares = (float(f"{costs[arm] / total:.2g}") if total > 0.0 else 1.0 / len(order) for arm in order)
-    return order, tuple(shares)
-
-
 def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
     """The arms whose rewards say how good they are: those that were not asked because of the votes.
 
@@ -72,11 +62,13 @@ class Path:
         weights: ω of the arms, in the order in which they are asked.
         rule: what the round goes by.
         trial: the learned stop where the coin overruled it: what it would have done is compared.
+        origin: where the weights come from; ``None`` where votes are not weighed.
     """
 
     weights: tuple[float, ...]
     rule: Rule
     trial: Rule | None = None
+    origin: VoteWeights | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +137,7 @@ class Stages:
             "rule": path.rule.describe(),
             "trial": None if path.trial is None else path.trial.describe(),
         }
-        return {"stages": stages}
+        return {"stages": stages} | ({} if path.origin is None else path.origin.describe())
 
     def _upto(self, path: Path, rule: Rule, stage: int, seen: Signature) -> int:
         if len(seen) == len(self.order) or is_certain(seen, path.weights):

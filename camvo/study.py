@@ -1,14 +1,15 @@
-"""What the rounds that are kept whole say about one question: the stacked vote, and when to stop asking.
+"""What the rounds that are kept whole say about one question: what votes are worth, and when to stop asking.
 
-It takes up to a second, so it can be worked out apart from planning: :class:`Material` is a value that no
-later round changes, and a plan takes the :class:`Study` that it is given.
+It takes up to a second, so it can be worked out apart from planning: a :class:`Material` is a value that no
+later round changes, and a plan takes the study of it that it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from camvo.stacking import Stack, fit
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
-    """What was found.
+class StackedStudy:
+    """What was found for the stacked vote.
 
     Attributes:
         stack: what decides.
@@ -33,9 +34,55 @@ class Study:
     shares: Mapping[str, float]
 
 
+Study: TypeAlias = Stack | StackedStudy
+"""What a policy's material was found to say; each policy knows its own kind."""
+
+
+class Material(Protocol):
+    """What a study is made of: the rounds, and whatever else its outcome hangs on."""
+
+    @property
+    def head(self) -> Head:
+        """The rounds; while it is the same object, a new study would say the same or nearly so."""
+        ...
+
+    @property
+    def kind(self) -> Hashable:
+        """What a study is of: one of another kind is no use in its place."""
+        ...
+
+    def study(self) -> Study:
+        """The study of it; the latest ones are kept, and made once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Material:
-    """What a study is made of.
+class WeightsMaterial:
+    """What human labels say about the weights of a vote, whatever label it is for.
+
+    Attributes:
+        head: the rounds.
+        labels: the label set.
+        weights: arm → ω as it would be without human labels; an arm without a weight has no vote.
+    """
+
+    head: Head
+    labels: tuple[str, ...]
+    weights: tuple[tuple[str, float], ...]
+
+    @property
+    def kind(self) -> Hashable:
+        """The label set and the arms."""
+        return self.labels, tuple(arm for arm, _ in self.weights)
+
+    def study(self) -> Stack:
+        """What speaks for a label."""
+        return _weigh(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StackedMaterial:
+    """What the stacked vote and its stops are learnt from.
 
     Attributes:
         head: the rounds.
@@ -53,13 +100,25 @@ class Material:
     price: float
     max_stages: int
 
-    def study(self) -> Study:
-        """The study of it; the latest ones are kept, and made once."""
+    @property
+    def kind(self) -> Hashable:
+        """All but the rounds and the prices of the arms: tasks of other lengths are stopped alike."""
+        return self.labels, self.order, self.price, self.max_stages
+
+    def study(self) -> StackedStudy:
+        """The stacked vote and its stops."""
         return _study(self)
 
 
 @lru_cache(maxsize=16)
-def _study(material: Material) -> Study:
+def _weigh(material: WeightsMaterial) -> Stack:
+    weights = dict(material.weights)
+    rows = [row.weighted(weights) for row in material.head.rows]
+    return fit(rows, material.labels, by_label=False)
+
+
+@lru_cache(maxsize=16)
+def _study(material: StackedMaterial) -> StackedStudy:
     head, labels, order = material.head, material.labels, material.order
     stack = _fit(head, labels)
     stops = learn(
@@ -71,7 +130,7 @@ def _study(material: Material) -> Study:
         price=material.price,
         max_stages=material.max_stages,
     )
-    return Study(stack, stops, _shares(head, labels, order))
+    return StackedStudy(stack, stops, _shares(head, labels, order))
 
 
 @lru_cache(maxsize=16)

@@ -48,7 +48,9 @@ def cascades(table: VotesTable, labelled: int, thresholds: Sequence[float]) -> I
         ran = np.arange(len(last))
         labels, scores = _last_given(table.votes[:, order], chances, last)
         labels[:labelled], scores[:labelled] = first, chances[ran[:labelled], -1]
-        yield Trace(labels, np.where(labels >= 0, scores, np.nan), asked @ prices, asked)
+        yield Trace(
+            labels, np.where(labels >= 0, scores, np.nan), asked @ prices, asked, np.zeros(len(labels))
+        )
 
 
 def _last_given(votes: Array, chances: Array, last: Array) -> tuple[Array, Array]:

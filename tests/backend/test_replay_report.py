@@ -353,7 +353,9 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
     truth = np.array([0, -1, 1])
     table = VotesTable(("a", "b"), {"x": 1.0, "y": 3.0}, np.zeros((3, 1)), np.zeros((3, 2), np.int64), truth)
     order = np.array([2, 1, 0])
-    trace = Trace(np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_))
+    trace = Trace(
+        np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_), np.zeros(3)
+    )
     summary = Summary("camvo", None, None, None, 1, {}, {})
     run = Run(row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order)
     seen = study(table, [run], [summary])

@@ -14,15 +14,15 @@ from backend.fits import PAUSE
 from backend.states import StateKey
 from backend.studies import Studies
 from camvo.rows import CastVote, Head, Row
-from camvo.study import Material, Study
+from camvo.study import StackedMaterial, Study
 
 KEY = StateKey("7.1", "mood", "epoch")
 
 
-def material(n: int) -> Material:
+def material(n: int) -> StackedMaterial:
     said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
     head = Head(tuple(Row(said, "Glad", everyone=True) for _ in range(n)))
-    return Material(head, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
+    return StackedMaterial(head, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
 
 
 class Process:
@@ -32,7 +32,7 @@ class Process:
         self.now, self.worker = 0.0, worker
         self._studies = Studies(worker, clock=lambda: self.now)
 
-    async def current(self, given: Material) -> Study:
+    async def current(self, given: StackedMaterial) -> Study:
         return await self._studies.current(KEY, given)
 
     async def settled(self) -> None:

@@ -10,7 +10,7 @@ from camvo.rows import CastVote, Head, Row
 from camvo.stacked import Stacked
 from camvo.stacking import fit
 from camvo.state import State
-from camvo.study import Material
+from camvo.study import StackedMaterial
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "copy", "c")
@@ -28,7 +28,7 @@ def rows(n, everyone=True, seed=0):
 
 
 def material(seen):
-    return Material(Head(tuple(seen)), LABELS, ARMS, (0.25,) * 4, 1 / 75, 3)
+    return StackedMaterial(Head(tuple(seen)), LABELS, ARMS, (0.25,) * 4, 1 / 75, 3)
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,36 @@ from camvo.rows import Row
 from camvo.typing import Array
 
 _SCALE, _NONE, _ALONE, _LEARNT = 0, 1, 2, 3
-_LOOSE: Final = (0.3, 0.3, 1.0)
-_PRECISION: Final = {"arms": 10.0, "labels": 10.0, "pairs": 20.0}
 _FOLDS: Final = 5
 _LEANING: Final = 1.0
 """Standard errors by which the corrections may predict worse than the weighted vote and still have half the
 say: their prior holds them back already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What is believed before anyone labels a round; all corrections are around 0.
+
+    Attributes:
+        scale: the mean of ``scale``; that of ``none`` and ``alone`` is 0.
+        known: the precisions of ``scale``, ``none`` and ``alone``.
+        arms: the precision of the arms' corrections to begin with.
+        labels: the same for those of the labels, and of what an arm says of each; ``None`` where a vote is
+            worth the same whatever label it is for.
+    """
+
+    scale: float
+    known: tuple[float, float, float]
+    arms: float
+    labels: tuple[float, float] | None = None
+
+
+OPEN: Final = Belief(1.0, (0.3, 0.3, 1.0), arms=10.0, labels=(10.0, 20.0))
+"""Weights in any unit, and labels that may differ."""
+
+ANCHORED: Final = Belief(1.0 / 3.0, (180.0, 0.3, 1.0), arms=20.0)
+"""Weights that are log-odds already. Errors go together, so that they add up to about a third of their sum.
+Held loosely, twenty labels on easy rounds could leave nothing of them, and one arm would decide alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +132,7 @@ class Stack:
         return first, odds[first] - max(rivals, default=-math.inf)
 
 
-def fit(rows: Sequence[Row], labels: Sequence[str], *, by_label: bool = True) -> Stack:
+def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> Stack:
     """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
 
     The trust compares the corrections with the weighted vote on rounds that were held out (five folds): it is
@@ -118,20 +142,20 @@ def fit(rows: Sequence[Row], labels: Sequence[str], *, by_label: bool = True) ->
     Args:
         rows: rounds of one question, whoever was asked.
         labels: the label set, in any order.
-        by_label: whether labels and what an arm says of each may have corrections of their own; without them
-            a vote is worth the same whatever label it is for.
+        belief: what is believed before the first of them.
     """
     known = [row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)]
     if not known:
         return Stack()
     arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
-    names = sorted(labels) if by_label else []
-    sizes = {"arms": len(arms), "labels": len(names), "pairs": len(arms) * len(names)}
-    choices = _choices(known, arms, sorted(labels)).first(_LEARNT + sum(sizes.values()))
+    names = [] if belief.labels is None else sorted(labels)
+    sizes = (len(arms), len(names), len(arms) * len(names))
+    choices = _choices(known, arms, sorted(labels)).first(_LEARNT + sum(sizes))
     mean = np.zeros(choices.design.shape[1])
-    mean[_SCALE] = 1.0
-    initial = np.repeat([*_LOOSE, *_PRECISION.values()], [1, 1, 1, *sizes.values()])
-    ends = np.cumsum([_LEARNT, *sizes.values()])
+    mean[_SCALE] = belief.scale
+    precisions = [*belief.known, belief.arms, *(belief.labels or (1.0, 1.0))]
+    initial = np.repeat(precisions, [1, 1, 1, *sizes])
+    ends = np.cumsum([_LEARNT, *sizes])
     groups = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     coefficients, prior = fit_with_groups(choices, Prior(mean, initial), groups)
     simple = choices.first(_LEARNT)

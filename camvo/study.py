@@ -16,7 +16,7 @@ import numpy as np
 from camvo.near_copies import near_copies_in
 from camvo.rows import Head
 from camvo.stack_stops import Stops, learn
-from camvo.stacking import Stack, fit
+from camvo.stacking import ANCHORED, Stack, fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class StackedMaterial:
 def _weigh(material: WeightsMaterial) -> Stack:
     weights = dict(material.weights)
     rows = [row.weighted(weights) for row in material.head.rows]
-    return fit(rows, material.labels, by_label=False)
+    return fit(rows, material.labels, ANCHORED)
 
 
 @lru_cache(maxsize=16)

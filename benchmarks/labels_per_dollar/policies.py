@@ -17,7 +17,13 @@ LEARNED_THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SHARES = (0.2, 0.35, 0.5)
 WORTHS = (25.0, 75.0, 200.0)
 LABELLED = 0.05
-SHOWN = ("sequential 0.99, 3 stages", "stacked, worth 75", "camvo 0.97, k_min 3", "majority")
+SHOWN = (
+    "sequential 0.99, 3 stages",
+    "sequential 0.99, 500 labels",
+    "stacked, worth 75",
+    "camvo 0.97, k_min 3",
+    "majority",
+)
 """Rows whose calibrated scores are looked at as well."""
 
 
@@ -26,6 +32,13 @@ def sequential(agreements: dict[int, tuple[float, ...]]) -> dict[str, Policy]:
         f"sequential {agreement:g}, {stages} stages": Sequential(agreement=agreement, max_stages=stages)
         for stages, row in agreements.items()
         for agreement in row
+    }
+
+
+def taught(agreements: tuple[float, ...], labels: str) -> dict[str, Policy]:
+    """Sequential voting in three stages, with human labels: the name says how many."""
+    return {
+        f"sequential {agreement:g}, {labels}": Sequential(agreement=agreement) for agreement in agreements
     }
 
 

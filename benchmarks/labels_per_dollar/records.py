@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import policies
+from numpy.typing import NDArray
 
 from backend.replay.grid import Experiment, Shuffle, runs
 from backend.replay.policies import Setting
@@ -47,14 +48,18 @@ class Kept:
         settings = [Setting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()]
         found = runs(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
         for setting in settings:
-            self.add(setting.name, [record(next(found), table) for _ in shuffles])
+            self.add(setting.name, [record(next(found), table, one.human) for one in shuffles.values()])
 
 
-def record(run: Run, table: VotesTable) -> dict[str, Any]:
+def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) -> dict[str, Any]:
     """What is kept of a run: points against the full vote, cost, errors of its own and of shown scores."""
     shown, confirmed = None, None
     if run.row.policy in policies.SHOWN:
-        shown, confirmed = shown_errors(run, reordered(table, run.order))
+        items = reordered(table, run.order)
+        if human is not None and human.sum() == CONFIRMED:
+            confirmed = taught_error(run, items, human)
+        else:
+            shown, confirmed = shown_errors(run, items)
     row = asdict(run.row)
     kept = {
         name: row[name] for name in ("seed", "accuracy", "full_accuracy", "agreement", "cost_share", "ece")
@@ -82,6 +87,13 @@ def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | Non
     labels, truth = run.trace.labels, items.truth
     fitted = calibration.fit(scores[known], (labels[known] == truth[known]).astype(float))
     return plain, measures.calibration_error(labels[rest], fitted(scores[rest]), truth[rest])
+
+
+def taught_error(run: Run, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
+    """ECE of the scores that the server would show after these human labels, on all items that came later."""
+    scores = rescored(run.trace, items, human)
+    late = np.arange(len(human)) > np.flatnonzero(human)[-1]
+    return measures.calibration_error(run.trace.labels[late], scores[late], items.truth[late])
 
 
 def reordered(table: VotesTable, order: np.ndarray) -> VotesTable:

@@ -19,7 +19,7 @@ import learned_cascade
 import made_up
 import numpy as np
 import policies
-from records import Kept, record, reordered
+from records import CONFIRMED, Kept, record, reordered
 
 from backend.embedding import Embedder
 from backend.replay import contexts, prices, votes_file
@@ -35,6 +35,8 @@ from camvo.replay import VotesTable
 SMALL = 300
 DIMENSIONS = (32, 128)
 """To which CaMVo's contexts are projected in small projects."""
+EARLY = 2000
+"""Of so many items, the 500 are drawn that have a human label where the score is looked at."""
 FEW = 8
 """Dimensions that are left to policies that look at no context."""
 OURS = 32
@@ -60,11 +62,23 @@ def shuffles(
     return found
 
 
+def confirmed(table: VotesTable, count: int) -> dict[int, Shuffle]:
+    """The orders of the items; humans label 500 of the first 2,000, at random."""
+    found = {}
+    for seed, shuffle in shuffles(table, count).items():
+        labelled = np.zeros(len(shuffle.order), dtype=np.bool_)
+        labelled[np.random.default_rng([seed, 3]).permutation(EARLY)[:CONFIRMED]] = True
+        found[seed] = Shuffle(shuffle.order, labelled)
+    return found
+
+
 def whole(table: VotesTable, kept: Kept, count: int, jobs: int) -> None:
     """All policies on the whole table."""
     best = list(table.prices)[int((table.votes == table.truth[:, None]).mean(axis=0).argmax())]
     orders, labelled = shuffles(table, count), shuffles(table, count, human=True)
     kept.replay(projected(table, OURS), orders, policies.sequential(policies.AGREEMENTS), jobs)
+    kept.replay(projected(table, OURS), labelled, policies.taught(policies.AGREEMENTS[3], "5% labels"), jobs)
+    kept.replay(projected(table, OURS), confirmed(table, count), policies.taught((0.99,), "500 labels"), jobs)
     kept.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
     kept.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
     kept.replay(projected(table, FEW), orders, policies.others(best), jobs)
@@ -123,6 +137,7 @@ def small(table: VotesTable, kept: Kept, count: int, jobs: int) -> None:
     """The first 300 items of each order, as if there were no others."""
     orders = shuffles(table, count, SMALL)
     kept.replay(table, orders, policies.sequential({3: (1.0, 0.99)}), jobs)
+    kept.replay(table, shuffles(table, count, SMALL, human=True), policies.taught((0.99,), "15 labels"), jobs)
     kept.replay(table, shuffles(table, count, SMALL, human=True), policies.stacked(SMALL, (75.0,)), jobs)
     few = policies.camvo({3: policies.FEW_DELTAS})
     for dimension in (*DIMENSIONS, table.contexts.shape[1]):
@@ -148,6 +163,7 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
             orders[seed] = Shuffle(order)
             labelled[seed] = Shuffle(order, np.arange(kind.items) < round(policies.LABELLED * kind.items))
         kept.replay(joined, orders, policies.sequential({3: (0.99,)}), jobs)
+        kept.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
         kept.replay(joined, labelled, policies.stacked(kind.items, (75.0,)), jobs)
         kept.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
 

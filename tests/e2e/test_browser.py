@@ -28,6 +28,9 @@ SHOWN = ("id", "total_annotations", "predictions_score", "text")
 """Columns of the Data Manager."""
 
 ROWS, TASK = ".lsf-table-row", ".lsf-current-task__task-id"
+TAB = ".lsf-annotation-button"
+"""One annotation or prediction of an opened task."""
+
 CHOSEN, SUBMIT = ".ant-radio-input:checked", "button[name=submit]"
 
 
@@ -129,6 +132,36 @@ def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
     browser.visit(installation.server.url.replace("://", f"://{user}:{password}@") + "/status")
     browser.picture("status")
     assert "1 annotation, 1 of which teach" in browser.text()
+
+
+def test_with_show_votes_a_tab_of_an_opened_task_shows_what_one_model_said(
+    browser: Browser, installation: Installation
+) -> None:
+    project = installation.project(
+        *(review["text"] for review in REVIEWS), title="Votes", label_config=CONFIG
+    )
+    extra = {"show_votes": True, "models": ["overlap", "keywords", "hints"], "k_min": 3}
+    installation.connect(project, "--extra-params", json.dumps(extra))
+    installation.retrieve(project)
+    found = {
+        task["id"]: {
+            each["model_version"]: each["result"][0]["value"]["choices"][0] for each in task["predictions"]
+        }
+        for task in installation.tasks(project)
+    }
+    task, said = next((task, said) for task, said in found.items() if len(set(said.values())) == 2)
+    browser.visit(f"{installation.studio.url}/projects/{project}/data?task={task}")
+    browser.wait_until(lambda: len(browser.texts(TAB)) == 1 + len(said), "tabs")
+    assert browser.attribute(CHOSEN, "name") == said["camvo"]
+    browser.picture("votes")
+    for place in range(2, 2 + len(said)):
+        browser.click(f"{TAB}:nth-child({place})")
+        version = browser.text(f"{TAB}:nth-child({place}) {TAB}__name")
+        browser.wait_until(
+            lambda version=version: browser.text(f"{TAB}_selected {TAB}__name") == version, version
+        )
+        browser.picture(f"votes-{place}")
+        assert browser.attribute(CHOSEN, "name") == said.pop(version)
 
 
 def test_the_tab_of_camvo_review_shows_the_suggested_tasks_and_goes_on_with_the_open_ones(

@@ -214,6 +214,21 @@ def test_the_label_stream_goes_by_the_ensembles_score_and_shows_its_prediction_a
     assert shown == [["camvo"]] * len(scores)
 
 
+def test_the_label_stream_shows_the_votes_on_a_task_that_it_asks_about_itself(
+    installation: Installation,
+) -> None:
+    project = installation.project()
+    installation.connect(project, "--extra-params", "show_votes=true", *RELIABLE)
+    installation.add(project, {"text": DIVIDED})
+    shown = installation.studio.ask("GET", f"/api/projects/{project}/next")["predictions"]
+    assert [each["model_version"] for each in shown] == [
+        "camvo",
+        "camvo/blue",
+        "camvo/green",
+        "camvo/red",
+    ]
+
+
 # -- what people say
 
 

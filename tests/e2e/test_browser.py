@@ -163,13 +163,13 @@ def test_an_opened_task_has_a_tab_for_each_vote_and_is_filled_with_the_ensembles
     browser.visit(f"{installation.studio.url}/projects/{ballot}/data?task={task['id']}")
     browser.wait_until(lambda: len(browser.texts(TAB)) == 1 + len(said), "tabs")
     assert browser.attribute(CHOSEN, "name") == said["camvo"]
+    browser.picture("votes")
     for place in range(2, 2 + len(said)):
         browser.click(f"{TAB}:nth-child({place})")
         browser.text(f"{TAB}_selected:nth-child({place})")
         version = browser.text(f"{TAB}_selected {TAB}__name")
         label = said.pop(version)
         browser.wait_until(lambda label=label: browser.attribute(CHOSEN, "name") == label, version)
-        browser.picture("votes")
 
 
 def votes(installation: Installation, project: int) -> dict[str, str]:

@@ -200,28 +200,28 @@ def test_camvo_predict_stores_votes_as_a_retrieve_does(installation: Installatio
     assert versions == ["camvo", "camvo/blue", "camvo/green", "camvo/red"]
 
 
-def test_the_label_stream_goes_by_the_ensembles_score_and_shows_its_prediction_alone(
+def test_the_label_stream_goes_by_the_ensembles_score_and_gets_its_prediction_alone(
     installation: Installation, ballot: int
 ) -> None:
-    scores, order, shown = ensembles(installation, ballot), [], []
+    scores, order, given = ensembles(installation, ballot), [], []
     for _ in scores:
         task = installation.studio.ask("GET", f"/api/projects/{ballot}/next")
         order.append(task["id"])
-        shown.append([prediction["model_version"] for prediction in task["predictions"]])
+        given.append([prediction["model_version"] for prediction in task["predictions"]])
         installation.annotate(task["id"], choice("Calm"))
     assert [scores[task] for task in order] == sorted(scores.values())
     assert order != sorted(order)
-    assert shown == [["camvo"]] * len(scores)
+    assert given == [["camvo"]] * len(scores)
 
 
-def test_the_label_stream_shows_the_votes_on_a_task_that_it_asks_about_itself(
+def test_the_label_stream_gets_all_votes_on_a_task_that_nobody_asked_about_before(
     installation: Installation,
 ) -> None:
     project = installation.project()
     installation.connect(project, "--extra-params", "show_votes=true", *RELIABLE)
     installation.add(project, {"text": DIVIDED})
-    shown = installation.studio.ask("GET", f"/api/projects/{project}/next")["predictions"]
-    assert {each["model_version"] for each in shown} == {"camvo", *(f"camvo/{model}" for model in MODELS)}
+    given = installation.studio.ask("GET", f"/api/projects/{project}/next")["predictions"]
+    assert {each["model_version"] for each in given} == {"camvo", *(f"camvo/{model}" for model in MODELS)}
 
 
 # -- what people say

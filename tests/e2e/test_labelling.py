@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -190,6 +191,12 @@ def test_retrieving_votes_twice_doubles_nothing_and_asks_nobody(
     before, calls = installation.predictions(ballot), models.count()
     installation.retrieve(ballot)
     assert (installation.predictions(ballot), models.count()) == (before, calls)
+
+
+def test_connecting_names_the_ensembles_score_not_a_votes(installation: Installation, ballot: int) -> None:
+    done = installation.camvo("connect", ballot, "--review-queue")
+    [(task, score)] = re.findall(r"task (\d+): score ([\d.]+)", done.stdout)
+    assert score == f"{ensembles(installation, ballot)[int(task)]:.2f}"
 
 
 def test_camvo_predict_stores_votes_as_a_retrieve_does(installation: Installation, ballot: int) -> None:

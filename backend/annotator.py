@@ -57,7 +57,7 @@ class Annotator:
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
 
-        With ``show_votes`` a list: the prediction, then one for each model that voted.
+        With ``show_votes`` a list: one for each model that voted, then the prediction.
 
         A task that was annotated before is looked up and teaches nothing again. ``alone`` is a task that came
         by itself: somebody may have opened it, so its models are asked at once.
@@ -80,7 +80,7 @@ class Annotator:
         prediction = prediction_of(decided, job.settings.model_version)
         if not job.settings.show_votes:
             return prediction
-        return [prediction, *votes_of(decided, job.settings.model_version)]
+        return [*votes_of(decided, job.settings.model_version), prediction]
 
     def _questions(self, job: Job) -> list[Asked]:
         """The questions whose texts are there; one that lacks its own does not cost the others."""

@@ -29,10 +29,10 @@ def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: 
 def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) -> list[dict[str, Any]]:
     """One prediction for each model that voted, in alphabetical order: an annotator sees who said what.
 
-    Label Studio stores all predictions of a list and fills the form with the first one, so these come after
-    the ensemble's. Each has a version of its own, ``<model_version>/<model>``: the score column and
-    uncertainty sampling look at the ensemble's version alone. The score is the model's correctness as the
-    plan estimated it.
+    Label Studio stores all predictions of a list, and its label stream fills the form of a new task with the
+    last one, so these come before the ensemble's. Each has a version of its own, ``<model_version>/<model>``:
+    the score column, uncertainty sampling and the form of an opened task look at the ensemble's version
+    alone. The score is the model's correctness as the plan estimated it.
     """
     voters = sorted({arm for _, round_ in decided for arm, vote in round_.votes.items() if vote is not None})
     return [

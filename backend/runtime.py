@@ -147,7 +147,7 @@ class Runtime:
         answers = future.result()
         if not interactive:
             return answers
-        return [answer[0] if isinstance(answer, list) and answer else answer for answer in answers]
+        return [answer[-1] if isinstance(answer, list) and answer else answer for answer in answers]
 
     def project_settings(self, project: str) -> Settings:
         """The settings with the overrides that Label Studio sent in the project's ``extra_params``."""

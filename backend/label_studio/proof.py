@@ -95,8 +95,8 @@ def _prediction(client: Client, wanted: Wanted) -> Fact:
         tried = client.try_backend(backend["id"])
         for answer in tried.get("response") or []:
             predictions = [answer] if isinstance(answer, dict) else answer
-            if predictions and predictions[0].get("result"):
-                return Fact("prediction", f"task {tried['task']['id']}: score {predictions[0]['score']:.2f}")
+            if predictions and predictions[-1].get("result"):
+                return Fact("prediction", f"task {tried['task']['id']}: score {predictions[-1]['score']:.2f}")
     text = "the backend answered without a prediction: its log, or GET /metrics, has the reason"
     return Fact("prediction", text, holds=False)
 

@@ -28,14 +28,14 @@ def test_one_prediction_a_task_is_returned_unless_votes_are_asked_for(tmp_path: 
     assert prediction["model_version"] == "camvo"
 
 
-def test_the_ensembles_prediction_comes_first_and_every_model_signs_its_own(tmp_path: Path) -> None:
+def test_every_model_signs_its_prediction_and_the_ensembles_comes_last(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT, show_votes=True) as backend:
         (predictions,) = backend.predict(task(1))
     assert [(one["model_version"], label_of(one)) for one in predictions] == [
-        ("camvo", "Glad"),
         ("camvo/blue", "Sad"),
         ("camvo/green", "Glad"),
         ("camvo/red", "Glad"),
+        ("camvo", "Glad"),
     ]
 
 
@@ -43,7 +43,7 @@ def test_a_votes_score_is_the_models_correctness_in_the_plan(tmp_path: Path) -> 
     with Backend(tmp_path, SPLIT, show_votes=True) as backend:
         (predictions,) = backend.predict(task(1))
         (round_,) = backend.rounds(1)
-    for prediction in predictions[1:]:
+    for prediction in predictions[:-1]:
         arm = prediction["model_version"].removeprefix("camvo/")
         expected = round_.plan["arms"][arm]["correctness"]
         assert prediction["score"] == prediction["result"][0]["score"] == expected
@@ -55,13 +55,13 @@ def test_the_ensembles_prediction_is_the_same_as_without_the_votes(tmp_path: Pat
     with Backend(tmp_path, SPLIT, show_votes=True) as backend:
         (predictions,) = backend.predict(task(1))
         assert backend.server.count() == 0
-    assert predictions[0] == alone
+    assert predictions[-1] == alone
 
 
 def test_a_model_that_failed_shows_no_vote(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue=None), show_votes=True) as backend:
         (predictions,) = backend.predict(task(1))
-    assert [one["model_version"] for one in predictions] == ["camvo", "camvo/green", "camvo/red"]
+    assert [one["model_version"] for one in predictions] == ["camvo/green", "camvo/red", "camvo"]
 
 
 def test_a_model_that_answered_one_question_of_two_shows_that_one(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ ANN = {"start": 0, "end": 3, "text": "Ann"}
 BOB = {"start": 16, "end": 19, "text": "Bob"}
 ITEMS = [{"id": "a", "title": "one"}, {"id": "b", "title": "two"}, {"id": "c", "title": "three"}]
 TALK = [{"author": "Ann", "text": "It rained."}, {"author": "Bob", "text": "It never rains."}]
+IMAGE, PHOTO = '<Image name="text" value="$photo"/>', {"photo": "https://pictures.example/lunch.jpg"}
 CHAT = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": "Welcome back."}]
 
 Items = tuple[Mapping[str, Any], ...]
@@ -207,7 +208,25 @@ TAGS = {
         ({**ANN, "labels": ["Person"]}, {**ANN, "choices": ["guest"]}),
         ({**BOB, "labels": ["Person"]}, {**BOB, "choices": ["host"]}),
     ),
-    "image": _food('<Image name="text" value="$photo"/>', {"photo": "https://pictures.example/lunch.jpg"}),
+    "image": _food(IMAGE, PHOTO),
+    "rated image": _simple(
+        '<Rating name="c" toName="text" maxRating="5"/>',
+        4,
+        1,
+        {"rating": 4},
+        {"rating": 1},
+        objects=IMAGE,
+        data=PHOTO,
+    ),
+    "image with a taxonomy": _simple(
+        _taxonomy(),
+        ["Animal / Cat", "Plant"],
+        ["Animal / Dog"],
+        {"taxonomy": [["Animal", "c"], ["Plant"]]},
+        {"taxonomy": [["Animal", "Dog"]]},
+        objects=IMAGE,
+        data=PHOTO,
+    ),
     "table": _food('<Table name="text" value="$facts"/>', {"facts": {"nights": 3, "City": "Rome"}}),
     "chat": _food('<Chat name="text" value="$chat"/>', {"chat": CHAT}),
 }

@@ -28,6 +28,9 @@ SHOWN = ("id", "total_annotations", "predictions_score", "text")
 """Columns of the Data Manager."""
 
 ROWS, TASK = ".lsf-table-row", ".lsf-current-task__task-id"
+TAB = ".lsf-annotation-button"
+"""One annotation or prediction of an opened task."""
+
 CHOSEN, SUBMIT = ".ant-radio-input:checked", "button[name=submit]"
 
 
@@ -129,6 +132,57 @@ def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
     browser.visit(installation.server.url.replace("://", f"://{user}:{password}@") + "/status")
     browser.picture("status")
     assert "1 annotation, 1 of which teach" in browser.text()
+
+
+@pytest.fixture(scope="module")
+def ballot(installation: Installation) -> int:
+    """A project that shows votes. Of its task nobody has asked anything yet."""
+    project = installation.project(title="Votes", label_config=CONFIG)
+    extra = {"show_votes": True, "models": ["everything", "hints", "keywords"], "k_min": 3}
+    installation.connect(project, "--extra-params", json.dumps(extra))
+    installation.add(project, {"text": REVIEWS[0]["text"]})
+    return project
+
+
+def test_the_label_stream_fills_a_new_task_with_the_ensembles_answer_though_others_dissent(
+    browser: Browser, installation: Installation, ballot: int
+) -> None:
+    browser.visit(f"{installation.studio.url}/projects/{ballot}/data?labeling=1")
+    shown = browser.attribute(CHOSEN, "name")
+    browser.picture("votes-label-stream")
+    said = votes(installation, ballot)
+    assert shown == said["camvo"] != said["camvo/keywords"]
+
+
+def test_an_opened_task_has_a_tab_for_each_vote_and_is_filled_with_the_ensembles_answer(
+    browser: Browser, installation: Installation, ballot: int
+) -> None:
+    [task] = installation.tasks(ballot)
+    installation.open(task["id"])
+    said = votes(installation, ballot)
+    browser.visit(f"{installation.studio.url}/projects/{ballot}/data?task={task['id']}")
+    browser.wait_until(lambda: len(browser.texts(TAB)) == 1 + len(said), "tabs")
+    assert browser.attribute(CHOSEN, "name") == said["camvo"]
+    browser.picture("votes")
+    for place in range(2, 2 + len(said)):
+        browser.click(f"{TAB}:nth-child({place})")
+        browser.text(f"{TAB}_selected:nth-child({place})")
+        version = browser.text(f"{TAB}_selected {TAB}__name")
+        label = said.pop(version)
+        browser.wait_until(lambda label=label: browser.attribute(CHOSEN, "name") == label, version)
+
+
+def votes(installation: Installation, project: int) -> dict[str, str]:
+    """What each prediction of the project's one task says, by the name that its tab shows."""
+    [task] = installation.tasks(project)
+    return {
+        _shortened(each["model_version"]): each["result"][0]["value"]["choices"][0]
+        for each in task["predictions"]
+    }
+
+
+def _shortened(version: str) -> str:
+    return version if len(version) < 15 else f"{version[:8]}...{version[-6:]}"
 
 
 def test_the_tab_of_camvo_review_shows_the_suggested_tasks_and_goes_on_with_the_open_ones(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -141,8 +142,93 @@ def test_the_label_stream_gives_the_least_certain_task_first(installation: Insta
         task = installation.studio.ask("GET", f"/api/projects/{project}/next")["id"]
         order.append(task)
         installation.annotate(task, choice("Calm"))
-    assert order == sorted(scores, key=scores.__getitem__)
+    assert [scores[task] for task in order] == sorted(scores.values())
     assert len(set(scores.values())) >= 3
+
+
+# -- the models' own votes
+
+
+@pytest.fixture(scope="module")
+def ballot(installation: Installation) -> int:
+    """A project that shows votes, retrieved from three models and one that always fails."""
+    project = installation.project(UNANIMOUS, TORN, DIVIDED)
+    pool = f"models={json.dumps([*MODELS, 'broken'])}"
+    installation.connect(
+        project, "--review-queue", "--extra-params", "show_votes=true", "--extra-params", pool
+    )
+    installation.retrieve(project)
+    return project
+
+
+def ensembles(installation: Installation, project: int) -> dict[int, float]:
+    """Task → the score of the ensemble's prediction."""
+    return {task: score for task, version, score in installation.predictions(project) if version == "camvo"}
+
+
+def test_with_show_votes_a_task_has_the_ensembles_prediction_and_one_of_each_model_that_voted(
+    installation: Installation, ballot: int
+) -> None:
+    *_, task = installation.tasks(ballot)
+    assert sorted((each["model_version"], *chosen([each])) for each in task["predictions"]) == [
+        ("camvo", "Glad"),
+        ("camvo/blue", "Sad"),
+        ("camvo/green", "Glad"),
+        ("camvo/red", "Glad"),
+    ]
+
+
+def test_the_score_column_shows_the_ensembles_score_beside_votes(
+    installation: Installation, ballot: int
+) -> None:
+    shown = {task["id"]: task["predictions_score"] for task in installation.tasks(ballot)}
+    assert shown == ensembles(installation, ballot)
+
+
+def test_retrieving_votes_twice_doubles_nothing_and_asks_nobody(
+    installation: Installation, ballot: int, models: OpenAIServer
+) -> None:
+    before, calls = installation.predictions(ballot), models.count()
+    installation.retrieve(ballot)
+    assert (installation.predictions(ballot), models.count()) == (before, calls)
+
+
+def test_connecting_names_the_ensembles_score_not_a_votes(installation: Installation, ballot: int) -> None:
+    done = installation.camvo("connect", ballot, "--review-queue")
+    [(task, score)] = re.findall(r"task (\d+): score ([\d.]+)", done.stdout)
+    assert score == f"{ensembles(installation, ballot)[int(task)]:.2f}"
+
+
+def test_camvo_predict_stores_votes_as_a_retrieve_does(installation: Installation, ballot: int) -> None:
+    [task] = installation.add(ballot, {"text": f"Again. {DIVIDED}"})
+    done = installation.camvo("predict", ballot)
+    assert done.stdout.startswith("4 predictions stored, 0 replaced, 3 tasks left"), done.stdout + done.stderr
+    versions = [version for number, version, _ in installation.predictions(ballot) if number == task]
+    assert versions == ["camvo", "camvo/blue", "camvo/green", "camvo/red"]
+
+
+def test_the_label_stream_goes_by_the_ensembles_score_and_gets_its_prediction_alone(
+    installation: Installation, ballot: int
+) -> None:
+    scores, order, given = ensembles(installation, ballot), [], []
+    for _ in scores:
+        task = installation.studio.ask("GET", f"/api/projects/{ballot}/next")
+        order.append(task["id"])
+        given.append([prediction["model_version"] for prediction in task["predictions"]])
+        installation.annotate(task["id"], choice("Calm"))
+    assert [scores[task] for task in order] == sorted(scores.values())
+    assert order != sorted(order)
+    assert given == [["camvo"]] * len(scores)
+
+
+def test_the_label_stream_gets_all_votes_on_a_task_that_nobody_asked_about_before(
+    installation: Installation,
+) -> None:
+    project = installation.project()
+    installation.connect(project, "--extra-params", "show_votes=true", *RELIABLE)
+    installation.add(project, {"text": DIVIDED})
+    given = installation.studio.ask("GET", f"/api/projects/{project}/next")["predictions"]
+    assert {each["model_version"] for each in given} == {"camvo", *(f"camvo/{model}" for model in MODELS)}
 
 
 # -- what people say

@@ -12,7 +12,8 @@ from camvo.measures import mean_interval
 
 Rows = Mapping[str, list[dict[str, Any]]]
 
-OURS = ("sequential 0.99, 3 stages", "sequential 0.98, 3 stages", "stacked, worth 75")
+LABEL_FREE, TAUGHT, STACKED = "sequential 0.99, 3 stages", "sequential 0.99, 5% labels", "stacked, worth 75"
+OURS = (LABEL_FREE, "sequential 0.98, 3 stages", TAUGHT, STACKED)
 RIVALS = {
     "CaMVo, k_min 3": ("camvo", "k_min 3"),
     "CaMVo, k_min 1": ("camvo", "k_min 1"),
@@ -61,7 +62,9 @@ def cheapest_within(rows: Rows, points: float) -> tuple[str, list[dict[str, Any]
     good = [
         (float(column(records, "cost_share").mean()), name)
         for name, records in rows.items()
-        if name.startswith("sequential") and column(records, "points").mean() >= -points
+        if name.startswith("sequential")
+        and name.endswith("stages")
+        and column(records, "points").mean() >= -points
     ]
     return (min(good)[1], rows[min(good)[1]]) if good else None
 

@@ -14,7 +14,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparison import OURS, RIVALS, Rows, cell, cells, cheapest_within, column, compared, table
+from comparison import (
+    LABEL_FREE,
+    OURS,
+    RIVALS,
+    STACKED,
+    TAUGHT,
+    Rows,
+    cell,
+    cells,
+    cheapest_within,
+    column,
+    compared,
+    table,
+)
 
 GOALS = {"mmlu": (28, 20, 1.0, 45, 0.02, 0.06), "policy": (40, 30, 0.8, 60, 0.03, 0.10)}
 """Cost within 0.1 and within 0.5 points, points and cost with labels, ECE with and without labels."""
@@ -27,12 +40,12 @@ def goals(name: str, rows: Rows) -> str:
         found = cheapest_within(rows, points)
         reached = "none" if found is None else f"{cells(found[1])[1]}% at {cells(found[1])[0]} ({found[0]})"
         lines.append([f"label-free, within {points} points: cost at most", f"{goal}%", reached])
-    stacked = [
+    taught = [
         f"{cells(records)[0]} at {cells(records)[1]}% ({label})"
         for label, records in rows.items()
-        if label.startswith("stacked")
+        if label.startswith("stacked") or label.endswith("5% labels")
     ]
-    lines.append(["5% human labels", f"{above:+g} at {most}%", "; ".join(stacked)])
+    lines.append(["5% human labels", f"{above:+g} at {most}%", "; ".join(taught)])
     for what, field, goal in (
         ("500 human labels", "confirmed_ece", with_labels),
         ("none", "shown_ece", without),
@@ -97,7 +110,7 @@ def small(name: str, rows: Rows) -> None:
             [[k, *cells(v)[:4]] for k, v in rows.items()],
         )
     )
-    ours = "sequential 0.99, 3 stages"
+    ours = LABEL_FREE
     for dimension in dict.fromkeys(label.split("d ")[1] for label in rows if ", d " in label):
         narrow = {
             label: v for label, v in rows.items() if label == ours or label.endswith(f", d {dimension}")
@@ -110,7 +123,7 @@ def made_up(stored: Sequence[Mapping[str, Any]]) -> None:
     lines = []
     for one in stored:
         rows = one["rows"]
-        names = (OURS[0], OURS[2], "camvo 0.97, k_min 3")
+        names = (LABEL_FREE, TAUGHT, STACKED, "camvo 0.97, k_min 3")
         found = [" at ".join(cells(rows[label])[:2]) if label in rows else "–" for label in names]
         errors = cells(rows[names[0]])[3:] if names[0] in rows else ["–", "–"]
         what = f"{one['name']}; {one['labels']} labels, {one['items']:,} items"
@@ -121,6 +134,7 @@ def made_up(stored: Sequence[Mapping[str, Any]]) -> None:
         "table",
         "correlation",
         "sequential 0.99",
+        "with 5% labels",
         "stacked, 5% labels",
         "CaMVo 0.97",
         "sequential − CaMVo",

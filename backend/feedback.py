@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from sqlalchemy import Connection
@@ -22,6 +22,9 @@ from camvo.ensemble import lesson
 from camvo.errors import BadLabelConfigError
 from camvo.rows import Row
 from camvo.stages import teachers
+
+_WEIGHTS_KEPT: Final = {"labelled": "agreement", "everyone": "weight"}
+"""What goes along as the votes' weights where a policy keeps rounds whole, by which rounds it keeps."""
 
 _log = structlog.get_logger(__name__)
 
@@ -134,10 +137,11 @@ def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
     q = {arm: row["q"] for arm, row in plan["arms"].items()}
     reward = _aggregation(plan).reward
     taught = lesson(round_.context, q, given, label or round_.label, human=human, reward=reward)
-    if stages is None or "stack" not in plan:
+    if stages is None or stages["kept"] is None:
         return taught
-    weights = {arm: row["weight"] for arm, row in plan["arms"].items()}
-    everyone = stages["coin"] == "everyone"
+    column = _WEIGHTS_KEPT[stages["kept"]]
+    weights = {arm: row[column] for arm, row in plan["arms"].items()}
+    everyone = stages["kept"] == "everyone" and stages["coin"] == "everyone"
     return replace(taught, kept=Row.of(round_.votes, weights, label if human else None, everyone=everyone))
 
 

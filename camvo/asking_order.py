@@ -36,5 +36,5 @@ def most_weight_per_price(
     for of in weights:
         total = sum(of.values())
         worth = {arm: worth[arm] + of[arm] / total if total > 0 else worth[arm] for arm in worth}
-    order = tuple(sorted(cheapest, key=lambda arm: (share[arm] / worth[arm], -worth[arm], arm)))
+    order = tuple(sorted(cheapest, key=lambda arm: (share[arm] / worth[arm], -worth[arm], costs[arm], arm)))
     return order, tuple(share[arm] for arm in order)

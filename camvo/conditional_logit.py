@@ -19,7 +19,7 @@ from camvo.typing import Array
 
 _HYPERPRIOR: Final = 4.0
 """How many coefficients' worth of evidence the initial variance of a group counts for."""
-_ROUNDS: Final = 4
+_ROUNDS: Final = 12
 _SETTLED: Final = 0.1
 """Precisions that change by less than this on the log scale have settled."""
 

@@ -63,5 +63,6 @@ class Courses:
             "coin": "everyone" if self.everyone else "nobody",
             "propensity": self.chance,
             "first": len(self.first),
+            "kept": None if self.of[question].stack is None else "everyone",
         }
         return {"stages": stages, **self.of[question].describe()}

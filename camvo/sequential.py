@@ -60,8 +60,8 @@ class Sequential(Ensemble):
         head = seen.state.rows.head(_MOST)
         if seen.aggregation != LABEL_VOTE or all(row.label is None for row in head.rows):
             return None
-        weights = _by_agreement(seen, costs)
-        return WeightsMaterial(head, seen.labels, tuple((arm, round(w, 1)) for arm, w in weights.items()))
+        weights = {arm: float(f"{weight:.2g}") for arm, weight in _by_agreement(seen, costs).items()}
+        return WeightsMaterial(head, seen.labels, tuple(weights.items()))
 
     def plan_window(
         self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
@@ -125,11 +125,9 @@ class Sequential(Ensemble):
         taught = super().contribution(plan, question, votes, label, human=human)
         if plan.estimates[question].aggregation != LABEL_VOTE:
             return taught
-        kept = None
-        if human:
-            cast = {arm: answers.get(question) for arm, answers in votes.items()}
-            weights = dict(zip(plan.arms, plan.estimates[question].agreement.tolist(), strict=True))
-            kept = Row.of(cast, weights, label, everyone=len(stages.first) == len(stages.order))
+        cast = {arm: answers.get(question) for arm, answers in votes.items()}
+        weights = dict(zip(plan.arms, plan.estimates[question].agreement.tolist(), strict=True))
+        kept = Row.of(cast, weights, label if human else None, everyone=False)
         return replace(taught, probe=stages.probe(question, votes), kept=kept)
 
 

@@ -190,8 +190,8 @@ def _trust(gains: Array) -> float:
     """How much the corrections count, from what each held-out round gains by them in nats, shape (n,)."""
     if len(gains) < _FOLDS:
         return 0.0
-    error = math.sqrt(len(gains)) * float(gains.std())
-    return float(ndtr(gains.sum() / error + _LEANING)) if error > 0.0 else 0.0
+    total, error = float(gains.sum()), math.sqrt(len(gains)) * float(gains.std())
+    return float(ndtr(total / error + _LEANING)) if error > 0.0 else float(total > 0.0)
 
 
 def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) -> Choices:

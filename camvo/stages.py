@@ -133,6 +133,7 @@ class Stages:
             "coin": self.coin,
             "propensity": list(self.propensity),
             "first": len(self.first),
+            "kept": None if path.origin is None else "labelled",
             "weights": list(path.weights),
             "rule": path.rule.describe(),
             "trial": None if path.trial is None else path.trial.describe(),

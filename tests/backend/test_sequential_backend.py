@@ -200,6 +200,24 @@ def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: 
         assert_same_state(backend.state(), after)
 
 
+def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
+    def divided(body: dict[str, Any]) -> Reply:
+        return says(mood="Sad" if body["model"] == "violet" else "Glad")
+
+    with Backend(tmp_path, divided, MODELS, policy=SEQUENTIAL) as backend:
+        labelled = range(1, 25)
+        backend.predict(*(entry(number) for number in labelled))
+        assert {backend.rounds(number)[0].label for number in labelled} == {"Glad"}
+        for number in labelled:
+            backend.hook(annotated(Annotation(number=number, task=number, mood="Sad")))
+        [prediction] = backend.predict(entry(30))
+        [round_] = backend.rounds(30)
+    assert round_.label == "Sad"
+    assert round_.plan["stack"]["trust"] > 0.9
+    assert max(round_.plan["stack"]["arms"].items(), key=lambda one: one[1])[0] == "violet"
+    assert prediction["score"] == round_.score > 0.5
+
+
 # failures
 
 

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camvo.asking_order import cheapest_first, most_weight_per_price
+
+prices = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=7)
+
+
+def named(values):
+    return {f"arm {number}": value for number, value in enumerate(values)}
+
+
+@given(prices)
+def test_without_weights_the_cheapest_come_first(costs):
+    assert most_weight_per_price(named(costs), ()) == cheapest_first(named(costs))
+
+
+@given(prices, st.lists(st.floats(0.01, 5.0), min_size=7, max_size=7))
+def test_each_weighs_at_least_as_much_for_its_price_as_the_next(costs, weights):
+    order, shares = most_weight_per_price(named(costs), [named(weights[: len(costs)])])
+    worth = {arm: named(weights)[arm] for arm in order}
+    least = 1e-3 * sum(worth.values())
+    value = [(worth[arm] + least) / share for arm, share in zip(order, shares, strict=True)]
+    assert value == pytest.approx(sorted(value, reverse=True))
+
+
+def test_a_dear_arm_that_outweighs_the_others_is_asked_first():
+    costs, weights = {"cheap": 1.0, "fair": 2.0, "dear": 8.0}, {"cheap": 0.2, "fair": 0.3, "dear": 3.0}
+    assert most_weight_per_price(costs, [weights])[0] == ("dear", "cheap", "fair")
+
+
+def test_an_arm_without_a_weight_comes_last_however_cheap():
+    assert most_weight_per_price({"copy": 0.1, "dear": 20.0}, [{"copy": 0.0, "dear": 0.1}])[0] == (
+        "dear",
+        "copy",
+    )
+
+
+def test_every_question_counts_alike_whatever_the_unit_of_its_weights():
+    costs = {"a": 1.0, "b": 1.0}
+    weights = [{"a": 0.6, "b": 0.4}, {"a": 20.0, "b": 80.0}]
+    assert most_weight_per_price(costs, weights)[0] == ("b", "a")
+
+
+def test_of_free_arms_the_heaviest_comes_first():
+    assert most_weight_per_price({"a": 0.0, "b": 0.0, "c": 1.0}, [{"a": 1.0, "b": 2.0, "c": 9.0}])[0] == (
+        "b",
+        "a",
+        "c",
+    )
+
+
+def test_shares_come_in_the_order_of_the_arms():
+    assert most_weight_per_price({"a": 3.0, "b": 1.0}, [{"a": 9.0, "b": 1.0}]) == (("a", "b"), (0.75, 0.25))

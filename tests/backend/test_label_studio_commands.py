@@ -33,7 +33,7 @@ def api() -> Iterator[LabelStudioApi]:
 @pytest.mark.parametrize(
     ("run", "arguments", "environment", "named"),
     [
-        (run_cli, ["connect"], {}, "--label-studio: .*LABEL_STUDIO_URL"),
+        (called, ["connect"], {}, "--label-studio: .*LABEL_STUDIO_URL"),
         (run_cli, ["predict", "--label-studio", NOWHERE], {}, "LABEL_STUDIO_API_KEY: .*docs/label_studio.md"),
         (
             run_cli,
@@ -72,7 +72,7 @@ def test_bad_input_is_one_line_that_names_it(
 
 def test_what_cannot_be_tried_from_here_is_no_failure(tmp_path: Path, api: LabelStudioApi) -> None:
     given = ["--label-studio", api.url, "--project", str(PROJECT), "--backend-url", NOWHERE]
-    done = called("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
+    done = run_cli("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
     untried = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("–")]
     assert (done.returncode, untried) == (0, ["prediction", "webhook"]), done.stdout
     assert KEY not in done.stdout + done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.imports import uncollected
 from camvo.errors import EmbedderError
 from camvo.typing import Array
 
@@ -42,9 +43,10 @@ def open_model(name: str, *, local_files_only: bool, threads: int) -> Any:
     Raises:
         EmbedderError: it is in none of these places, or cannot be read.
     """
-    import torch  # noqa: PLC0415 - heavy
-    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - heavy
-    from transformers.utils import logging  # noqa: PLC0415 - heavy
+    with uncollected():
+        import torch  # noqa: PLC0415 - heavy
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - heavy
+        from transformers.utils import logging  # noqa: PLC0415 - heavy
 
     torch.set_num_threads(threads)
     logging.disable_progress_bar()  # it would draw into the server's log

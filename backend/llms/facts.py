@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from backend.imports import uncollected
+
 _TOKENIZER = "gpt-4o"
 """All models are counted with this one's tokenizer, which litellm contains; ``prices.Meter`` corrects it."""
 
@@ -20,7 +22,8 @@ def litellm() -> Any:
     """The module, imported on first use (two seconds), told to keep off the network and the terminal."""
     # read when the module is imported: without it, the import itself fetches the price map
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm as module  # noqa: PLC0415
+    with uncollected():
+        import litellm as module  # noqa: PLC0415
 
     module.suppress_debug_info = True
     module.disable_hf_tokenizer_download = True

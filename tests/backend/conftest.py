@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import itertools
 import logging
 from collections.abc import Callable, Iterator
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import migrated
 import pytest
 import structlog
 from hypothesis import settings
@@ -21,6 +24,13 @@ settings.register_profile("any machine", deadline=None)  # how quick it is, no t
 settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
+
+gc.disable()  # until the tests are collected, all of which stay: that takes a quarter of the time off
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 class _Loggers(dict[str, Any]):
@@ -60,14 +70,24 @@ def _commands(url: URL) -> Iterator[Connection]:
 @pytest.fixture(scope="session")
 def new_postgres_url(postgres_server: URL) -> Callable[[], str]:
     """Makes a new, empty database."""
+    return functools.partial(_create, postgres_server, "template1")
 
-    def make() -> str:
-        name = f"ledger_{next(_numbers)}"
-        with _commands(postgres_server) as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
-        return postgres_server.set(database=name).render_as_string(hide_password=False)
 
-    return make
+@pytest.fixture(scope="session")
+def migrated_postgres_url(postgres_server: URL, new_postgres_url: Callable[[], str]) -> Callable[[], str]:
+    """Makes a new database with the ledger's tables."""
+    template = make_url(new_postgres_url())
+    ledger = Ledger(template.render_as_string(hide_password=False))
+    ledger.migrate()
+    ledger.close()
+    return functools.partial(_create, postgres_server, str(template.database))
+
+
+def _create(server: URL, template: str) -> str:
+    name = f"ledger_{next(_numbers)}"
+    with _commands(server) as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    return server.set(database=name).render_as_string(hide_password=False)
 
 
 @pytest.fixture
@@ -85,18 +105,25 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new ledger, which has its tables: the test runs on both kinds."""
+    if request.param == "sqlite":
+        return migrated.sqlite(tmp_path / "ledger.sqlite")
+    make: Callable[[], str] = request.getfixturevalue("migrated_postgres_url")
+    return make()
+
+
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[Ledger]:
-    ledger = Ledger(database_url)
-    ledger.migrate()
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    ledger = Ledger(ledger_url)
     yield ledger
     ledger.close()
 
 
 @pytest.fixture
 def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    ledger.migrate()
+    ledger = Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"))
     yield ledger
     ledger.close()
 

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: real processes, what they print and how they end."""
+"""The command line as a person meets it: what it prints, how it ends; processes where that may matter."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 import yaml
+from command_line import called
 from server_process import ServerProcess, child, run_cli
 from sqlalchemy import create_engine, text
 
@@ -52,12 +52,17 @@ print([name for name in {HEAVY!r} if name in sys.modules])
     assert done.stdout.splitlines()[-2:] == ["ended with 0", "[]"]
 
 
+@pytest.fixture(scope="module")
+def printed_help(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return run_cli("--help", cwd=tmp_path_factory.mktemp("help")).stdout
+
+
 @pytest.mark.parametrize(
     "command",
     ["demo", "serve", "check", "report", "replay", "synthetic", "connect", "disconnect", "predict"],
 )
-def test_help_names_the_command(command: str, tmp_path: Path) -> None:
-    assert re.search(rf"\b{command}\b", run_cli("--help", cwd=tmp_path).stdout)
+def test_help_names_the_command(command: str, printed_help: str) -> None:
+    assert re.search(rf"\b{command}\b", printed_help)
 
 
 # serve: mistakes that are found before a worker is started
@@ -80,13 +85,13 @@ def test_a_value_out_of_range_is_one_line_with_file_key_value_and_fix(tmp_path: 
     ],
 )
 def test_a_broken_file_is_named_with_the_place(content: object, named: str, tmp_path: Path) -> None:
-    done = run_cli("serve", "--config", configured(tmp_path, content), cwd=tmp_path)
+    done = called("serve", "--config", configured(tmp_path, content), cwd=tmp_path)
     assert done.returncode == 2
     assert named in only_line(done)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    done = run_cli("serve", "--config", "nowhere.yaml", cwd=tmp_path)
+    done = called("serve", "--config", "nowhere.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert "nowhere.yaml" in only_line(done)
 
@@ -94,13 +99,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_port_in_use_is_one_line_and_not_tried_again(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run_cli("serve", "--port", str(port), cwd=tmp_path)
+        done = called("serve", "--port", str(port), cwd=tmp_path)
     assert done.returncode == 2
     assert only_line(done).startswith(f"camvo: 127.0.0.1:{port}: cannot listen there: Address already in use")
 
 
 def test_a_ledger_in_a_missing_folder_is_one_line_with_the_fix(tmp_path: Path) -> None:
-    done = run_cli("serve", cwd=tmp_path, CAMVO_PORT="0", CAMVO_DATABASE_URL="sqlite:///nowhere/l.sqlite")
+    done = called("serve", cwd=tmp_path, CAMVO_PORT="0", CAMVO_DATABASE_URL="sqlite:///nowhere/l.sqlite")
     assert done.returncode == 2
     assert re.search(r"nowhere/l\.sqlite: unable to open.*\(.*CAMVO_DATABASE_URL.*\)", only_line(done))
 
@@ -108,14 +113,14 @@ def test_a_ledger_in_a_missing_folder_is_one_line_with_the_fix(tmp_path: Path) -
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_ledger_in_a_folder_without_permission_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
-    done = run_cli("serve", cwd=tmp_path, CAMVO_PORT="0", CAMVO_DATABASE_URL="sqlite:///locked/l.sqlite")
+    done = called("serve", cwd=tmp_path, CAMVO_PORT="0", CAMVO_DATABASE_URL="sqlite:///locked/l.sqlite")
     assert done.returncode == 2
     assert "locked/l.sqlite" in only_line(done)
 
 
 def test_a_password_of_the_database_is_not_printed(tmp_path: Path) -> None:
     url = f"postgresql://somebody:{SECRET}@127.0.0.1:1/ledger"
-    done = run_cli("serve", cwd=tmp_path, CAMVO_PORT="0", CAMVO_DATABASE_URL=url)
+    done = called("serve", cwd=tmp_path, CAMVO_PORT="0", CAMVO_DATABASE_URL=url)
     assert done.returncode == 2
     assert SECRET not in only_line(done)
 
@@ -157,7 +162,7 @@ def test_an_unknown_embedder_leaves_the_server_up_and_not_ready(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, CompletedProcess[str]]]:
-    """Two checks at once: the embedded voters, and a pool with one key missing and one there."""
+    """A process that checks the embedded voters, and a check of a pool with one key missing and one there."""
     plain, keyed = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("keyed")
     models = [
         {**MODEL, "name": "one", "api_key_env": "KEY_THAT_IS_THERE"},
@@ -170,10 +175,10 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Co
         "BASIC_AUTH_PASS": SECRET,
         "CAMVO_WEBHOOK_SECRET": SECRET,
     }
-    with ThreadPoolExecutor() as people:
-        first = people.submit(run_cli, "check", cwd=plain, COLUMNS="80")
-        second = people.submit(run_cli, "check", "--config", path, cwd=keyed, COLUMNS="120", **secrets)
-        return {"plain": (plain, first.result()), "keyed": (keyed, second.result())}
+    return {
+        "plain": (plain, run_cli("check", cwd=plain, COLUMNS="80")),
+        "keyed": (keyed, called("check", "--config", path, cwd=keyed, COLUMNS="120", **secrets)),
+    }
 
 
 Checks = dict[str, tuple[Path, CompletedProcess[str]]]
@@ -215,7 +220,7 @@ def test_check_never_prints_a_secret(checks: Checks) -> None:
 
 
 def test_check_of_a_broken_file_is_one_line_like_that_of_serve(tmp_path: Path) -> None:
-    done = run_cli("check", "--config", configured(tmp_path, {"policy": {"delta": 1.7}}), cwd=tmp_path)
+    done = called("check", "--config", configured(tmp_path, {"policy": {"delta": 1.7}}), cwd=tmp_path)
     assert done.returncode == 2
     assert "bad.yaml: policy.delta" in only_line(done)
 

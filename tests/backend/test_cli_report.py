@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import called
 from label_studio_requests import Annotation, Project, annotated, setup, task
 from server_process import run_cli
 from whole_backend import Backend, votes
@@ -27,16 +28,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def report(folder: Path, *arguments: str) -> Any:
+def report(folder: Path, *arguments: str, run: Any = called) -> Any:
     database = f"sqlite:///{folder / 'ledger.sqlite'}"
-    return run_cli(
-        "report", "--config", "camvo.yaml", *arguments, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80"
-    )
+    given = ("report", "--config", "camvo.yaml", *arguments)
+    return run(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80")
 
 
 def test_the_json_is_that_of_the_server_without_what_only_a_server_knows(folder: Path) -> None:
     of_server = json.loads((folder / "status.json").read_text())
-    of_ledger = json.loads(report(folder, "--json").stdout)
+    of_ledger = json.loads(report(folder, "--json", run=run_cli).stdout)
     assert of_ledger["server"] is None
     for found in (of_server, of_ledger):
         del found["server"], found["alerts"], found["generated_at"]
@@ -65,6 +65,6 @@ def test_a_project_that_is_not_there_is_one_line_on_standard_error(folder: Path)
 
 
 def test_a_ledger_without_tables_says_what_to_do(tmp_path: Path) -> None:
-    done = run_cli("report", cwd=tmp_path, CAMVO_DATABASE_URL="sqlite:///none.sqlite")
+    done = called("report", cwd=tmp_path, CAMVO_DATABASE_URL="sqlite:///none.sqlite")
     assert done.returncode == 2
     assert "camvo serve" in done.stderr

@@ -1,12 +1,14 @@
-"""``camvo connect``, ``disconnect`` and ``predict`` as processes: bad input, refusals, what is printed."""
+"""``camvo connect``, ``disconnect`` and ``predict``, each once as a process: what is refused and printed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from server_process import run_cli
 
@@ -29,22 +31,36 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "named"),
+    ("run", "arguments", "environment", "named"),
     [
-        (["connect"], {}, "--label-studio: .*LABEL_STUDIO_URL"),
-        (["predict", "--label-studio", NOWHERE], {}, "LABEL_STUDIO_API_KEY: .*docs/label_studio.md"),
-        (["disconnect", "--label-studio", "studio:8080"], {"LABEL_STUDIO_API_KEY": KEY}, "--label-studio: "),
-        (["connect", "--backend-url", "http://a:b@camvo:9090"], {}, "--backend-url: .*BASIC_AUTH_USER"),
-        (["connect", "--extra-params", "delta"], {}, "--extra-params: "),
-        (["connect", "--extra-params", "delta=1.7"], {}, "extra_params.delta: .*1.7"),
-        (["predict"], {"LABEL_STUDIO_URL": f"http://me:{KEY}@127.0.0.1"}, "LABEL_STUDIO_URL: "),
-        (["connect"], {"BASIC_AUTH_USER": "u", "BASIC_AUTH_PASS": KEY}, "CAMVO_WEBHOOK_SECRET: "),
+        (called, ["connect"], {}, "--label-studio: .*LABEL_STUDIO_URL"),
+        (run_cli, ["predict", "--label-studio", NOWHERE], {}, "LABEL_STUDIO_API_KEY: .*docs/label_studio.md"),
+        (
+            run_cli,
+            ["disconnect", "--label-studio", "studio:8080"],
+            {"LABEL_STUDIO_API_KEY": KEY},
+            "--label-studio: ",
+        ),
+        (
+            called,
+            ["connect", "--backend-url", "http://a:b@camvo:9090"],
+            {},
+            "--backend-url: .*BASIC_AUTH_USER",
+        ),
+        (called, ["connect", "--extra-params", "delta"], {}, "--extra-params: "),
+        (called, ["connect", "--extra-params", "delta=1.7"], {}, "extra_params.delta: .*1.7"),
+        (called, ["predict"], {"LABEL_STUDIO_URL": f"http://me:{KEY}@127.0.0.1"}, "LABEL_STUDIO_URL: "),
+        (called, ["connect"], {"BASIC_AUTH_USER": "u", "BASIC_AUTH_PASS": KEY}, "CAMVO_WEBHOOK_SECRET: "),
     ],
 )
 def test_bad_input_is_one_line_that_names_it(
-    arguments: list[str], environment: dict[str, str], named: str, tmp_path: Path
+    run: Callable[..., CompletedProcess[str]],
+    arguments: list[str],
+    environment: dict[str, str],
+    named: str,
+    tmp_path: Path,
 ) -> None:
-    done = run_cli(*arguments, "--project", "3", cwd=tmp_path, **environment)
+    done = run(*arguments, "--project", "3", cwd=tmp_path, **environment)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert re.match(f"camvo: {named}", line), line
@@ -65,7 +81,7 @@ def test_what_cannot_be_tried_from_here_is_no_failure(tmp_path: Path, api: Label
 def test_a_private_address_is_named_and_ends_with_1(tmp_path: Path, api: LabelStudioApi) -> None:
     api.says("POST", "/api/webhooks/", "webhook_private")
     given = ["--label-studio", api.url, "--project", str(PROJECT)]
-    done = run_cli("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
+    done = called("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
     [line] = [line for line in done.stdout.splitlines() if line.startswith("✗")]
     assert done.returncode == 1
     assert "SSRF_PROTECTION_ENABLED=false" in line

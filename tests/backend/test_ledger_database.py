@@ -50,8 +50,8 @@ def test_a_connection_that_read_can_write_later(ledger: Ledger) -> None:
         projects.ensure(connection, "1.1", 5.0)
 
 
-def test_a_writer_gives_up_when_its_turn_does_not_come(ledger: Ledger, database_url: str) -> None:
-    hasty = Ledger(database_url, patience=0.05)
+def test_a_writer_gives_up_when_its_turn_does_not_come(ledger: Ledger, ledger_url: str) -> None:
+    hasty = Ledger(ledger_url, patience=0.05)
     message = "another process holds the ledger"
     with ledger.write(), pytest.raises(LedgerError, match=message), hasty.write():
         pass

@@ -86,11 +86,11 @@ def test_one_state_reads_its_own_events_only(ledger: Ledger) -> None:
 
 
 def test_two_processes_append_without_a_gap_and_a_reader_that_tails_them_misses_nothing(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, ledger_url: str
 ) -> None:
     count = 100
     processes = ledger_workers.Together(
-        ledger_workers.append, (database_url, "a", count), (database_url, "b", count)
+        ledger_workers.append, (ledger_url, "a", count), (ledger_url, "b", count)
     )
     tailed: list[Event] = []
     while len(tailed) < 2 * count and processes.running():
@@ -106,10 +106,10 @@ def test_two_processes_append_without_a_gap_and_a_reader_that_tails_them_misses_
         assert [int(number) for name, number in written if name == writer] == list(range(count))
 
 
-def test_a_killed_process_loses_no_event_that_was_acknowledged(ledger: Ledger, database_url: str) -> None:
+def test_a_killed_process_loses_no_event_that_was_acknowledged(ledger: Ledger, ledger_url: str) -> None:
     program = Path(ledger_workers.__file__)
     with subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, str(program), database_url],
+        [sys.executable, str(program), ledger_url],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],

@@ -175,8 +175,8 @@ def test_a_sum_that_is_no_price_is_refused(ledger: Ledger, usd: float) -> None:
         reserve(connection, usd)
 
 
-def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, database_url: str) -> None:
-    arguments = (database_url, 0.03, 1.0)
+def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, ledger_url: str) -> None:
+    arguments = (ledger_url, 0.03, 1.0)
     assert Together(reserve_until_exhausted, arguments, arguments).succeeded()
     with ledger.read() as connection:
         assert spent(connection) == Spending(0.0, 0.0, 0.99)

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+import migrated
 import numpy as np
 import pytest
 
@@ -70,11 +71,10 @@ def confirmed(round_: Round) -> dict[str, float]:
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     """One for all tests, which only read."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('reports') / 'ledger.sqlite'}"
+        url = migrated.sqlite(tmp_path_factory.mktemp("reports") / "ledger.sqlite")
     else:
-        url = request.getfixturevalue("new_postgres_url")()
+        url = request.getfixturevalue("migrated_postgres_url")()
     ledger = Ledger(url)
-    ledger.migrate()
     chance = random.Random(5)  # noqa: S311 - not a secret
     made: list[Round] = []
     calls: list[dict[str, Any]] = []

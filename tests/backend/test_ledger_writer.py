@@ -247,9 +247,9 @@ def test_a_closed_writer_refuses(ledger: Ledger) -> None:
 
 
 def test_a_ledger_that_cannot_be_written_is_an_error_for_everybody_and_passes(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, ledger_url: str
 ) -> None:
-    hasty = Ledger(database_url, patience=0.05)
+    hasty = Ledger(ledger_url, patience=0.05)
     writer = Writer(hasty)
 
     async def check() -> list[object]:

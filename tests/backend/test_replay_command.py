@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
+from command_line import called
 from server_process import child, run_cli, wait_until
 
 from backend.replay.results import AVERAGED, Row, Summary
@@ -114,7 +115,7 @@ def test_a_line_for_each_setting_and_a_sentence_on_the_target_are_printed(printe
 
 
 def test_an_agreement_that_is_asked_for_is_printed_and_nothing_is_cut_off(folder: Path) -> None:
-    done = run_cli(
+    done = called(
         *BASE, "--policy", "sequential", "--policy", "camvo", "--agreement", "0.99,0.98", "--max-stages", "2",
         "--json", "sequential.json", cwd=folder,
     )  # fmt: skip
@@ -133,7 +134,7 @@ def test_nothing_printed_is_cut_off_at_80_columns(printed: str) -> None:
 
 
 def test_the_same_again_is_the_same_but_for_the_speed(folder: Path, out: dict[str, Any]) -> None:
-    run_cli(
+    called(
         *BASE, "--delta", "0.6,0.9", "--k-min", "1", "--human-labels", "0.1", "--json", "again.json",
         cwd=folder,
     )  # fmt: skip
@@ -161,7 +162,7 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     arguments: list[str], said: str, folder: Path
 ) -> None:
     before = sorted(folder.iterdir())
-    done = run_cli("replay", *arguments, cwd=folder)
+    done = called("replay", *arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"camvo: {said}")
@@ -218,7 +219,7 @@ def test_everything_in_the_json_of_the_study_is_documented(study: Any) -> None:
 
 
 def test_the_papers_own_matrix_has_no_gamma(tmp_path: Path) -> None:
-    done = run_cli(
+    done = called(
         "synthetic", "--heterogeneous", "--alpha", "0.1", "--delta", "0.8", "--k-min", "1", "--items", "20",
         "--json", "out.json", cwd=tmp_path,
     )  # fmt: skip
@@ -228,6 +229,6 @@ def test_the_papers_own_matrix_has_no_gamma(tmp_path: Path) -> None:
 
 
 def test_a_correlation_that_is_none_is_refused(tmp_path: Path) -> None:
-    done = run_cli("synthetic", "--gamma", "1.5", cwd=tmp_path)
+    done = called("synthetic", "--gamma", "1.5", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("camvo: gamma-1.5, --alpha 0.1: correlations must be symmetric")

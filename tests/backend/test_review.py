@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
 from openai_server import Reply
@@ -45,15 +46,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def review(folder: Path, *arguments: str, project: int = 7, **environment: str) -> Any:
+def review(folder: Path, *arguments: str, project: int = 7, run: Any = called, **environment: str) -> Any:
     database = f"sqlite:///{folder / 'ledger.sqlite'}"
     given = ("review", "--project", str(project), *arguments)
-    return run_cli(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80", **environment)
+    return run(*given, cwd=folder, CAMVO_DATABASE_URL=database, COLUMNS="80", **environment)
 
 
 @pytest.fixture(scope="module")
 def found(folder: Path) -> Any:
-    return json.loads(review(folder, "--json").stdout)
+    return json.loads(review(folder, "--json", run=run_cli).stdout)
 
 
 def test_the_disputed_task_comes_first_and_the_annotated_one_not_at_all(found: Any) -> None:

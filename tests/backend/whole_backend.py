@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import migrated
 import yaml
 from label_studio_requests import Project, predict
 from openai_server import OpenAIServer, Reply
@@ -92,9 +93,8 @@ class Backend:
 
     def __enter__(self) -> Backend:
         self.server.__enter__()
-        url = f"sqlite:///{self._folder / 'ledger.sqlite'}"
+        url = migrated.sqlite(self._folder / "ledger.sqlite")
         self.ledger = Ledger(url)
-        self.ledger.migrate()
         config = self._folder / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
         environment = Environment(database_url=url, config=config, **self._given)

@@ -1,0 +1,32 @@
+"""The command line in this process, for what is not about processes: no library is imported anew."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from subprocess import CompletedProcess
+from unittest.mock import patch
+
+from server_process import child
+
+from backend import cli
+
+
+def called(*arguments: str, cwd: Path, **variables: str) -> CompletedProcess[str]:
+    """What :func:`server_process.run_cli` does, without a process."""
+    printed, errors, code = StringIO(), StringIO(), 0
+    with (
+        chdir(cwd),
+        patch.dict(os.environ, child(**variables), clear=True),
+        patch.object(sys, "argv", ["camvo", *arguments]),
+        redirect_stdout(printed),
+        redirect_stderr(errors),
+    ):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return CompletedProcess(arguments, code, printed.getvalue(), errors.getvalue())

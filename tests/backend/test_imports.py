@@ -1,0 +1,47 @@
+"""Garbage collections while heavy libraries are imported."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from backend.imports import uncollected
+
+
+def test_nothing_is_collected_inside_and_everything_afterwards() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_collections_are_on_again_after_an_import_that_failed() -> None:
+    with pytest.raises(ImportError), uncollected():
+        import there_is_no_such_module  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+    assert gc.isenabled()
+
+
+def test_collections_are_on_again_when_a_later_block_ends_later() -> None:
+    first, second = uncollected(), uncollected()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_whoever_wants_no_collections_gets_none_afterwards() -> None:
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_what_was_made_inside_is_left_out_of_later_collections() -> None:
+    before = gc.get_freeze_count()
+    with uncollected():
+        kept: list[list[int]] = [[] for _ in range(1000)]
+    assert gc.get_freeze_count() >= before + len(kept)

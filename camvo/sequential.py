@@ -1,7 +1,8 @@
 """Sequential voting: everybody's label, for the price of those whose votes can still change it.
 
-The target is the weighted vote of all models. They are asked in stages, the cheapest first, until the leader
-is certain to win or, in the light of past rounds, likely enough to: see ``docs/sequential.md``.
+The target is the weighted vote of all models. They are asked in stages, those first that weigh most for their
+price, until the leader is certain to win or, in the light of past rounds, likely enough to. What votes weigh
+is learnt from who agrees with whom and from human labels: see ``docs/sequential.md``.
 """
 
 from __future__ import annotations

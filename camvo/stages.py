@@ -76,7 +76,7 @@ class Stages:
     """In which order arms are asked about a task, and when to stop.
 
     Attributes:
-        order: the arms, the cheapest first.
+        order: the arms, in the order in which they are asked.
         coin: what the coin said.
         propensity: the probabilities of ``"everyone"`` and of at least ``"certificate"``; (p, 1) where there
             is no learned stop that could be followed.

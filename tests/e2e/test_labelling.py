@@ -55,7 +55,7 @@ def installation(
     studio: LabelStudio, models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("server")
-    config = with_unreliable_models(models, folder, policy={"k_min": 3}, deadline=DEADLINE)
+    config = with_unreliable_models(models, folder, policy=None, deadline=DEADLINE)
     with ServerProcess(folder, config, **variables(studio)) as server:
         server.start()
         yield Installation(studio, server)
@@ -384,7 +384,7 @@ def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
     installation: Installation, models: OpenAIServer, scripted: Scripted
 ) -> None:
     project = installation.project(*(f"Dying on day {number}. {UNANIMOUS}" for number in range(40)))
-    installation.connect(project, *RELIABLE)
+    installation.connect(project, *RELIABLE, "--extra-params", "max_stages=1")
     tasks = {task["id"] for task in installation.tasks(project)}
     scripted.hold("Dying", before=60)
     server = installation.server

@@ -146,7 +146,7 @@ def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> St
     """
     known = [row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)]
     if not known:
-        return Stack()
+        return Stack(scale=belief.scale)
     arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
     names = [] if belief.labels is None else sorted(labels)
     sizes = (len(arms), len(names), len(arms) * len(names))

@@ -137,11 +137,12 @@ def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
     q = {arm: row["q"] for arm, row in plan["arms"].items()}
     reward = _aggregation(plan).reward
     taught = lesson(round_.context, q, given, label or round_.label, human=human, reward=reward)
-    if stages is None or stages["kept"] is None:
+    # Rounds of before "kept" was said: of the stacked vote they are those with a stack.
+    kept = None if stages is None else stages.get("kept", "everyone" if "stack" in plan else None)
+    if stages is None or kept is None:
         return taught
-    column = _WEIGHTS_KEPT[stages["kept"]]
-    weights = {arm: row[column] for arm, row in plan["arms"].items()}
-    everyone = stages["kept"] == "everyone" and stages["coin"] == "everyone"
+    weights = {arm: row[_WEIGHTS_KEPT[kept]] for arm, row in plan["arms"].items()}
+    everyone = kept == "everyone" and stages["coin"] == "everyone"
     return replace(taught, kept=Row.of(round_.votes, weights, label if human else None, everyone=everyone))
 
 

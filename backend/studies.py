@@ -27,7 +27,7 @@ class Studies:
         self._fits: Fits[_Kept] = Fits(workers, most=COPIES, failure="not_studied")
 
     async def current(self, key: StateKey, material: Material) -> Study:
-        """A study of a question, there already unless it is the first one for these models in this order.
+        """A study of a question, there already unless it is the first one of its kind.
 
         Rounds and labels that have come since are studied in the background, for the plans after this one,
         and no sooner than ten seconds later: while people label, every plan finds something new. Prices are
@@ -40,6 +40,6 @@ class Studies:
         kept = self._fits.latest(key, material.kind)
         if kept is None:
             kept = await asyncio.shield(self._fits.start(key, study, material.kind))
-        elif kept.material.head is not material.head and self._clock() - kept.made_at >= PAUSE:
+        elif kept.material.basis != material.basis and self._clock() - kept.made_at >= PAUSE:
             self._fits.start(key, study, material.kind)
         return kept.study

@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """The first rows, hashed by identity: it is the same object until one of its rows changes."""
+    """Most of the latest rows, hashed by identity: it is the same object until one of its rows changes."""
 
     rows: tuple[Row, ...] = ()
 
@@ -87,6 +87,7 @@ class Rows:
     rows: list[Row] = field(default_factory=list)
     owed: Counter[Row] = field(default_factory=Counter)
     _head: Head = field(default_factory=Head)
+    _span: tuple[int, int] = (0, 0)
     _pools: Counter[frozenset[str]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,8 +107,8 @@ class Rows:
         for position in reversed(range(len(self.rows))):
             if self.rows[position] == row:
                 del self.rows[position]
-                if position < len(self._head.rows):
-                    self._head = Head()
+                if position < self._span[1]:
+                    self._span, self._head = (0, 0), Head()
                 self._pools[row.arms] -= row.everyone
                 return
         self.owed[row] += 1
@@ -117,12 +118,13 @@ class Rows:
         return sum(count for pool, count in self._pools.items() if pool.issuperset(arms))
 
     def head(self, most: int) -> Head:
-        """All rows but the last few, at most ``most``: it grows by a tenth at a time, for costly fits."""
-        length = 0
-        while length + length // 10 + 1 <= min(len(self.rows), most):
-            length += length // 10 + 1
-        if len(self._head.rows) != length:
-            self._head = Head(tuple(self.rows[:length]))
+        """The latest ``most`` rows but for the last few: it grows by a tenth at a time, for costly fits."""
+        end = 0
+        while end + end // 10 + 1 <= len(self.rows):
+            end += end // 10 + 1
+        start = max(end - most, 0)
+        if self._span != (start, end):
+            self._span, self._head = (start, end), Head(tuple(self.rows[start:end]))
         return self._head
 
     def to_list(self) -> list[Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.confidence import TIE
-from camvo.probes import SILENT, Signature
+from camvo.probes import SILENT, UNASKED, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,16 @@ class Rule:
             "error": self.error,
             "price": self.price,
         }
+
+
+def is_complete(seen: Signature, weights: Sequence[float]) -> bool:
+    """Whether a round shows what everybody would have said: all were asked, or it ended where it is certain.
+
+    Args:
+        seen: the groups of all arms, those that were not asked at the end.
+        weights: as of :func:`is_certain`.
+    """
+    return UNASKED not in seen or is_certain(seen[: seen.index(UNASKED)], weights)
 
 
 def is_certain(seen: Signature, weights: Sequence[float]) -> bool:

@@ -24,7 +24,7 @@ from camvo.estimates import Observation
 from camvo.plan import Decision, Plan
 from camvo.probes import Evidence, Pattern, Signature
 from camvo.rows import Row
-from camvo.rule import Rule
+from camvo.rule import Rule, is_complete
 from camvo.stacking import Stack
 from camvo.stages import Coin, Path, Stages, propensities, throw
 from camvo.stopping import Stopping
@@ -33,7 +33,7 @@ from camvo.typing import Votes
 from camvo.vote_weights import VoteWeights, by_agreement
 
 _MOST: Final = 5000
-"""Rounds with a human label that weights are learnt from."""
+"""The latest rounds that are kept whole: what weights are learnt from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,8 @@ class Sequential(Ensemble):
         agreed = _by_agreement(seen, costs)
         if (material := self.material(seen, costs)) is None:
             return VoteWeights(agreed)
-        return VoteWeights(agreed, seen.study if isinstance(seen.study, Stack) else material.study())
+        stack = seen.study if isinstance(seen.study, Stack) else material.study()
+        return VoteWeights(agreed, stack if stack.arms else None)
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The next stage; nobody where every question is decided."""
@@ -112,9 +113,11 @@ class Sequential(Ensemble):
         for question, path in _of(plan).paths.items():
             if question not in decisions or path.origin is None or path.origin.stack is None:
                 continue
-            stack, label = path.origin.stack, decisions[question].label
-            cast = {arm: answers.get(question) for arm, answers in votes.items()}
-            chances = stack.probabilities(cast, path.origin.agreed, plan.estimates[question].labels)
+            stack, agreed, label = path.origin.stack, path.origin.agreed, decisions[question].label
+            cast = {arm: answers.get(question) for arm, answers in votes.items() if agreed[arm]}
+            if not any(cast.values()):
+                continue
+            chances = stack.probabilities(cast, agreed, plan.estimates[question].labels)
             decisions[question] = Decision(label, chances[label], chances, stack.trust)
         return decisions
 
@@ -165,11 +168,14 @@ def _rules(  # noqa: PLR0917 - a cache is keyed by position
     stages: int,
     agreement: float,
 ) -> tuple[Rule, Rule | None]:
-    """The rule that is certain and, where the evidence is enough, the learned one."""
+    """The rule that is certain and, where the evidence is enough, the learned one.
+
+    A round that ended because it was certain at other weights, and is not at these, shows nothing any more.
+    """
     rows: Counter[Signature] = Counter()
     for pattern, count in evidence.patterns.items():
         along = _along(pattern, order)
-        if along is not None:
+        if along is not None and is_complete(along, weights):
             rows[along] += count
     votes = np.array(weights)
     stopping = Stopping(dict(sorted(rows.items())), votes, np.array(shares))

@@ -150,7 +150,7 @@ def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> St
     arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
     names = [] if belief.labels is None else sorted(labels)
     sizes = (len(arms), len(names), len(arms) * len(names))
-    choices = _choices(known, arms, sorted(labels)).first(_LEARNT + sum(sizes))
+    choices = _choices(known, arms, sorted(labels), by_label=bool(names))
     mean = np.zeros(choices.design.shape[1])
     mean[_SCALE] = belief.scale
     precisions = [*belief.known, belief.arms, *(belief.labels or (1.0, 1.0))]
@@ -194,7 +194,7 @@ def _trust(gains: Array) -> float:
     return float(ndtr(total / error + _LEANING)) if error > 0.0 else float(total > 0.0)
 
 
-def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) -> Choices:
+def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str], *, by_label: bool) -> Choices:
     """Each round's candidates: the labels that got a vote and, where others did not, "none of them"."""
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}
@@ -224,14 +224,15 @@ def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]) ->
     entries: list[tuple[Any, Any, Any]] = [
         (somebody, _SCALE, weight[somebody]),
         (somebody, _ALONE, (weight * absent)[somebody]),
-        (somebody, first_label + named[somebody], 1.0),
         (candidate, _LEARNT + arm, 1.0),
-        (candidate, first_pair + arm * len(labels) + label, 1.0),
         (nobody, _NONE, 1.0),
     ]
+    if by_label:
+        entries.append((somebody, first_label + named[somebody], 1.0))
+        entries.append((candidate, first_pair + arm * len(labels) + label, 1.0))
     at, column, value = (
         np.concatenate(part) for part in zip(*(np.broadcast_arrays(*entry) for entry in entries), strict=True)
     )
-    shape = (len(codes), first_pair + len(arms) * len(labels))
+    shape = (len(codes), first_pair + len(arms) * len(labels) if by_label else first_label)
     design = sparse.csr_matrix((value, (at, column)), shape=shape)
     return Choices(design, np.searchsorted(round_, np.arange(len(rows))), chosen)

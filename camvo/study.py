@@ -42,8 +42,8 @@ class Material(Protocol):
     """What a study is made of: the rounds, and whatever else its outcome hangs on."""
 
     @property
-    def head(self) -> Head:
-        """The rounds; while it is the same object, a new study would say the same or nearly so."""
+    def basis(self) -> Hashable:
+        """What the outcome changes with: while it is the same, a new study would say nearly the same."""
         ...
 
     @property
@@ -71,9 +71,14 @@ class WeightsMaterial:
     weights: tuple[tuple[str, float], ...]
 
     @property
+    def basis(self) -> Hashable:
+        """The rounds, and the weights without human labels."""
+        return self.head, frozenset(self.weights)
+
+    @property
     def kind(self) -> Hashable:
         """The label set and the arms."""
-        return self.labels, tuple(arm for arm, _ in self.weights)
+        return self.labels, frozenset(arm for arm, _ in self.weights)
 
     def study(self) -> Stack:
         """What speaks for a label."""
@@ -99,6 +104,11 @@ class StackedMaterial:
     prices: tuple[float, ...]
     price: float
     max_stages: int
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds."""
+        return self.head
 
     @property
     def kind(self) -> Hashable:

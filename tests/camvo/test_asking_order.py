@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,12 +21,11 @@ def test_without_weights_the_cheapest_come_first(costs):
 
 
 @given(prices, st.lists(st.floats(0.01, 5.0), min_size=7, max_size=7))
-def test_each_weighs_at_least_as_much_for_its_price_as_the_next(costs, weights):
+def test_each_weighs_about_as_much_for_its_price_as_the_next_or_more(costs, weights):
     order, shares = most_weight_per_price(named(costs), [named(weights[: len(costs)])])
-    worth = {arm: named(weights)[arm] for arm in order}
-    least = 1e-3 * sum(worth.values())
-    value = [(worth[arm] + least) / share for arm, share in zip(order, shares, strict=True)]
-    assert value == pytest.approx(sorted(value, reverse=True))
+    worth = named(weights)
+    for (one, share), (another, next_share) in pairwise(zip(order, shares, strict=True)):
+        assert worth[one] * next_share >= worth[another] * share / 1.5
 
 
 def test_a_dear_arm_that_outweighs_the_others_is_asked_first():
@@ -32,25 +33,25 @@ def test_a_dear_arm_that_outweighs_the_others_is_asked_first():
     assert most_weight_per_price(costs, [weights])[0] == ("dear", "cheap", "fair")
 
 
-def test_an_arm_without_a_weight_comes_last_however_cheap():
-    assert most_weight_per_price({"copy": 0.1, "dear": 20.0}, [{"copy": 0.0, "dear": 0.1}])[0] == (
-        "dear",
-        "copy",
-    )
+def test_of_arms_that_are_nearly_alike_the_cheaper_comes_first():
+    costs = {"a": 1.1, "b": 1.0, "c": 1.05}
+    assert most_weight_per_price(costs, [{"a": 0.37, "b": 0.33, "c": 0.36}])[0] == ("b", "c", "a")
+
+
+@pytest.mark.parametrize("price", [0.0, 0.001, 1.0])
+def test_an_arm_without_a_weight_comes_last_however_cheap(price):
+    order, _ = most_weight_per_price({"copy": price, "dear": 20.0}, [{"copy": 0.0, "dear": 0.1}])
+    assert order == ("dear", "copy")
 
 
 def test_every_question_counts_alike_whatever_the_unit_of_its_weights():
     costs = {"a": 1.0, "b": 1.0}
-    weights = [{"a": 0.6, "b": 0.4}, {"a": 20.0, "b": 80.0}]
-    assert most_weight_per_price(costs, weights)[0] == ("b", "a")
+    assert most_weight_per_price(costs, [{"a": 0.6, "b": 0.4}, {"a": 10.0, "b": 90.0}])[0] == ("b", "a")
 
 
 def test_of_free_arms_the_heaviest_comes_first():
-    assert most_weight_per_price({"a": 0.0, "b": 0.0, "c": 1.0}, [{"a": 1.0, "b": 2.0, "c": 9.0}])[0] == (
-        "b",
-        "a",
-        "c",
-    )
+    costs, weights = {"a": 0.0, "b": 0.0, "c": 1.0}, {"a": 1.0, "b": 2.0, "c": 9.0}
+    assert most_weight_per_price(costs, [weights])[0] == ("b", "a", "c")
 
 
 def test_shares_come_in_the_order_of_the_arms():

@@ -52,9 +52,24 @@ def test_the_head_is_one_object_while_nothing_in_it_changes():
 
 
 @given(st.integers(1, 400), st.integers(1, 400))
-def test_the_head_lacks_a_tenth_at_most(size, most):
-    length = len(kept(*range(size)).head(most).rows)
-    assert min(size, most) / 1.1 - 1 <= length <= min(size, most)
+def test_the_head_is_the_latest_rows_but_for_a_tenth_of_all(size, most):
+    rows = kept(*range(size))
+    head = list(rows.head(most).rows)
+    end = rows.rows.index(head[-1]) + 1
+    assert size / 1.1 - 1 <= end <= size
+    assert head == rows.rows[max(end - most, 0) : end]
+
+
+def test_the_head_of_rows_that_were_all_taken_back_is_empty():
+    rows = kept(1, 2)
+    rows.head(10)
+    for number in (1, 2):
+        rows.remove(row(number))
+    assert rows.head(10).rows == ()
+
+
+def test_other_weights_leave_out_the_votes_that_have_none():
+    assert row(1).weighted({"a": 0.0, "b": 2.0}).votes == (CastVote("b", None, 2.0),)
 
 
 @given(st.lists(st.sampled_from(["ab", "abc", "bc"])), st.lists(st.sampled_from(["ab", "abc", "bc"])))

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from camvo.probes import SILENT, canonical
-from camvo.rule import Rule, is_certain
+from camvo.probes import SILENT, UNASKED, canonical
+from camvo.rule import Rule, is_certain, is_complete
 from camvo.vote import weighted_vote
 
 LABELS = ("x", "y", "z")
@@ -86,3 +87,14 @@ def test_a_rule_is_json():
         "error": 0.01,
         "price": 5.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("weights", "complete"), [((1.0, 1.0, 1.0, 1.0), False), ((2.0, 2.0, 1.0, 1.0), True)]
+)
+def test_a_round_that_ended_early_is_complete_where_it_is_certain_at_these_weights(weights, complete):
+    assert is_complete((0, 0, UNASKED, UNASKED), weights) == complete
+
+
+def test_a_round_that_asked_everyone_is_complete():
+    assert is_complete((0, 1, SILENT, 0), (1.0, 1.0, 1.0, 1.0))

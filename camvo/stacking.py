@@ -1,9 +1,10 @@
-"""The stacked vote: how much each model's vote is worth beside the others', learnt from human labels.
+"""How much each model's vote is worth beside the others', learnt from human labels.
 
 The log-odds of a label are the sum of what speaks for it: the weighted vote, a correction for each model that
-voted for it, one for the label itself, and one for the model saying this label. The corrections are normal
-around 0 with a variance of their own kind (:mod:`camvo.conditional_logit`), so without human labels it is
-the weighted vote, and what a few labels do not show stays as it was. See ``docs/stacking.md``.
+voted for it and, in the stacked vote, one for the label itself and one for the model saying this label. The
+corrections are normal around 0 with a variance of their own kind (:mod:`camvo.conditional_logit`), so without
+human labels it is the weighted vote, and what a few labels do not show stays as it was. See
+``docs/stacking.md`` and, for what the default policy does with it, ``docs/sequential.md``.
 """
 
 from __future__ import annotations

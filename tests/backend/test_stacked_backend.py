@@ -21,9 +21,10 @@ from label_studio_requests import (
     updated,
 )
 from same_state import assert_same_state
+from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
-from backend.ledger import Writer, events, snapshots
+from backend.ledger import Writer, events, snapshots, tables
 from backend.ledger.rounds import Round
 from backend.states import SNAPSHOT_EVERY, StateKey, States
 from camvo.contribution import Contribution
@@ -111,6 +112,17 @@ def test_the_latest_version_of_a_human_label_is_the_one_that_is_kept(tmp_path: P
         backend.hook(annotated(first))
         backend.hook(updated(first.again(mood="Calm")))
         assert [row.label for row in kept(backend)] == ["Calm"]
+
+
+def test_a_round_of_before_plans_said_what_is_kept_is_corrected_all_the_same(tmp_path: Path) -> None:
+    with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
+        backend.predict(task(1))
+        plan = dict(backend.rounds(1)[0].plan)
+        plan["stages"] = {name: value for name, value in plan["stages"].items() if name != "kept"}
+        with backend.ledger.write() as connection:
+            connection.execute(change(tables.rounds).values(plan=plan))
+        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
+        assert [row.label for row in kept(backend)] == ["Sad"]
 
 
 def deleted(annotation: Annotation) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from backend.fits import PAUSE
 from backend.states import StateKey
 from backend.studies import Studies
 from camvo.rows import CastVote, Head, Row
-from camvo.study import StackedMaterial, Study
+from camvo.study import Material, StackedMaterial, Study, WeightsMaterial
 
 KEY = StateKey("7.1", "mood", "epoch")
 
@@ -32,7 +32,7 @@ class Process:
         self.now, self.worker = 0.0, worker
         self._studies = Studies(worker, clock=lambda: self.now)
 
-    async def current(self, given: StackedMaterial) -> Study:
+    async def current(self, given: Material) -> Study:
         return await self._studies.current(KEY, given)
 
     async def settled(self) -> None:
@@ -75,6 +75,24 @@ def test_labels_that_come_soon_after_another_wait_for_the_next_study(process: Pr
         await process.current(after)
         await process.settled()
         assert await process.current(after) == before.study()
+
+    asyncio.run(run())
+
+
+def test_other_weights_by_agreement_are_studied_with_the_same_rounds(process: Process) -> None:
+    head = material(20).head
+    before = WeightsMaterial(head, ("Glad", "Sad"), (("blue", 1.0), ("red", 1.0)))
+    after = replace(before, weights=(("blue", 2.0), ("red", 0.5)))
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE
+        await process.current(replace(before, weights=before.weights[::-1]))
+        await process.settled()
+        assert await process.current(before) is before.study()
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == after.study()
 
     asyncio.run(run())
 

@@ -44,7 +44,7 @@ class Project:
     """A state that has learnt from rounds, each with a human label or without."""
 
     def __init__(self, policy, items, human):
-        self.policy, self.state, self.lessons = policy, State(2), []
+        self.policy, self.state, self.costs, self.lessons = policy, State(2), items.prices, []
         for row, truth, context, checked in zip(items.votes, items.truth, items.contexts, human, strict=True):
             plan = self.plan(context)
             every = {arm: {"q": LABELS[vote]} for arm, vote in zip(items.prices, row, strict=True)}
@@ -60,7 +60,7 @@ class Project:
                 self.lessons.append((voted, taught))
 
     def plan(self, context=CONTEXT, study=None):
-        return self.policy.plan({"q": Observation(self.state, context, LABELS, study=study)}, COSTS)
+        return self.policy.plan({"q": Observation(self.state, context, LABELS, study=study)}, self.costs)
 
     def weights(self):
         plan = self.plan()
@@ -125,6 +125,30 @@ def test_the_score_is_what_human_labels_give_to_the_label(taught):
     assert (decision.label, decision.trust) == ("yes", origin.stack.trust)
     assert decision.posterior == chances
     assert decision.score == chances["yes"] > 0.5
+
+
+def test_the_score_does_not_hang_on_a_copy_that_has_no_vote(items):
+    copied = VotesTable(
+        LABELS,
+        COSTS | {"copy": 1.2},
+        items.contexts[:300],
+        np.column_stack((items.votes, items.votes[:, 4]))[:300],
+        items.truth[:300],
+    )
+    project = Project(Sequential(agreement=1.0), copied, ~labelled(300, 260))
+    plan = project.plan()
+    assert plan.weights["q"][plan.arms.index("copy")] == 0.0
+    votes = {arm: {"q": "yes"} for arm in ARMS}
+    alone = project.policy.decide(plan, votes)["q"]
+    assert project.policy.decide(plan, votes | {"copy": {"q": "no"}})["q"] == alone
+    assert project.policy.decide(plan, {"copy": {"q": "no"}})["q"].trust == 0.0
+
+
+def test_labels_on_models_that_have_left_say_nothing(items):
+    project = Project(Sequential(), table(items=80), labelled(80, 40))
+    left = {"new": 1.0, "other": 2.0}
+    plan = project.policy.plan({"q": Observation(project.state, CONTEXT, LABELS)}, left)
+    assert plan.stages.paths["q"].origin.stack is None
 
 
 def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(taught):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-_STEPS: Final = 2.0
+_STEPS: Final = 4.0
 """Into how many steps a doubling of the worth is rounded. Evidence is about an order, and much of it is lost
 with a change: which of two arms that are nearly alike comes first must not hang on noise."""
 

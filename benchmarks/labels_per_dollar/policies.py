@@ -8,7 +8,7 @@ from camvo.policy import CaMVo, CCaMVo, Policy
 from camvo.sequential import Sequential
 from camvo.stacked import Stacked
 
-AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97, 0.95, 0.93, 0.92), 7: (0.99, 0.98, 0.95, 0.94, 0.93)}
+AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97, 0.95, 0.93, 0.92, 0.91), 7: (0.99, 0.98, 0.95, 0.94)}
 DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}
 FEW_DELTAS = (0.9, 0.95, 0.97, 0.99)
 CCAMVO_DELTAS = (0.9, 0.95, 0.97)

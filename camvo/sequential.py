@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 
@@ -28,12 +27,9 @@ from camvo.rule import Rule, is_complete
 from camvo.stacking import Stack
 from camvo.stages import Coin, Path, Stages, propensities, throw
 from camvo.stopping import Stopping
-from camvo.study import WeightsMaterial
+from camvo.study import MOST_ROWS, WeightsMaterial
 from camvo.typing import Votes
 from camvo.vote_weights import VoteWeights, by_agreement
-
-_MOST: Final = 5000
-"""The latest rounds that are kept whole: what weights are learnt from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +54,7 @@ class Sequential(Ensemble):
 
     def material(self, seen: Observation, costs: Mapping[str, float]) -> WeightsMaterial | None:
         """The rounds that humans have labelled, as soon as there are any."""
-        head = seen.state.rows.head(_MOST)
+        head = seen.state.rows.head(MOST_ROWS)
         if seen.aggregation != LABEL_VOTE or all(row.label is None for row in head.rows):
             return None
         weights = {arm: float(f"{weight:.2g}") for arm, weight in _by_agreement(seen, costs).items()}
@@ -97,11 +93,10 @@ class Sequential(Ensemble):
 
     def _votes(self, seen: Observation, costs: Mapping[str, float]) -> VoteWeights:
         """What the arms' votes on one question weigh."""
-        agreed = _by_agreement(seen, costs)
-        if (material := self.material(seen, costs)) is None:
-            return VoteWeights(agreed)
-        stack = seen.study if isinstance(seen.study, Stack) else material.study()
-        return VoteWeights(agreed, stack if stack.arms else None)
+        stack = seen.study if isinstance(seen.study, Stack) else None
+        if stack is None and (material := self.material(seen, costs)) is not None:
+            stack = material.study()
+        return VoteWeights(_by_agreement(seen, costs), stack if stack and stack.arms else None)
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
         """The next stage; nobody where every question is decided."""

@@ -21,12 +21,10 @@ from camvo.plan import Decision, Plan
 from camvo.rows import Row
 from camvo.stack_stops import Stops
 from camvo.stages import throw
-from camvo.study import StackedMaterial, StackedStudy
+from camvo.study import MOST_ROWS, StackedMaterial, StackedStudy
 from camvo.typing import Array, Votes
 
 _COIN: Final = 0.03
-_MOST: Final = 5000
-"""Rounds that a fit looks at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +60,7 @@ class Stacked(Ensemble):
         if seen.aggregation != LABEL_VOTE:
             return None
         order, prices = cheapest_first(costs)
-        head = seen.state.rows.head(_MOST)
+        head = seen.state.rows.head(MOST_ROWS)
         return StackedMaterial(head, seen.labels, order, prices, 1.0 / self.worth, self.max_stages)
 
     def plan_window(
@@ -128,10 +126,11 @@ class Stacked(Ensemble):
         found, weights = {}, dict(plan.weights)
         for question, seen in observations.items():
             found[question] = Course(None, everyone)
-            material = self.material(seen, costs)
-            if material is None:
+            study = seen.study if isinstance(seen.study, StackedStudy) else None
+            if study is None and (material := self.material(seen, costs)) is not None:
+                study = material.study()
+            if study is None:
                 continue
-            study = seen.study if isinstance(seen.study, StackedStudy) else material.study()
             found[question] = Course(study.stack, everyone if thrown else study.stops)
             weights[question] = weights[question] * [study.shares[arm] for arm in plan.arms]
         return plan.staged(Courses(order, thrown, chance, found), weights, chance)

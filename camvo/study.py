@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,9 @@ class StackedStudy:
     stops: Stops
     shares: Mapping[str, float]
 
+
+MOST_ROWS: Final = 5000
+"""The latest rounds that are kept whole at which a study looks."""
 
 Study: TypeAlias = Stack | StackedStudy
 """What a policy's material was found to say; each policy knows its own kind."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from glad_models import Models
 from label_studio_requests import (
     Annotation,
     Project,
@@ -17,9 +18,8 @@ from label_studio_requests import (
     task,
     tasks_deleted,
 )
-from openai_server import Reply
 from sqlalchemy import select
-from whole_backend import Backend, says
+from whole_backend import Backend
 
 from backend import examples, labels, prompts
 from backend.ledger import tables
@@ -30,27 +30,6 @@ TEXTS = {
     3: "The sun shines on the garden all day.",
     4: "My train was cancelled again.",
 }
-
-
-class Models:
-    """Everybody is glad; what they were sent is kept."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-
-    def __call__(self, body: dict[str, Any]) -> Reply:
-        self.sent.append(body)
-        return says(mood="Glad")
-
-    def examples(self) -> list[list[tuple[str, str]]]:
-        """Of each prompt its examples: the text's line and the answer."""
-        return [
-            [
-                (question["content"].splitlines()[1], json.loads(answer["content"])["mood"])
-                for question, answer in zip(body["messages"][1:-1:2], body["messages"][2:-1:2], strict=True)
-            ]
-            for body in self.sent
-        ]
 
 
 @pytest.fixture(autouse=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from glad_models import Models
 from label_studio_requests import Annotation, Project, annotated, task
-from openai_server import Reply
 from sqlalchemy import insert, select
-from whole_backend import Backend, says
+from whole_backend import Backend
 
 from backend import examples
 from backend.ledger import tables
@@ -19,17 +18,6 @@ from backend.ledger import tables
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was labelled is known at once."""
     monkeypatch.setattr(examples, "PAUSE", 0.0)
-
-
-class Models:
-    """Everybody is glad; what they were sent is kept."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-
-    def __call__(self, body: dict[str, Any]) -> Reply:
-        self.sent.append(body)
-        return says(mood="Glad")
 
 
 def predict(backend: Backend, *numbers: int) -> None:

@@ -76,10 +76,9 @@ def _interrupt(process: subprocess.Popen[str], folder: Path) -> Ended:
     assert process.stdout is not None
     while not re.search(r"^[✓✗] ", printed, re.MULTILINE) and (line := process.stdout.readline()):
         printed += line
-    os.killpg(process.pid, signal.SIGINT)
-    ended = _finish(process, folder, printed)
     watchdog.cancel()
-    return ended
+    os.killpg(process.pid, signal.SIGINT)
+    return _finish(process, folder, printed)
 
 
 @pytest.fixture

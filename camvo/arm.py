@@ -10,6 +10,7 @@ import numpy as np
 from camvo import linucb
 from camvo.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName, clip
 from camvo.contribution import Change
+from camvo.lookahead import Lookahead, Update, View
 from camvo.typing import Array
 
 Standing: TypeAlias = tuple[float, float, float, float, float, float]
@@ -21,8 +22,9 @@ NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 class Arm:
     """The sums of one model.
 
-    The update of A⁻¹ with one context that has just been scored waits until A⁻¹ is read again. That is when
-    the next task is scored, and the matrix then comes into the processor's cache once instead of twice.
+    What is learnt from a context that is being looked at waits until A⁻¹ is read again
+    (:mod:`camvo.lookahead`). That is when other contexts are scored, and the matrix then comes into the
+    processor's cache once instead of twice.
 
     Attributes:
         b: b of LinUCB, shape (d,).
@@ -31,7 +33,7 @@ class Arm:
         mixture: the Beta mixture's sums.
     """
 
-    __slots__ = ("_inverse", "_waiting", "b", "mixture", "reward_sum", "rewards")
+    __slots__ = ("_inverse", "b", "mixture", "reward_sum", "rewards", "view")
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class Arm:
         mixture: BetaSums | None = None,
     ) -> None:
         self._inverse = inverse
-        self._waiting: tuple[Array, Array] | None = None
+        self.view: View | None = None
         self.b = b
         self.rewards = rewards
         self.reward_sum = reward_sum
@@ -56,9 +58,9 @@ class Arm:
     @property
     def inverse(self) -> Array:
         """A⁻¹ of LinUCB, shape (d, d); of it, the lower triangle (:mod:`camvo.linucb`)."""
-        if self._waiting is not None:
-            linucb.update_inverse(self._inverse, *self._waiting, +1)
-            self._waiting = None
+        if self.view is not None:
+            self.view.settle(self._inverse)
+            self.view = None
         return self._inverse
 
     @property
@@ -73,9 +75,9 @@ class Arm:
             return NEWCOMER
         return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
 
-    def learn(self, name: str, lessons: Sequence[tuple[Array, Change]], solved: Solved) -> None:
+    def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
         """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
-        added: list[Array] = []
+        updates: list[Update] = []
         withdrawn: list[Array] = []
         for context, change in lessons:
             gained, lost = change.added, change.removed
@@ -85,48 +87,35 @@ class Arm:
             if gained is not None:
                 self.rewards += 1
                 self.mixture.add(change.q, gained, +1)
-                if lost is None:
-                    added.append(context)
             elif lost is not None:
                 withdrawn.append(context)
-            delta = (gained or 0.0) - (lost or 0.0)
-            if delta:
-                self.reward_sum += delta
-                linucb.add_reward(self.b, context, delta)
-        if added:
-            self._add(added, solved.of(name, added))
-        if withdrawn:
-            rows = np.array(withdrawn)
-            linucb.update_inverse(self.inverse, rows, self._solve(rows), -1)
+            shift = (gained or 0.0) - (lost or 0.0)
+            updates.append(Update(context, gained is not None and lost is None, shift))
+            if shift:
+                self.reward_sum += shift
+                linucb.add_reward(self.b, context, shift)
+        if withdrawn or self.view is None or not self.view.learn(updates):
+            self._update([update.context for update in updates if update.grows], +1)
+            self._update(withdrawn, -1)
 
-    def _add(self, contexts: Sequence[Array], solved: Array | None) -> None:
-        """Line 18 of Algorithm 1; ``solved`` is A⁻¹e of the contexts, shape (m, d), where it is known."""
-        rows = np.array(contexts)
-        if solved is not None and len(rows) == 1:
-            self._waiting = rows, solved
-        else:
-            linucb.update_inverse(self.inverse, rows, self._solve(rows) if solved is None else solved, +1)
-
-    def _solve(self, contexts: Array) -> Array:
-        solved = np.empty_like(contexts)
-        linucb.solve(self.inverse, contexts, solved)
-        return solved
+    def _update(self, contexts: Sequence[Array], sign: int) -> None:
+        """Line 18 of Algorithm 1, or its opposite, at once."""
+        inverse = self.inverse
+        if contexts:
+            rows = np.array(contexts)
+            solved = np.empty_like(rows)
+            linucb.solve(inverse, rows, solved)
+            linucb.update_inverse(inverse, rows, solved, sign)
 
 
-class Solved:
-    """A⁻¹e of the arms for the contexts that were scored last: ``vectors`` are arm → (m, d).
-
-    A context is known by being the same object, which costs nothing to see.
-    """
-
-    def __init__(self, contexts: Sequence[Array] = ()) -> None:
-        self.vectors: dict[str, Array] = {}
-        self._contexts = contexts
-        self._rows = {id(context): row for row, context in enumerate(contexts)}
-
-    def of(self, arm: str, contexts: Sequence[Array]) -> Array | None:
-        """The rows of these contexts, shape (n, d); ``None`` where one was not scored."""
-        try:
-            return self.vectors[arm].take([self._rows[id(context)] for context in contexts], axis=0)
-        except KeyError:
-            return None
+def look(ahead: Lookahead, arms: Sequence[Arm]) -> list[View]:
+    """What every one of the arms says of the contexts ahead."""
+    unseen = [arm for arm in arms if arm.view is None or arm.view.ahead is not ahead]
+    if unseen:
+        solved = np.empty((len(unseen), *ahead.contexts.shape))
+        for arm, vectors in zip(unseen, solved, strict=True):
+            linucb.solve(arm.inverse, ahead.contexts, vectors)
+        scored = linucb.score(solved, np.array([arm.b for arm in unseen]), ahead.contexts)
+        for position, arm in enumerate(unseen):
+            arm.view = View(ahead, solved[position], scored[position])
+    return [arm.view for arm in arms if arm.view is not None]

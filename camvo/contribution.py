@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from camvo.rows import Row
 from camvo.typing import Array
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One arm's share of a contribution.
 
     ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read);

@@ -39,17 +39,18 @@ def solve(inverse: Array, contexts: Array, out: Array) -> None:
         dsymm(1.0, inverse, contexts.T, c=out.T, overwrite_c=1, lower=1)
 
 
-def score(solved: Array, b: Array, contexts: Array) -> tuple[Array, Array]:
-    """The estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α), (K, m) each.
+def score(solved: Array, b: Array, contexts: Array) -> Array:
+    """The estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α), (K, 2, m).
 
     Args:
         solved: A⁻¹e of every arm and context, shape (K, m, d).
         b: of every arm, shape (K, d).
         contexts: the embeddings e, shape (m, d).
     """
-    q: Array = np.vecdot(solved, b[:, None])
-    squares: Array = np.vecdot(solved, contexts)
-    return q, squares
+    found = np.empty((len(solved), 2, len(contexts)))
+    np.vecdot(solved, b[:, None], out=found[:, 0])
+    np.vecdot(solved, contexts, out=found[:, 1])
+    return found
 
 
 def add_reward(b: Array, context: Array, reward: float) -> None:

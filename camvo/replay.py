@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,9 @@ from camvo.state import State
 from camvo.typing import Array, Votes
 
 _QUESTION = "label"
+
+_AHEAD = 64
+"""Items whose contexts the state is told of together: products of matrices gain little from more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,12 +108,11 @@ def replay(
         asked=np.zeros(table.votes.shape, dtype=np.bool_),
         trust=np.zeros(n),
     )
-    for start in range(0, n, window):
-        items = range(start, min(start + window, n))
-        seen = [{_QUESTION: Observation(state, table.contexts[item], table.labels)} for item in items]
+    for items, seen in _windows(state, table, window):
         learnt: list[Contribution] = []
         for item, plan in zip(items, policy.plan_window(seen, table.prices), strict=True):
-            votes = _ask(policy, plan, table, item, trace)
+            votes = _ask(policy, plan, table, item)
+            trace.asked[item] = [arm in votes for arm in table.prices]
             decision = policy.decide(plan, votes).get(_QUESTION)
             if decision is None:
                 continue
@@ -124,16 +126,29 @@ def replay(
         state.add(*learnt)
         if progress is not None:
             progress(len(items))
+    np.dot(trace.asked, [*table.prices.values()], out=trace.costs)
     return trace
 
 
-def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int, trace: Trace) -> Votes:
-    """The votes that the policy wants on one item, noted in the trace with what they cost."""
+def _windows(
+    state: State, table: VotesTable, window: int
+) -> Iterator[tuple[range, list[Mapping[str, Observation]]]]:
+    """The items that are planned together, and what a policy sees of each; the state knows what is coming."""
+    block = window * max(_AHEAD // window, 1)
+    for start in range(0, len(table.truth), block):
+        contexts = [*table.contexts[start : start + block]]
+        state.look_ahead(contexts)
+        for first in range(0, len(contexts), window):
+            together = contexts[first : first + window]
+            items = range(start + first, start + first + len(together))
+            yield items, [{_QUESTION: Observation(state, context, table.labels)} for context in together]
+
+
+def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> Votes:
+    """The votes that the policy wants on one item."""
     row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
     votes: dict[str, dict[str, str]] = {}
     while wanted := policy.ask(plan, votes):
         for arm in wanted:
             votes[arm] = {_QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
-    trace.asked[item] = [arm in votes for arm in table.prices]
-    trace.costs[item] = sum([table.prices[arm] for arm in votes])
     return votes

@@ -16,12 +16,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from camvo import linucb
-from camvo.arm import NEWCOMER, Arm, Solved, Standing
+from camvo.arm import NEWCOMER, Arm, Standing, look
 from camvo.beta_mixture import BetaSums, EstimatorName
 from camvo.contribution import Change, Contribution
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.lookahead import Lookahead
 from camvo.probes import ProbeSums
 from camvo.rows import Rows
 from camvo.typing import Array
@@ -56,7 +56,7 @@ class State:
         self.probes = ProbeSums()
         self.rows = Rows()
         self._arms: dict[str, Arm] = {}
-        self._solved = Solved()
+        self._ahead: Lookahead | None = None
 
     def __getitem__(self, arm: str) -> Arm:
         return self._arms[arm]
@@ -73,11 +73,25 @@ class State:
         known = [self._arms.get(name) for name in arms]
         return [NEWCOMER if arm is None else arm.standing(estimator) for arm in known]
 
+    def look_ahead(self, contexts: Sequence[Array]) -> None:
+        """Announce contexts that will be scored and learnt from one after the other.
+
+        Nothing that is scored or learnt changes but for rounding; for some dozens of contexts both cost a
+        fraction, and K·m·d numbers are held until others are scored.
+
+        Args:
+            contexts: m embeddings of shape (d,), all finite; to be scored as the same objects.
+
+        Raises:
+            InvalidParameterError: a context does not fit the state or is not finite.
+        """
+        self._ahead = Lookahead(contexts, self.dimension)
+
     def score(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
         """Each arm's estimate q and width for each context (lines 6–7), shape (m, K) each.
 
-        An arm without rewards has q = 0 and the width 0. What was solved on the way is kept until the
-        state changes, so that learning from the same context objects does not solve it again.
+        An arm without rewards has q = 0 and the width 0. What was solved on the way is kept until other
+        contexts are scored, so that learning from the same context objects does not solve it again.
 
         Args:
             arms: the names of the K arms.
@@ -86,24 +100,22 @@ class State:
         Raises:
             InvalidParameterError: a context does not fit the state or is not finite.
         """
-        rows = np.array(contexts, dtype=np.float64)
-        if rows.shape != (len(contexts), self.dimension):
-            raise InvalidParameterError(
-                f"contexts of shape {contexts[0].shape}, the state has d = {self.dimension}"
-            )
-        if not np.isfinite(rows).all():
-            raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
-        vectors = np.zeros((len(arms), *rows.shape))
-        b = np.zeros((len(arms), self.dimension))
-        self._solved = Solved(contexts)
-        for position, name in enumerate(arms):
-            arm = self._arms.get(name)
-            if arm is not None and arm.rewards:
-                self._solved.vectors[name] = solved = vectors[position]
-                linucb.solve(arm.inverse, rows, solved)
-                b[position] = arm.b
-        q, squares = linucb.score(vectors, b, rows)
-        return q.T, np.sqrt(np.maximum(squares.T, 0.0))
+        ahead = self._ahead
+        span = None if ahead is None else ahead.span(contexts)
+        if ahead is None or span is None:
+            self._ahead = ahead = Lookahead(contexts, self.dimension)
+            span = slice(None)
+        known = {
+            position: arm
+            for position, name in enumerate(arms)
+            if (arm := self._arms.get(name)) is not None and arm.rewards
+        }
+        views = look(ahead, [*known.values()])
+        found = np.zeros((len(arms), 2, len(contexts)))
+        for position, view in zip(known, views, strict=True):
+            found[position] = view.estimates()[:, span]
+        q, squares = found.transpose(1, 2, 0)
+        return q, np.sqrt(np.maximum(squares, 0.0))
 
     def add(self, *contributions: Contribution) -> None:
         """Add contributions in place; many at once are quicker than one by one, and the sum is the same.
@@ -111,7 +123,6 @@ class State:
         Raises:
             InvalidParameterError: a context has another dimension than the state.
         """
-        solved, self._solved = self._solved, Solved()
         lessons: dict[str, list[tuple[Array, Change]]] = {}
         for contribution in contributions:
             if contribution.context.shape != (self.dimension,):
@@ -128,7 +139,7 @@ class State:
         for name, taught in lessons.items():
             if name not in self._arms:
                 self._arms[name] = Arm.fresh(self.dimension, self.lambda_l)
-            self._arms[name].learn(name, taught, solved)
+            self._arms[name].learn(taught)
         changes = [contribution.changes for contribution in contributions]
         self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
         self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)

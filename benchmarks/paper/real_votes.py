@@ -24,7 +24,7 @@ ALL_POLICIES = ["--policy", "camvo", "--policy", "baseline", "--policy", "majori
 
 
 def experiments(shuffles: int) -> dict[str, list[str]]:
-    """Name of the file → options of ``camvo replay``; item by item, which takes longest, fewer shuffles."""
+    """Name of the file → options of ``camvo replay``."""
     every = ["--shuffles", str(shuffles)]
     found = {
         f"{name}-{labels}": [*ALL_POLICIES, *options, "--human-labels", share, *every]
@@ -32,8 +32,7 @@ def experiments(shuffles: int) -> dict[str, list[str]]:
         for name, options in SETS.items()
     }
     found["ccamvo"] = ["--policy", "ccamvo", *SETS["mild"], *every]
-    found["one-by-one"] = ["--policy", "camvo", *SETS["mild"], "--shuffles", str(max(shuffles // 4, 1))]
-    found["one-by-one"] += ["--window", "1", "--delta", "0.97"]
+    found["one-by-one"] = ["--policy", "camvo", *SETS["mild"], *every, "--window", "1", "--delta", "0.97"]
     return found
 
 

@@ -71,7 +71,7 @@ def test_the_score_is_the_ridge_estimate_and_its_squared_width(count):
         b[arm] = contexts.T @ rewards
         a_inverse = np.linalg.inv(lambda_l * np.eye(dimension) + contexts.T @ contexts)
         expected.append((asked @ a_inverse @ b[arm], np.diag(asked @ a_inverse @ asked.T)))
-    found = zip(*linucb.score(solved, b, asked), strict=True)
+    found = linucb.score(solved, b, asked)
     for (q, squares), (expected_q, expected_squares) in zip(found, expected, strict=True):
         np.testing.assert_allclose(q, expected_q, atol=1e-12)
         np.testing.assert_allclose(squares, expected_squares, atol=1e-12)

@@ -3,10 +3,11 @@
     pip install -e ".[benchmark]" -c constraints.txt
     OMP_NUM_THREADS=1 pytest -n 0 benchmarks/test_rounds.py
 
-Every contender works through the same 2,048 contexts of 384 dimensions with seven arms. A round of CaMVo is all
-that the product does: it scores every arm, finds the cheapest confident subset, counts the votes and learns;
-three arms are asked. One round after the other, it is told of one context at a time or of 64 that are coming. The others only score seven arms and learn three rewards, without intervals, subset or
-vote. Read the column of medians with its ratios, not the seconds: they are of whatever machine this is.
+Every contender works through the same 2,048 contexts of 384 dimensions with seven arms. A round of CaMVo is
+all that the product does: it scores every arm, finds the cheapest confident subset, counts the votes and
+learns; three arms are asked. Of the contexts that are coming it is told one at a time or 64. The others only
+score seven arms and learn three rewards, without intervals, subset or vote. Read the column of medians with
+its ratios, not the seconds: they are of whatever machine this is.
 """
 
 from __future__ import annotations

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, case, delete, func, select
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, select
 
 from backend.ledger import tables
 from backend.ledger.rounds import unpack
-from backend.ledger.upsert import insert
+from backend.ledger.upsert import insert_or_replace
 from camvo.few_shot import Tried
 from camvo.typing import Array
 
 _table, _rounds, _votes = tables.example_texts, tables.rounds, tables.votes
+_FORGET_PROJECT = delete(_table).where(_table.c.project == bindparam("of"))
 
 MOST = 1000
 """The latest labelled tasks that examples are chosen from."""
@@ -42,10 +43,8 @@ def put(  # noqa: PLR0917 - the columns of one row
     connection: Connection, project: str, task: int, control: str, question: str, texts: Mapping[str, str]
 ) -> None:
     """Keep the texts of a task as they are now."""
-    key = {"project": project, "task": task, "control": control}
-    values = {"question": question, "texts": dict(texts)}
-    statement = insert(connection.dialect, _table).values(**key, **values)
-    connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=values))
+    row = {"project": project, "task": task, "control": control, "question": question, "texts": dict(texts)}
+    connection.execute(insert_or_replace(connection.dialect, _table), row)
 
 
 def labelled(connection: Connection, project: str, control: str, epoch: str) -> list[LabelledTask]:
@@ -95,4 +94,4 @@ def forget_task(connection: Connection, project: str, task: int) -> None:
 
 def forget_project(connection: Connection, project: str) -> None:
     """Delete the texts of all tasks of a project."""
-    connection.execute(delete(_table).where(_table.c.project == project))
+    connection.execute(_FORGET_PROJECT, {"of": project})

@@ -13,13 +13,16 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from backend.ledger import tables
-from backend.ledger.upsert import insert
+from backend.ledger.upsert import insert_or_replace
 
 _table = tables.human_annotations
 _OF_TASK = (
     select(_table)
     .where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"), ~_table.c.deleted)
     .order_by(_table.c.annotation_id)
+)
+_STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted).where(
+    _table.c.project == bindparam("of"), _table.c.annotation_id == bindparam("number")
 )
 
 _EMPTIED: Final[dict[str, Any]] = {
@@ -76,16 +79,13 @@ def put(connection: Connection, annotation: Annotation, now: float) -> bool:
     Returns:
         Whether it was stored.
     """
-    stored = connection.execute(
-        select(_table.c.updated_at, _table.c.deleted).where(
-            _table.c.project == annotation.project, _table.c.annotation_id == annotation.annotation_id
-        )
-    ).one_or_none()
+    key = {"of": annotation.project, "number": annotation.annotation_id}
+    stored = connection.execute(_STORED, key).one_or_none()
     if stored is not None and (stored.deleted or _time(annotation.updated_at) <= _time(stored.updated_at)):
         return False
     values = {field.name: getattr(annotation, field.name) for field in fields(Annotation)}
     values |= {"labels": dict(annotation.labels), "received_at": now}
-    _upsert(connection, values)
+    connection.execute(insert_or_replace(connection.dialect, _table), values)
     return True
 
 
@@ -97,11 +97,7 @@ def delete(connection: Connection, project: str, ids: Collection[int], now: floa
     """
     affected: set[int] = set()
     for annotation_id in dict.fromkeys(ids):
-        stored = connection.execute(
-            select(_table.c.task, _table.c.updated_at, _table.c.deleted).where(
-                _table.c.project == project, _table.c.annotation_id == annotation_id
-            )
-        ).one_or_none()
+        stored = connection.execute(_STORED, {"of": project, "number": annotation_id}).one_or_none()
         if stored is not None and not stored.deleted and stored.task is not None:
             affected.add(stored.task)
         tombstone: dict[str, Any] = {
@@ -111,7 +107,7 @@ def delete(connection: Connection, project: str, ids: Collection[int], now: floa
             "updated_at": stored.updated_at if stored else "",
             "received_at": now,
         }
-        _upsert(connection, tombstone | _EMPTIED)
+        connection.execute(insert_or_replace(connection.dialect, _table), tombstone | _EMPTIED)
     return sorted(affected)
 
 
@@ -140,12 +136,6 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
         .where(_table.c.project == project, _table.c.task == task, ~_table.c.deleted)
         .values(**_EMPTIED)
     ).rowcount
-
-
-def _upsert(connection: Connection, values: Mapping[str, Any]) -> None:
-    statement = insert(connection.dialect, _table).values(dict(values))
-    identity = [_table.c.project, _table.c.annotation_id]
-    connection.execute(statement.on_conflict_do_update(index_elements=identity, set_=dict(values)))
 
 
 def _annotation(row: Row[Any]) -> Annotation:

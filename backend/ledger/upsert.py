@@ -20,3 +20,13 @@ def insert_new(dialect: Dialect, table: Table) -> Insert:
     Building a statement takes longer than running it, so what every call needs is built once.
     """
     return insert(dialect, table).on_conflict_do_nothing()
+
+
+@cache
+def insert_or_replace(dialect: Dialect, table: Table) -> Insert:
+    """An insert of the whole rows it is executed with, in place of those with the same primary key."""
+    statement = insert(dialect, table)
+    given = {
+        column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key
+    }
+    return statement.on_conflict_do_update(index_elements=table.primary_key.columns.keys(), set_=given)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -24,7 +24,7 @@ from backend.ledger.database import Ledger
 from camvo.errors import LedgerError
 
 _BATCH = 256
-_SECONDS = 0.02
+_SECONDS = 0.01
 """How long one transaction goes on taking functions in: whoever is urgent waits no longer than that."""
 
 _T = TypeVar("_T")
@@ -62,7 +62,8 @@ class Writer:
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction; the future has its value once that is committed.
 
-        What is urgent goes before what is not; otherwise functions run in the order they were submitted.
+        What is urgent goes before what is not, and does not wait for it to be committed; otherwise functions
+        run in the order they were submitted.
 
         Others share the transaction, each in a savepoint of its own: an exception undoes this function's
         writes only, and is the future's. When the database itself fails, the functions of a batch are run
@@ -98,9 +99,9 @@ class Writer:
         ended = False
         while not ended or any(waiting.values()):
             ended = self._collect(waiting, patient=not ended and not any(waiting.values())) or ended
-            batch = list(chain(waiting[True], waiting[False]))[: self._batch]
-            for job in batch[: self._write(batch)]:
-                waiting[job.urgent].popleft()
+            some = waiting[True] or waiting[False]
+            for _ in range(self._write([*islice(some, self._batch)])):
+                some.popleft()
 
     def _collect(self, waiting: Mapping[bool, deque[_Job]], *, patient: bool) -> bool:
         """Sort what was submitted, waiting for one if ``patient``; whether the end was reached."""

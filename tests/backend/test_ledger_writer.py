@@ -103,6 +103,17 @@ def test_what_is_urgent_goes_before_what_waits(sqlite_ledger: Ledger) -> None:
     assert seen == ["urgent", "first", "second"]
 
 
+def test_what_is_urgent_is_committed_before_what_waits_has_begun(sqlite_ledger: Ledger) -> None:
+    writer, gate, others = Writer(sqlite_ledger), Gate(), list[list[bytes]]()
+    writer.submit(gate)
+    assert gate.entered.wait(30)
+    writer.submit(lambda _: others.append(written(sqlite_ledger)))
+    writer.submit(append, urgent=True)
+    gate.open.set()
+    writer.close()
+    assert others == [[b"x"]]
+
+
 def test_a_transaction_takes_nothing_in_after_its_time(
     sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,15 +105,20 @@ class Panel:
         for arm, vote in votes.items():
             if vote not in labels:
                 raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")
-        row = [labels.index(votes[arm]) if arm in votes else -1 for arm in self.arms]
-        chances = self.chances(np.array([row], dtype=np.int64), len(labels))[0]
-        return dict(zip(labels, chances.tolist(), strict=True))
+        row = tuple([labels.index(votes[arm]) if arm in votes else -1 for arm in self.arms])
+        return dict(zip(labels, _chances_of(self, row, len(labels)), strict=True))
 
     def _named(self, rows: NDArray[np.int64], labels: int) -> Array:
         """For each pattern, the probability that an answer without a slip is its first, second, … label."""
         likelihood = Likelihood(rows, labels)
         doubts = self.doubt * np.exp(self.spread * NODES)
         return likelihood.next_answer(np.array(self.slips), doubts, WEIGHTS)
+
+
+@lru_cache(maxsize=4096)
+def _chances_of(panel: Panel, row: tuple[int, ...], labels: int) -> tuple[float, ...]:
+    """The chances of one round: most rounds look like many before them, and the likelihood is not quick."""
+    return tuple(panel.chances(np.array([row], dtype=np.int64), labels)[0].tolist())
 
 
 def check(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> None:

@@ -139,15 +139,19 @@ class Writer:
 
 def _run(connection: Connection, job: _Job) -> _Outcome:
     """One function in its savepoint; a database failure is raised: it may have ended the transaction."""
+    # Not connection.begin_nested(): that compiles both statements anew every time.
+    connection.exec_driver_sql("SAVEPOINT job")
     try:
-        with connection.begin_nested():
-            return _Outcome(job.function(connection))
+        outcome = _Outcome(job.function(connection))
     except SQLAlchemyError:
         raise
-    except StopIteration as error:  # asyncio cannot carry one
-        return _Outcome(error=RuntimeError(f"{type(error).__name__} in a function of the ledger"))
     except BaseException as error:  # its caller gets it
-        return _Outcome(error=error)
+        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
+        outcome = _Outcome(error=error)
+        if isinstance(error, StopIteration):  # asyncio cannot carry one
+            outcome = _Outcome(error=RuntimeError(f"{type(error).__name__} in a function of the ledger"))
+    connection.exec_driver_sql("RELEASE SAVEPOINT job")
+    return outcome
 
 
 def _copy(error: Exception) -> Exception:

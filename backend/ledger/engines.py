@@ -96,7 +96,9 @@ def _begin_sqlite(connection: Connection) -> None:
     # writers, and a reader that tries to write is told so at once.
     mode = _mode(connection)
     if mode is not None:
-        connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if mode == 'write' else 'ON'}")
+        if connection.info.get(_MODE) != mode:
+            connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if mode == 'write' else 'ON'}")
+            connection.info[_MODE] = mode
         connection.exec_driver_sql("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
 
 

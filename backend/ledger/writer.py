@@ -65,7 +65,7 @@ class Writer:
         What is urgent goes before what is not, and does not wait for it to be committed; otherwise functions
         run in the order they were submitted.
 
-        Others share the transaction, each in a savepoint of its own: an exception undoes this function's
+        Others may share the transaction, each in a savepoint of its own: an exception undoes this function's
         writes only, and is the future's. When the database itself fails, the functions of a batch are run
         again one by one, so ``function`` must be safe to run twice. It has to be as quick as anything in a
         transaction.
@@ -115,6 +115,20 @@ class Writer:
 
     def _write(self, batch: Sequence[_Job]) -> int:
         """Run functions in one transaction, the first and what begins within :data:`_SECONDS`; how many."""
+        outcomes = self._together(batch) if len(batch) > 1 else [self._alone(job) for job in batch]
+        for job, outcome in zip(batch, outcomes, strict=False):
+            _resolve(job.future, outcome)
+        return len(outcomes)
+
+    def _alone(self, job: _Job) -> _Outcome:
+        try:
+            with self._ledger.write() as connection:
+                value = job.function(connection)
+        except BaseException as error:  # its caller gets it, and the thread lives on
+            return _Outcome(error=error)
+        return _Outcome(value)
+
+    def _together(self, batch: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
         began = ran = False
         try:
@@ -127,14 +141,10 @@ class Writer:
                         break
                 ran = True
         except Exception as error:  # whatever went wrong, the thread has to live on
-            if began and not ran and len(batch) > 1:
-                for job in batch:
-                    self._write([job])
-                return len(batch)
-            outcomes = [_Outcome(error=_copy(error)) for _ in (outcomes if ran else batch)]
-        for job, outcome in zip(batch, outcomes, strict=False):
-            _resolve(job.future, outcome)
-        return len(outcomes)
+            if began and not ran:
+                return [self._alone(job) for job in batch]
+            return [_Outcome(error=_copy(error)) for _ in (outcomes if ran else batch)]
+        return outcomes
 
 
 def _run(connection: Connection, job: _Job) -> _Outcome:
@@ -148,8 +158,6 @@ def _run(connection: Connection, job: _Job) -> _Outcome:
     except BaseException as error:  # its caller gets it
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
         outcome = _Outcome(error=error)
-        if isinstance(error, StopIteration):  # asyncio cannot carry one
-            outcome = _Outcome(error=RuntimeError(f"{type(error).__name__} in a function of the ledger"))
     connection.exec_driver_sql("RELEASE SAVEPOINT job")
     return outcome
 
@@ -168,5 +176,7 @@ def _resolve(future: Future[Any], outcome: _Outcome) -> None:
         return
     if outcome.error is None:
         future.set_result(outcome.value)
+    elif isinstance(outcome.error, StopIteration):  # asyncio cannot carry one
+        future.set_exception(RuntimeError("StopIteration in a function of the ledger"))
     else:
         future.set_exception(outcome.error)

@@ -22,6 +22,8 @@ from camvo.typing import Array
 class Lookahead:
     """The m contexts themselves. One is known again by being the same object, which costs nothing to see.
 
+    So whoever gives a context does not change it as long as it may be scored or learnt.
+
     Attributes:
         contexts: the embeddings, shape (m, d).
 
@@ -38,7 +40,7 @@ class Lookahead:
         if not np.isfinite(rows).all():
             raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
         self.contexts = rows
-        self._given = contexts
+        self._given = tuple(contexts)  # kept, or another object could get the id of one
         self._rows = {id(context): row for row, context in enumerate(contexts)}
 
     def rows(self, contexts: Sequence[Array]) -> list[int] | None:

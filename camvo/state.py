@@ -80,7 +80,7 @@ class State:
         fraction, and K·m·d numbers are held until others are scored.
 
         Args:
-            contexts: m embeddings of shape (d,), all finite; to be scored as the same objects.
+            contexts: m embeddings of shape (d,), all finite; to be scored as the same objects, unchanged.
 
         Raises:
             InvalidParameterError: a context does not fit the state or is not finite.

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -49,6 +50,9 @@ _log = structlog.get_logger(__name__)
 
 _SWITCH = 0.0005
 """Seconds between turns of Python's lock. A webhook waits for one at every statement of its transaction."""
+
+_STAND_ASIDE = 0.02
+"""Seconds at the most for which the event loop stops while a webhook is written."""
 
 
 class Runtime:
@@ -195,9 +199,13 @@ class Runtime:
     def _write(self, function: Callable[[Connection], None]) -> None:
         """Write through the one writer: a thread of its own would wait behind every batch of it.
 
-        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first.
+        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first. The loop,
+        which computes all the time while answers come in, leaves Python's lock to the writer meanwhile.
         """
-        self._writer.submit(function, urgent=True).result()
+        future = self._writer.submit(function, urgent=True)
+        with suppress(RuntimeError):  # the loop of a process that ends may be closed
+            self._loop.call_soon_threadsafe(wait_for, [future], _STAND_ASIDE)
+        future.result()
 
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""

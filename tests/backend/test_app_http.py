@@ -152,6 +152,24 @@ def test_ready_is_503_when_the_ledger_is_gone(tmp_path: Path) -> None:
             connection.execute(text("ALTER TABLE elsewhere RENAME TO projects"))
 
 
+def test_without_its_embedder_the_server_is_up_and_not_ready_and_says_why_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "no-model-in-here"
+    empty.mkdir()
+    with Backend(
+        tmp_path, votes(red="Glad", green="Glad", blue="Sad"), embedder=str(empty), deadline=20
+    ) as backend:
+        assert backend.predict(task(1), task(2)) == [[], []]
+        ready = backend.client.get("/ready")
+        assert ready.status_code == 503
+        assert {name for name, fit in ready.get_json().items() if not fit} == {"embedder"}
+        assert backend.client.get("/health").status_code == 200
+    entries = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
+    (reason,) = [entry["reason"] for entry in entries if entry["event"] == "embedder_unavailable"]
+    assert reason.startswith(f"{empty}: ")
+
+
 # -- the log
 
 

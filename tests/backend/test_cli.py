@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -14,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 from command_line import called
-from server_process import ServerProcess, child, run_cli
+from server_process import child, run_cli
 from sqlalchemy import create_engine, text
 
 HEAVY = ("torch", "litellm", "sentence_transformers", "transformers", "label_studio_sdk", "scipy", "flask")
@@ -138,31 +137,12 @@ def test_a_model_without_a_price_ends_the_server_with_the_reason_and_no_tracebac
     assert "input_price" in reason
 
 
-def test_an_unknown_embedder_leaves_the_server_up_and_not_ready(tmp_path: Path) -> None:
-    path = tmp_path / "camvo.yaml"
-    path.write_text("embedder: there-is-no-such-model\n")
-    with ServerProcess(tmp_path, path) as server:
-        server.start(ready=False)
-        assert server.predict([1, 2]) == [[], []]
-        ready = server.get("/ready")
-        assert ready.status_code == 503
-        assert {name for name, fit in ready.json().items() if not fit} == {"embedder"}
-        assert server.get("/health").status_code == 200
-        reasons = [
-            entry["reason"]
-            for line in server.log.splitlines()
-            if line.startswith("{") and (entry := json.loads(line))["event"] == "embedder_unavailable"
-        ]
-        assert len(reasons) == 1
-        assert reasons[0].startswith("there-is-no-such-model: ")
-
-
 # check
 
 
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, CompletedProcess[str]]]:
-    """A process that checks the embedded voters, and a check of a pool with one key missing and one there."""
+    """A check of the embedded voters, and one of a pool with one key missing and one there."""
     plain, keyed = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("keyed")
     models = [
         {**MODEL, "name": "one", "api_key_env": "KEY_THAT_IS_THERE"},
@@ -176,7 +156,7 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Co
         "CAMVO_WEBHOOK_SECRET": SECRET,
     }
     return {
-        "plain": (plain, run_cli("check", cwd=plain, COLUMNS="80")),
+        "plain": (plain, called("check", cwd=plain, COLUMNS="80")),
         "keyed": (keyed, called("check", "--config", path, cwd=keyed, COLUMNS="120", **secrets)),
     }
 

@@ -98,7 +98,8 @@ class Backend:
         config = self._folder / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
         environment = Environment(database_url=url, config=config, **self._given)
-        self.app = create_app(environment, _embedder())
+        embedder = Embedder(self._settings["embedder"]) if "embedder" in self._settings else _embedder()
+        self.app = create_app(environment, embedder)
         self.runtime: Runtime = self.app.extensions["camvo"]
         self.client = self.app.test_client()
         return self
@@ -108,7 +109,8 @@ class Backend:
     ) -> None:
         self.runtime.close(patience=5.0)
         embedder = self.runtime.embedder
-        _idle.append((embedder._model, embedder._dimension, embedder._identity))
+        if embedder.loaded:
+            _idle.append((embedder._model, embedder._dimension, embedder._identity))
         self.server.__exit__(kind, error, trace)
         self.ledger.close()
 

@@ -77,10 +77,14 @@ def taught(items):
     return Project(Sequential(), table(items=200), labelled(200, 100))
 
 
-def test_human_labels_find_the_model_that_is_far_better(items):
-    plain, aided = (
-        replay(Sequential(), items, window=16, human=human) for human in (None, labelled(900, 100))
-    )
+@pytest.fixture(scope="module")
+def aided(items):
+    """What happens where humans label the first hundred items."""
+    return replay(Sequential(), items, window=16, human=labelled(900, 100))
+
+
+def test_human_labels_find_the_model_that_is_far_better(items, aided):
+    plain = replay(Sequential(), items, window=16)
     assert share_right(plain, items, 100) < 0.8
     assert share_right(aided, items, 100) > 0.95
 
@@ -89,9 +93,8 @@ def test_a_model_that_outweighs_the_others_is_asked_first_though_it_is_the_deare
     assert taught.plan().stages.order[0] == "best"
 
 
-def test_a_model_that_decides_alone_spares_the_others(items):
-    trace = replay(Sequential(), items, window=16, human=labelled(900, 100))
-    assert trace.costs[300:].mean() < 0.6 * items.full_cost
+def test_a_model_that_decides_alone_spares_the_others(items, aided):
+    assert aided.costs[300:].mean() < 0.6 * items.full_cost
 
 
 def test_certificates_hold_with_the_weights_that_humans_taught(taught):

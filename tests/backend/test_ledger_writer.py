@@ -14,6 +14,12 @@ from backend.ledger import writer as module
 from camvo.errors import BudgetExhaustedError, LedgerError
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits shares a transaction, however slow the machine is."""
+    monkeypatch.setattr(module, "_SECONDS", 60.0)
+
+
 @pytest.fixture
 def writer(ledger: Ledger) -> Iterator[Writer]:
     writer = Writer(ledger)

@@ -28,6 +28,8 @@ from camvo.contribution import Contribution
 from camvo.linucb import full_inverse
 from camvo.state import State
 
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
 TASKS = range(1, 25)
 FIRST, SECOND = range(1, 17), range(9, 25)
 """What the two workers are asked; they share eight tasks."""

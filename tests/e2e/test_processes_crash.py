@@ -20,6 +20,8 @@ from sqlalchemy import Row, func, select
 
 from backend.ledger import tables
 
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
 CALM, WORKER_DIES, GROUP_DIES, STOPPED, LAST = (
     range(1, 9),
     range(20, 32),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import json
 import sys
 import threading
@@ -28,6 +27,7 @@ from backend.annotator import Annotator
 from backend.embedding import Embedder
 from backend.examples import Examples
 from backend.images import Images
+from backend.imports import spare_the_libraries
 from backend.jobs import Jobs
 from backend.label_studio.catch_up import CatchUp
 from backend.labels import LabelConfig
@@ -237,7 +237,7 @@ class Runtime:
             self.pool.count(self.pool.names[0], [{"role": "user", "content": "warm up"}])
         except CamvoError as error:
             _log.error("embedder_unavailable", code=error.code, reason=str(error))
-        _spare_the_libraries()
+        spare_the_libraries()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -251,13 +251,3 @@ class Runtime:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
         self._loop.close()
-
-
-@functools.cache
-def _spare_the_libraries() -> None:
-    """Leave what is loaded by now out of garbage collections, once for a process.
-
-    The libraries are three quarters of a million objects: to walk over them takes half a second, and nothing
-    else runs meanwhile.
-    """
-    gc.freeze()

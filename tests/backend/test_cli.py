@@ -127,6 +127,7 @@ def test_a_password_of_the_database_is_not_printed(tmp_path: Path) -> None:
 # serve: a mistake that only a worker finds
 
 
+@pytest.mark.e2e
 def test_a_model_without_a_price_ends_the_server_with_the_reason_and_no_traceback(tmp_path: Path) -> None:
     unpriced = {"name": "one", "model": "openai/nobody-knows-it"}
     path = configured(tmp_path, {"models": [unpriced], "policy": {"k_min": 1}})

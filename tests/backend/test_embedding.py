@@ -293,6 +293,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.e2e
 def test_the_packaged_model_needs_no_network() -> None:
     assert run(OFFLINE) == "(1, 384)"
 

@@ -1,11 +1,10 @@
-"""``camvo connect``, ``disconnect`` and ``predict``, each once as a process: what is refused and printed."""
+"""``camvo connect``, ``disconnect`` and ``predict``: what is refused and printed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 from command_line import called
@@ -31,36 +30,30 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 @pytest.mark.parametrize(
-    ("run", "arguments", "environment", "named"),
+    ("arguments", "environment", "named"),
     [
-        (called, ["connect"], {}, "--label-studio: .*LABEL_STUDIO_URL"),
-        (run_cli, ["predict", "--label-studio", NOWHERE], {}, "LABEL_STUDIO_API_KEY: .*docs/label_studio.md"),
+        (["connect"], {}, "--label-studio: .*LABEL_STUDIO_URL"),
+        (["predict", "--label-studio", NOWHERE], {}, "LABEL_STUDIO_API_KEY: .*docs/label_studio.md"),
         (
-            run_cli,
             ["disconnect", "--label-studio", "studio:8080"],
             {"LABEL_STUDIO_API_KEY": KEY},
             "--label-studio: ",
         ),
         (
-            called,
             ["connect", "--backend-url", "http://a:b@camvo:9090"],
             {},
             "--backend-url: .*BASIC_AUTH_USER",
         ),
-        (called, ["connect", "--extra-params", "delta"], {}, "--extra-params: "),
-        (called, ["connect", "--extra-params", "delta=1.7"], {}, "extra_params.delta: .*1.7"),
-        (called, ["predict"], {"LABEL_STUDIO_URL": f"http://me:{KEY}@127.0.0.1"}, "LABEL_STUDIO_URL: "),
-        (called, ["connect"], {"BASIC_AUTH_USER": "u", "BASIC_AUTH_PASS": KEY}, "CAMVO_WEBHOOK_SECRET: "),
+        (["connect", "--extra-params", "delta"], {}, "--extra-params: "),
+        (["connect", "--extra-params", "delta=1.7"], {}, "extra_params.delta: .*1.7"),
+        (["predict"], {"LABEL_STUDIO_URL": f"http://me:{KEY}@127.0.0.1"}, "LABEL_STUDIO_URL: "),
+        (["connect"], {"BASIC_AUTH_USER": "u", "BASIC_AUTH_PASS": KEY}, "CAMVO_WEBHOOK_SECRET: "),
     ],
 )
 def test_bad_input_is_one_line_that_names_it(
-    run: Callable[..., CompletedProcess[str]],
-    arguments: list[str],
-    environment: dict[str, str],
-    named: str,
-    tmp_path: Path,
+    arguments: list[str], environment: dict[str, str], named: str, tmp_path: Path
 ) -> None:
-    done = run(*arguments, "--project", "3", cwd=tmp_path, **environment)
+    done = called(*arguments, "--project", "3", cwd=tmp_path, **environment)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
     assert re.match(f"camvo: {named}", line), line

@@ -188,7 +188,7 @@ def test_no_process_outlives_the_command(how: signal.Signals, tmp_path: Path) ->
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("synthetic")
-    done = run_cli(
+    done = called(
         "synthetic", "--gamma", "0,0.8", "--alpha", "0.1", "--delta", "0.8", "--k-min", "1", "--items", "50",
         "--shuffles", "2", "--json", "out.json", cwd=folder,
     )  # fmt: skip

@@ -253,8 +253,9 @@ def test_models_that_are_free_have_no_share_of_the_cost() -> None:
     assert row.cost_share is None
 
 
-def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for(table: VotesTable) -> None:
-    found = done(table, chosen("sequential", agreements=(0.99, 0.5)))
+def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
+    few = votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
+    found = done(few, chosen("sequential", agreements=(0.99, 0.5)))
     assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
     assert [(one.agreement_asked, one.shuffles) for one in summarised([run.row for run in found])] == [
         (0.99, 2),

@@ -74,7 +74,7 @@ def items():
 
 @pytest.fixture(scope="module")
 def taught(items):
-    return Project(Sequential(), table(items=200), labelled(200, 100))
+    return Project(Sequential(), table(items=120), labelled(120, 60))
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_certificates_hold_with_the_weights_that_humans_taught(taught):
 
 
 def test_labels_that_are_withdrawn_leave_the_weights_of_agreement(items):
-    project = Project(Sequential(), table(items=150), labelled(150, 60))
+    project = Project(Sequential(), table(items=60), labelled(60, 30))
     before = project.plan().stages.paths["q"].origin.agreed
     assert project.weights() != before
     for voted, human in project.lessons:
@@ -134,11 +134,11 @@ def test_the_score_does_not_hang_on_a_copy_that_has_no_vote(items):
     copied = VotesTable(
         LABELS,
         COSTS | {"copy": 1.2},
-        items.contexts[:300],
-        np.column_stack((items.votes, items.votes[:, 4]))[:300],
-        items.truth[:300],
+        items.contexts[:150],
+        np.column_stack((items.votes, items.votes[:, 4]))[:150],
+        items.truth[:150],
     )
-    project = Project(Sequential(agreement=1.0), copied, ~labelled(300, 260))
+    project = Project(Sequential(agreement=1.0), copied, ~labelled(150, 120))
     plan = project.plan()
     assert plan.weights["q"][plan.arms.index("copy")] == 0.0
     votes = {arm: {"q": "yes"} for arm in ARMS}
@@ -148,7 +148,7 @@ def test_the_score_does_not_hang_on_a_copy_that_has_no_vote(items):
 
 
 def test_labels_on_models_that_have_left_say_nothing(items):
-    project = Project(Sequential(), table(items=80), labelled(80, 40))
+    project = Project(Sequential(), table(items=30), labelled(30, 15))
     left = {"new": 1.0, "other": 2.0}
     plan = project.policy.plan({"q": Observation(project.state, CONTEXT, LABELS)}, left)
     assert plan.stages.paths["q"].origin.stack is None

@@ -16,6 +16,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from server_process import PATIENCE, child
 
+pytestmark = pytest.mark.e2e
+
 COMMAND = [sys.executable, "-m", "backend.cli", "demo"]
 
 

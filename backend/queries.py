@@ -12,7 +12,7 @@ import contextlib
 import functools
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,16 +107,14 @@ class Queries:
         """Renew the claims of the attempts under way, until cancelled."""
         while True:
             await asyncio.sleep(LEASE / 3)
-            keys = sorted(self._claimed)
+            keys, until = sorted(self._claimed), self._clock() + LEASE
             try:
                 if keys:
-                    await self._writer.run(functools.partial(self._renew, keys))
+                    await self._writer.run(
+                        functools.partial(answers.renew, keys=keys, owner=self._owner, until=until)
+                    )
             except LedgerError as error:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
-
-    def _renew(self, keys: Sequence[str], connection: Connection) -> None:
-        for key in keys:
-            answers.claim(connection, key, self._owner, self._clock(), LEASE)
 
     async def ask(self, query: Query, patience: float) -> Reply:
         """The model's answer; identical queries under way in this process share one call.

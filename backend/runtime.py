@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -50,9 +49,6 @@ _log = structlog.get_logger(__name__)
 
 _SWITCH = 0.0005
 """Seconds between turns of Python's lock. A webhook waits for one at every statement of its transaction."""
-
-_STAND_ASIDE = 0.02
-"""Seconds at the most for which the event loop stops while a webhook is written."""
 
 
 class Runtime:
@@ -199,13 +195,9 @@ class Runtime:
     def _write(self, function: Callable[[Connection], None]) -> None:
         """Write through the one writer: a thread of its own would wait behind every batch of it.
 
-        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first. The loop,
-        which computes all the time while answers come in, leaves Python's lock to the writer meanwhile.
+        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first.
         """
-        future = self._writer.submit(function, urgent=True)
-        with suppress(RuntimeError):  # the loop of a process that ends may be closed
-            self._loop.call_soon_threadsafe(wait_for, [future], _STAND_ASIDE)
-        future.result()
+        self._writer.submit(function, urgent=True).result()
 
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""
@@ -244,6 +236,7 @@ class Runtime:
         self._upkeep = [
             self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock)),
             self._loop.create_task(self._queries.keep_claims()),
+            self._loop.create_task(upkeep.tidy(self.ledger, self._readers)),
         ]
         self._loop.run_forever()
         rest = asyncio.all_tasks(self._loop)

@@ -1,6 +1,6 @@
 """How long /predict takes for a batch, beside what the models' latency alone would take.
 
-    OMP_NUM_THREADS=1 python benchmarks/predict.py [--tasks 100] [--models 3] [--latency 0.3] [--batches 5]
+    OMP_NUM_THREADS=1 python benchmarks/predict.py [--tasks 100] [--models 3] [--latency 0.3] [--batches 30]
 
 Starts a local OpenAI-compatible server that answers after a fixed latency, the real backend in front of it,
 and sends batches of tasks that were never seen, as Label Studio does; at the same time it asks for /health,
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--models", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.3)
-    parser.add_argument("--batches", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--serve-models", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve_models:

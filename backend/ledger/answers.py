@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, bindparam, delete, exists, or_, select
+from sqlalchemy import Connection, Dialect, bindparam, delete, exists, or_, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger import tables
@@ -19,6 +19,11 @@ _table, _links, _claims = tables.answers, tables.answer_tasks, tables.claims
 _KEYS_A_QUERY = 500
 _FIND = select(*(column for column in _table.c if column.name != "created_at")).where(
     _table.c.key.in_(bindparam("keys", expanding=True))
+)
+_RENEW = (
+    update(_claims)
+    .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
+    .values(expires_at=bindparam("until"))
 )
 _RELEASE = delete(_claims).where(_claims.c.key == bindparam("of"), _claims.c.owner == bindparam("by"))
 
@@ -97,6 +102,11 @@ def _claim(dialect: Dialect) -> ReturningInsert[Any]:
         set_={"owner": statement.excluded.owner, "expires_at": statement.excluded.expires_at},
         where=or_(_claims.c.expires_at <= bindparam("now"), _claims.c.owner == statement.excluded.owner),
     ).returning(_claims.c.key)
+
+
+def renew(connection: Connection, keys: Collection[str], owner: str, until: float) -> None:
+    """Let the claims of ``owner`` last until a time in unix seconds; what others took over stays theirs."""
+    connection.execute(_RENEW, {"keys": list(keys), "by": owner, "until": until})
 
 
 def release(connection: Connection, key: str, owner: str) -> None:

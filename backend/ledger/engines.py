@@ -13,6 +13,9 @@ from camvo.errors import LedgerError
 _MODE = "camvo_mode"
 _WRITE_LOCK = 0x43614D566F  # the advisory lock of PostgreSQL that makes writers take turns: "CaMVo"
 
+_PAGES = 16_384
+"""Pages (64 MB) in SQLite's log at which a commit moves them into the file, unless ``Ledger.tidy`` did."""
+
 
 def normalise(url: str) -> URL:
     """The URL as SQLAlchemy reads it, with psycopg 3 as PostgreSQL's driver.
@@ -89,6 +92,7 @@ def _mode(connection: Connection) -> str | None:
 def _set_up_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # the driver's own transactions begin late and lose to other writers
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_PAGES}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,7 +25,10 @@ from camvo.errors import LedgerError
 
 _BATCH = 256
 _SECONDS = 0.01
-"""How long one transaction goes on taking functions in: whoever is urgent waits no longer than that."""
+"""How long one transaction goes on taking functions in, for the sake of other processes."""
+
+_ASIDE = 0.05
+"""Seconds at the most for which an event loop stands still for one urgent function."""
 
 _T = TypeVar("_T")
 
@@ -54,6 +57,8 @@ class Writer:
     def __init__(self, ledger: Ledger, *, batch: int = _BATCH) -> None:
         self._ledger, self._batch = ledger, batch
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._hurry = threading.Event()
+        self._urgent: tuple[Future[Any], float] | None = None  # the last one, and until when to stand aside
         self._closed = False
         self._door = threading.Lock()  # nothing may be queued behind the None that ends the thread
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
@@ -62,8 +67,8 @@ class Writer:
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction; the future has its value once that is committed.
 
-        What is urgent goes before what is not, and does not wait for it to be committed; otherwise functions
-        run in the order they were submitted.
+        What is urgent goes before what is not: a transaction under way takes nothing more in, and the next
+        one is its own. Otherwise functions run in the order they were submitted.
 
         Others may share the transaction, each in a savepoint of its own: an exception undoes this function's
         writes only, and is the future's. When the database itself fails, the functions of a batch are run
@@ -80,10 +85,21 @@ class Writer:
                     "the writer is closed", where=self._ledger.place, fix="the process is stopping"
                 )
             self._jobs.put(job)
+        if urgent:
+            self._urgent = job.future, time.monotonic() + _ASIDE
+            self._hurry.set()
         return job.future
 
     async def run(self, function: Callable[[Connection], _T]) -> _T:
-        """:meth:`submit` for an event loop; the function runs even if the caller is cancelled meanwhile."""
+        """:meth:`submit` for an event loop; the function runs even if the caller is cancelled meanwhile.
+
+        The loop stands still while something urgent is written: it would take Python's lock from the writer
+        at every statement.
+        """
+        if self._urgent is not None:
+            future, until = self._urgent
+            if not future.done():
+                wait([future], max(until - time.monotonic(), 0.0))
         return await asyncio.wrap_future(self.submit(function))
 
     def close(self) -> None:
@@ -105,6 +121,7 @@ class Writer:
 
     def _collect(self, waiting: Mapping[bool, deque[_Job]], *, patient: bool) -> bool:
         """Sort what was submitted, waiting for one if ``patient``; whether the end was reached."""
+        self._hurry.clear()
         try:
             while (job := self._jobs.get(block=patient)) is not None:
                 waiting[job.urgent].append(job)
@@ -137,7 +154,7 @@ class Writer:
                 until = time.monotonic() + _SECONDS
                 for job in batch:
                     outcomes.append(_run(connection, job))
-                    if time.monotonic() >= until:
+                    if self._hurry.is_set() or time.monotonic() >= until:
                         break
                 ran = True
         except Exception as error:  # whatever went wrong, the thread has to live on

@@ -64,6 +64,25 @@ def test_an_owner_can_renew_its_claim(ledger: Ledger) -> None:
         assert not answers.claim(connection, "key", "b", 149.9, 30.0)
 
 
+def test_a_renewed_claim_lasts_until_its_new_end(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        for key in ("first", "second", "third"):
+            answers.claim(connection, key, "a", 100.0, 30.0)
+        answers.renew(connection, ["first", "second"], "a", 200.0)
+        free = [
+            key for key in ("first", "second", "third") if answers.claim(connection, key, "b", 199.9, 1.0)
+        ]
+        assert free == ["third"]
+
+
+def test_nobody_renews_what_another_has_taken_over(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        answers.claim(connection, "key", "a", 100.0, 30.0)
+        answers.claim(connection, "key", "b", 130.0, 30.0)
+        answers.renew(connection, ["key"], "a", 500.0)
+        assert answers.claim(connection, "key", "c", 160.0, 30.0)
+
+
 def test_a_released_claim_is_free(ledger: Ledger) -> None:
     with ledger.write() as connection:
         answers.claim(connection, "key", "a", 100.0, 30.0)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,27 @@ def test_a_connection_that_read_can_write_later(ledger: Ledger) -> None:
         projects.all(connection)
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
+
+
+def test_what_is_tidied_is_in_the_file_itself(sqlite_ledger: Ledger, tmp_path: Path) -> None:
+    def projects_in_a_copy_of_the_file_alone() -> int:
+        copied = shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "copied")
+        with closing(sqlite3.connect(copied)) as connection:
+            return int(connection.execute("SELECT count(*) FROM projects").fetchone()[0])
+
+    with sqlite_ledger.write() as connection:
+        projects.ensure(connection, "1.1", 5.0)
+    before = projects_in_a_copy_of_the_file_alone()
+    sqlite_ledger.tidy()
+    assert (before, projects_in_a_copy_of_the_file_alone()) == (0, 1)
+
+
+def test_a_ledger_is_tidied_while_somebody_writes(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        projects.ensure(connection, "1.1", 5.0)
+        ledger.tidy()
+    with ledger.read() as connection:
+        assert projects.get(connection, "1.1") is not None
 
 
 def test_a_writer_gives_up_when_its_turn_does_not_come(ledger: Ledger, ledger_url: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
@@ -118,6 +119,56 @@ def test_what_is_urgent_is_committed_before_what_waits_has_begun(sqlite_ledger: 
     gate.open.set()
     writer.close()
     assert others == [[b"x"]]
+
+
+def test_a_transaction_ends_when_somebody_is_in_a_hurry(sqlite_ledger: Ledger) -> None:
+    writer, first, second, others = Writer(sqlite_ledger), Gate(), Gate(), list[list[bytes]]()
+    writer.submit(first)
+    assert first.entered.wait(30)
+    for function in (append, second, append):
+        writer.submit(function)
+    first.open.set()
+    assert second.entered.wait(30)
+    writer.submit(lambda _: others.append(written(sqlite_ledger)), urgent=True)
+    second.open.set()
+    writer.close()
+    assert others == [[b"x"]]
+
+
+async def begin_to_write_behind(gate: Gate, writer: Writer) -> bool:
+    """Whether something urgent is written once the event loop goes on after it has begun to write."""
+    urgent = writer.submit(gate, urgent=True)
+    assert gate.entered.wait(30)
+    task = asyncio.create_task(writer.run(append))
+    await asyncio.sleep(0)
+    done = urgent.done()
+    gate.open.set()
+    await task
+    return done
+
+
+def test_an_event_loop_stands_still_while_what_is_urgent_is_written(
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, gate, wait = Writer(sqlite_ledger), Gate(), module.wait
+
+    def open_and_wait(*given: Any) -> Any:
+        gate.open.set()
+        return wait(*given)
+
+    monkeypatch.setattr(module, "_ASIDE", 60.0)
+    monkeypatch.setattr(module, "wait", open_and_wait)
+    assert asyncio.run(begin_to_write_behind(gate, writer))
+    writer.close()
+
+
+def test_an_event_loop_does_not_stand_still_for_long(
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ASIDE", 0.0)
+    writer = Writer(sqlite_ledger)
+    assert not asyncio.run(begin_to_write_behind(Gate(), writer))
+    writer.close()
 
 
 def test_a_transaction_takes_nothing_in_after_its_time(

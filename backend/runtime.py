@@ -33,6 +33,7 @@ from backend.labels import LabelConfig
 from backend.ledger import Ledger, Writer, projects
 from backend.llms import Pool
 from backend.prediction import Prediction
+from backend.purchases import Purchases
 from backend.queries import Queries
 from backend.recording import Job
 from backend.scores import Scores
@@ -86,7 +87,8 @@ class Runtime:
         self._trainings: set[Future[None]] = set()
         catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
         self._training = Training([catch_up, self._review])
-        self._queries = Queries(self.pool, self._writer, retries=settings.retries, clock=self.clock)
+        self._purchases = Purchases(self._writer, self.clock)
+        self._queries = Queries(self.pool, self._purchases, retries=settings.retries, clock=self.clock)
         sys.setswitchinterval(_SWITCH)
         self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
@@ -235,7 +237,7 @@ class Runtime:
         asyncio.set_event_loop(self._loop)
         self._upkeep = [
             self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock)),
-            self._loop.create_task(self._queries.keep_claims()),
+            self._loop.create_task(self._purchases.keep_claims()),
             self._loop.create_task(upkeep.tidy(self.ledger, self._readers)),
         ]
         self._loop.run_forever()

@@ -14,7 +14,8 @@ from backend.exemplary import label_texts
 from backend.labels import TaskQuestion
 from backend.llms import Pool
 from backend.llms.parts import Messages, images
-from backend.queries import Queries, Query
+from backend.purchases import Query
+from backend.queries import Queries
 from backend.recording import Asked, Job
 from backend.states import StateKey
 from camvo.errors import BadAnswerError, ModelError

@@ -13,10 +13,12 @@ import pytest
 from openai_server import OpenAIServer, Reply
 from sqlalchemy import func, select
 
+from backend import purchases
 from backend import queries as module
 from backend.ledger import Ledger, Writer, answers, money, tables
 from backend.llms import Pool
-from backend.queries import Queries, Query
+from backend.purchases import Purchases, Query
+from backend.queries import Queries
 from backend.settings import BudgetSettings, ModelSettings
 from camvo.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
 
@@ -31,6 +33,7 @@ class Office:
 
     def __init__(self, ledger: Ledger, server: OpenAIServer) -> None:
         self.ledger, self.server = ledger, server
+        self.purchases: list[Purchases] = []
         self._writers: list[Writer] = []
 
     def queries(self, retries: int = 0, clock: Callable[[], float] = time.time) -> Queries:
@@ -43,7 +46,8 @@ class Office:
             parameters={"api_base": self.server.url},
         )
         self._writers.append(Writer(self.ledger))
-        return Queries(Pool([model]), self._writers[-1], retries=retries, clock=clock)
+        self.purchases.append(Purchases(self._writers[-1], clock))
+        return Queries(Pool([model]), self.purchases[-1], retries=retries, clock=clock)
 
     def replies(self, *replies: Reply) -> None:
         """What the model says, one after the other; the last again and again."""
@@ -220,13 +224,13 @@ def test_a_claim_that_expires_while_somebody_waits_is_taken_over(office: Office)
 
 def test_the_claim_of_a_slow_call_is_renewed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three leases long the other process keeps waiting, because the first one is still there."""
-    monkeypatch.setattr(module, "LEASE", 0.3)
+    monkeypatch.setattr(purchases, "LEASE", 0.3)
     gate = threading.Event()
     office.replies(GLAD.once(gate))
     one, other = office.queries(), office.queries()
 
     async def ask() -> Sequence[Any]:
-        keeper = asyncio.create_task(one.keep_claims())
+        keeper = asyncio.create_task(office.purchases[0].keep_claims())
         first = asyncio.create_task(one.ask(query(), 10.0))
         assert await asyncio.to_thread(office.server.wait_for, 1)
         second = asyncio.create_task(other.ask(query(), 10.0))
@@ -245,7 +249,7 @@ def test_the_claim_of_a_process_that_died_ends_with_its_lease(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody renews here, as after a crash: the other asks itself, while the first call still hangs."""
-    monkeypatch.setattr(module, "LEASE", 0.3)
+    monkeypatch.setattr(purchases, "LEASE", 0.3)
     gate = threading.Event()
     office.replies(GLAD.once(gate), GLAD)
     dead, other = office.queries(), office.queries()

@@ -65,11 +65,22 @@ class Sequential(Ensemble):
     ) -> list[Plan]:
         """Freeze weights, order and rules, and throw the coins; nobody has voted yet."""
         plans = super().plan_window(tasks, costs)
-        return [self._staged(plan, task, costs) for plan, task in zip(plans, tasks, strict=True)]
+        known: dict[tuple[object, ...], tuple[tuple[str, ...], dict[str, Path]]] = {}
+        staged = []
+        for plan, task in zip(plans, tasks, strict=True):
+            # Of what tasks of one state differ in, the contexts decide how the coin falls, and nothing else.
+            kind = tuple(
+                [(seen.labels, seen.aggregation == LABEL_VOTE, id(seen.study)) for seen in task.values()]
+            )
+            if kind not in known:
+                known[kind] = self._paths(task, costs)
+            staged.append(_staged(plan, task, *known[kind]))
+        return staged
 
-    def _staged(
-        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float]
-    ) -> Plan:
+    def _paths(
+        self, observations: Mapping[str, Observation], costs: Mapping[str, float]
+    ) -> tuple[tuple[str, ...], dict[str, Path]]:
+        """In which order arms are asked, and each question's path before the coin."""
         voted = {
             question: self._votes(seen, costs)
             for question, seen in sorted(observations.items())
@@ -87,9 +98,7 @@ class Sequential(Ensemble):
             evidence = seen.state.probes.evidence
             rules = _rules(evidence, order, shares, along, self.max_stages, self.agreement)
             paths[question] = Path(along, *rules, voted[question])
-        frozen = {question: np.array([of[arm] for arm in plan.arms]) for question, of in weights.items()}
-        stages = _thrown(observations, order, paths)
-        return plan.staged(stages, {**plan.weights, **frozen}, stages.propensity[0])
+        return order, paths
 
     def _votes(self, seen: Observation, costs: Mapping[str, float]) -> VoteWeights:
         """What the arms' votes on one question weigh."""
@@ -128,6 +137,18 @@ class Sequential(Ensemble):
         weights = dict(zip(plan.arms, plan.estimates[question].agreement.tolist(), strict=True))
         kept = Row.of(cast, weights, label if human else None, everyone=False)
         return replace(taught, probe=stages.probe(question, votes), kept=kept)
+
+
+def _staged(
+    plan: Plan, observations: Mapping[str, Observation], order: tuple[str, ...], paths: Mapping[str, Path]
+) -> Plan:
+    """The plan with the stages that the coin leaves, and with the weights of votes that are weighed."""
+    at = [order.index(arm) for arm in plan.arms]
+    weights = {
+        question: np.array(path.weights)[at] for question, path in paths.items() if path.origin is not None
+    }
+    stages = _thrown(observations, order, paths)
+    return plan.staged(stages, {**plan.weights, **weights}, stages.propensity[0])
 
 
 def _thrown(

@@ -14,7 +14,7 @@ from backend import labels, prompts, settings
 from backend.embedding import Embedder
 from backend.ledger import migrate
 from backend.llms import Pool
-from backend.policies import policy_of
+from backend.policies import in_force, policy_of
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError, ConfigError
 from camvo.estimates import Observation
@@ -30,6 +30,7 @@ def run(console: Console, environment: Environment) -> bool:
         f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
         highlight=False,
     )
+    console.print(f"[green]✓[/] policy         {_policy(found)}", highlight=False, soft_wrap=True)
     pool = Pool(found.models, keys=environment.keys(found.models))
     console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
     fit = [
@@ -50,6 +51,11 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
         return False
     console.print(f"[green]✓[/] {name:<14} {escape(outcome)}", highlight=False, soft_wrap=True)
     return True
+
+
+def _policy(found: Settings) -> str:
+    name, idle = in_force(found.policy)
+    return f"{name}, to which {', '.join(idle)} {'mean' if idle[1:] else 'means'} nothing" if idle else name
 
 
 def _keys(found: Settings, pool: Pool) -> str:

@@ -18,6 +18,13 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
 """Parameters that the default has not: whoever sets one and names no policy means the one that has it."""
 
 
+_BOUNDS: Final = frozenset({"alpha", "lambda_r"})
+"""Parameters of the lower bounds that the paper's policy goes by; under the others they decide ties only."""
+
+_STATES: Final = frozenset({"lambda_l"})
+"""Parameters of the state that every policy learns with."""
+
+
 def policy_of(
     settings: PolicySettings, aggregations: Iterable[Aggregation] = (), *, alone: bool = False
 ) -> Policy:
@@ -36,6 +43,15 @@ def policy_of(
     if alone:
         given["max_stages"] = 1
     return named(settings.name or _meant(settings, aggregations), given)
+
+
+def in_force(settings: PolicySettings) -> tuple[str, list[str]]:
+    """The policy that labels are voted by, and the parameters that are set and mean nothing to it."""
+    name = settings.name or _meant(settings, ())
+    heeded = parameters_of(name) | _STATES | {"name"}
+    if "delta" not in heeded:
+        heeded -= _BOUNDS
+    return name, sorted(settings.model_fields_set - heeded)
 
 
 def _meant(settings: PolicySettings, aggregations: Iterable[Aggregation]) -> str:

@@ -74,7 +74,7 @@ def _refused(where: str, path: str, status: int, body: Any) -> LabelStudioError:
     if status == httpx.codes.UNAUTHORIZED:
         fix = "set LABEL_STUDIO_API_KEY to a token from Account & Settings"
         if "legacy" in reason:
-            fix = "use a personal access token, or allow legacy tokens in the organization's settings"
+            fix = "use a personal access token, or allow legacy tokens in the organisation's settings"
         return LabelStudioKeyError(f"Label Studio refuses the key: {said}", where=where, fix=fix)
     if status == httpx.codes.FORBIDDEN:
         return _forbidden(where, path, reason)

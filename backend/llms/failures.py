@@ -83,6 +83,8 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     429: RateLimitedError,
 }
 
+_EMBEDDED = "embedded voters answer only what has a list of labels: name models of your own in camvo.yaml"
+
 _WORDS: dict[type[ModelError], tuple[str, str | None]] = {
     ModelTimeoutError: ("gave no answer in time", None),
     RateLimitedError: ("asks for patience", "set rpm and tpm to the provider's limits"),
@@ -117,6 +119,8 @@ def model_error(error: BaseException, model: str) -> ModelError:
     kind = _BY_CODE.get(code) or _kind(error, status)
     detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
     wrong, fix = _WORDS[kind]
+    if status == 400 and getattr(error, "llm_provider", None) == "embedded":
+        fix = _EMBEDDED
     return kind(f"{wrong}: {detail}", where=f"model {model}", fix=fix)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from backend.status.report import Alert, Budget, Model, Project, Server
 from camvo.errors import CamvoError
 
@@ -13,6 +15,9 @@ _LITTLE = 0.05
 
 _ASKED = 20
 """Rounds after which a model that hardly ever gives a valid vote is reported."""
+
+_TRIED = 5
+"""Calls after which a model that has never answered is reported."""
 
 _HEADER = (
     "in the project's Settings → Webhooks add the header X-Camvo-Secret with CAMVO_WEBHOOK_SECRET to the "
@@ -40,6 +45,9 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
             )
         )
     found += [_without_votes(model) for model in project.models if model.in_pool and _hardly_votes(model)]
+    failing = [model for model in project.models if model.in_pool and _always_fails(model)]
+    if failing:
+        found.append(_failing(failing))
     found += _nearly_spent("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
         found.append(
@@ -51,6 +59,19 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
             )
         )
     return tuple(found)
+
+
+def _always_fails(model: Model) -> bool:
+    return model.calls >= _TRIED and sum(model.failures.values()) == model.calls
+
+
+def _failing(models: Sequence[Model]) -> Alert:
+    codes = sorted({code for model in models for code in model.failures})
+    return Alert(
+        "model_always_fails",
+        f"Every call of {', '.join(model.name for model in models)} has failed ({', '.join(codes)})",
+        "docs/http.md says what the codes mean, and the log of the server what to do (model_failed)",
+    )
 
 
 def _hardly_votes(model: Model) -> bool:

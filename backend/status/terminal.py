@@ -106,7 +106,7 @@ def _score(found: Reliability) -> str:
 
 
 def _guaranteed(found: Guaranteed) -> str:
-    claim = f"{percent(found.target)} of the labels right, with {percent(found.confidence)} confidence"
+    claim = f"{percent(found.target)} of the labels are right, with {percent(found.confidence)} confidence"
     if found.threshold is None:
         return f"blind labels support no score from which {claim}"
     return (

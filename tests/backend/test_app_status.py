@@ -279,6 +279,13 @@ def test_a_model_that_hardly_ever_gives_a_valid_vote_is_an_alert(tmp_path: Path)
     assert alert["message"].startswith("green gave no valid vote in 20 of 20 rounds")
 
 
+def test_models_that_have_never_answered_are_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green=None, blue=None)) as backend:
+        backend.predict(*(task(number) for number in range(1, 6)))
+        [alert] = [one for one in project_of(backend)["alerts"] if one["code"] == "model_always_fails"]
+    assert alert["message"] == "Every call of blue, green has failed (model_rejected)"
+
+
 def test_tasks_without_a_prediction_are_counted_by_the_reason(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT) as backend:
         before = report(backend)["server"]["tasks"]

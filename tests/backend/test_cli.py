@@ -149,7 +149,7 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Co
         {**MODEL, "name": "one", "api_key_env": "KEY_THAT_IS_THERE"},
         {**MODEL, "name": "two", "api_key_env": "KEY_THAT_IS_MISSING"},
     ]
-    path = configured(keyed, {"models": models, "policy": {"k_min": 1}})
+    path = configured(keyed, {"models": models, "policy": {"k_min": 1, "worth": 9.0, "agreement": 0.9}})
     secrets = {
         "KEY_THAT_IS_THERE": SECRET,
         "BASIC_AUTH_USER": "label-studio",
@@ -177,6 +177,11 @@ def test_check_prints_what_each_model_would_cost_and_the_sum(checks: Checks) -> 
     total = re.search(r"together \$([\d.]+) a task", printed)
     assert total is not None
     assert float(total[1]) == pytest.approx(sum(costs), abs=1e-6)
+
+
+def test_check_names_the_policy_and_what_means_nothing_to_it(checks: Checks) -> None:
+    assert "✓ policy         sequential\n" in checks["plain"][1].stdout
+    assert "✓ policy         camvo, to which agreement, worth mean nothing\n" in checks["keyed"][1].stdout
 
 
 def test_check_spends_nothing_and_asks_nothing(checks: Checks) -> None:

@@ -269,6 +269,7 @@ def test_a_query_without_any_list_of_labels_is_rejected_at_no_cost() -> None:
     with pytest.raises(RejectedError) as caught:
         asyncio.run(attempt())
     assert caught.value.usage is None
+    assert "only what has a list of labels" in str(caught.value)
 
 
 @pytest.mark.usefixtures("embedder")

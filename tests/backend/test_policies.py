@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.policies import policy_of
+from backend.policies import in_force, policy_of
 from backend.settings import PolicySettings
 from camvo.aggregation import LABEL_VOTE
 from camvo.numeric import NumericVote
@@ -49,3 +49,20 @@ def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
     policy = policy_of(PolicySettings(), [LABEL_VOTE], alone=True)
     assert isinstance(policy, Sequential)
     assert policy.max_stages == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "idle"),
+    [
+        ({}, "sequential", []),
+        ({"agreement": 0.9, "lambda_l": 2.0}, "sequential", []),
+        ({"alpha": 0.5, "lambda_r": 2.0}, "sequential", ["alpha", "lambda_r"]),
+        ({"delta": 0.9, "agreement": 0.9, "alpha": 0.5}, "camvo", ["agreement"]),
+        ({"name": "ccamvo", "confidence": "exact", "n0": 1}, "ccamvo", ["confidence"]),
+        ({"name": "single", "model": "red"}, "single", []),
+    ],
+)
+def test_what_means_nothing_to_the_policy_in_force_is_known(
+    given: dict[str, object], name: str, idle: list[str]
+) -> None:
+    assert in_force(PolicySettings.model_validate(given)) == (name, idle)

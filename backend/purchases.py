@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,14 +89,15 @@ class Purchases:
         """Renew the claims of the attempts under way, until cancelled."""
         while True:
             await asyncio.sleep(LEASE / 3)
-            keys, until = sorted(self._claimed), self._clock() + LEASE
+            keys = sorted(self._claimed)
             try:
                 if keys:
-                    await self._writer.run(
-                        functools.partial(answers.renew, keys=keys, owner=self._owner, until=until)
-                    )
+                    await self._writer.run(functools.partial(self._renew, keys))
             except LedgerError as error:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
+
+    def _renew(self, keys: Sequence[str], connection: Connection) -> None:
+        answers.renew(connection, keys, self._owner, self._clock() + LEASE)
 
     async def ticket(self, key: str, query: Query, price: Price, until: float, seconds: float) -> Ticket:
         """The answer, or the right to ask and the money for it; waits while another process is asking.
@@ -116,7 +117,7 @@ class Purchases:
         def first(connection: Connection) -> Ticket | None:
             now = self._clock()
             if (found := answers.find(connection, [key]).get(key)) is not None:
-                answers.use(connection, key, query.project, query.task)
+                _use(connection, key, query)
                 return Ticket(content=found.content)
             if not answers.claim(connection, key, self._owner, now, LEASE):
                 return None
@@ -150,8 +151,10 @@ class Purchases:
         usage = outcome.usage
 
         def second(connection: Connection) -> None:
-            deleted = deleted_tasks.contain(connection, query.project, query.task)
-            if outcome.content is not None and not deleted:
+            task: tuple[str, int] | None = (query.project, query.task)
+            if deleted_tasks.contain(connection, query.project, query.task):
+                task = answers.user(connection, key)  # one that shared the call, and still wants the answer
+            if outcome.content is not None and task is not None:
                 stored = answers.StoredAnswer(
                     key=key,
                     model=query.model,
@@ -161,7 +164,7 @@ class Purchases:
                     cost=usage.cost,
                     seconds=outcome.seconds,
                 )
-                answers.keep(connection, stored, query.project, query.task, now=self._clock())
+                answers.keep(connection, stored, *task, now=self._clock())
             if ticket.call is not None:
                 money.settle(
                     connection,
@@ -180,9 +183,15 @@ class Purchases:
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     async def share(self, key: str, query: Query) -> None:
-        """Note that a task uses the answer that another one has paid for."""
-        await self._writer.run(lambda connection: answers.use(connection, key, query.project, query.task))
+        """Note that a task uses the answer that another one is paying for, as long as it is kept."""
+        await self._writer.run(lambda connection: _use(connection, key, query))
 
     def forget(self, key: str) -> None:
         """Renew the claim no more: the attempt is over, however it ended."""
         self._claimed.discard(key)
+
+
+def _use(connection: Connection, key: str, query: Query) -> None:
+    """Note that the task uses an answer, unless it is gone: nobody would ever take the note back."""
+    if not deleted_tasks.contain(connection, query.project, query.task):
+        answers.use(connection, key, query.project, query.task)

@@ -70,9 +70,8 @@ class Queries:
         while (shared := self._under_way.get(key)) is not None:
             # Whoever asked first pays. Should that be another project without money left, we ask ourselves.
             with contextlib.suppress(BudgetExhaustedError):
-                content = (await asyncio.shield(shared)).content
                 await self._purchases.share(key, query)
-                return Reply(content, 0.0)
+                return Reply((await asyncio.shield(shared)).content, 0.0)
             await asyncio.sleep(0)  # the failed call leaves the table in the loop's next turn
         task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
         self._under_way[key] = task

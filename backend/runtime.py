@@ -238,7 +238,6 @@ class Runtime:
         self._upkeep = [
             self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock)),
             self._loop.create_task(self._purchases.keep_claims()),
-            self._loop.create_task(upkeep.tidy(self.ledger, self._readers)),
         ]
         self._loop.run_forever()
         rest = asyncio.all_tasks(self._loop)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 
 import structlog
 from sqlalchemy import Connection
@@ -17,7 +16,6 @@ from backend.settings import Settings
 from camvo.errors import LedgerError
 
 _PAUSE = 60.0
-_TIDY = 5.0
 _REVIEWED_TOGETHER = 20
 """Tasks in one transaction: other writers wait no longer than these take."""
 
@@ -42,17 +40,6 @@ async def give_up_lost_calls(writer: Writer, clock: Callable[[], float]) -> None
         except LedgerError as error:
             _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
         await asyncio.sleep(_PAUSE)
-
-
-async def tidy(ledger: Ledger, readers: Executor) -> None:
-    """Keep the ledger's file up to date with its log, every few seconds, until cancelled."""
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            await loop.run_in_executor(readers, ledger.tidy)
-        except LedgerError as error:
-            _log.error("ledger_not_tidied", code=error.code, reason=str(error))
-        await asyncio.sleep(_TIDY)
 
 
 async def review(

@@ -20,6 +20,7 @@ _KEYS_A_QUERY = 500
 _FIND = select(*(column for column in _table.c if column.name != "created_at")).where(
     _table.c.key.in_(bindparam("keys", expanding=True))
 )
+_USER = select(_links.c.project, _links.c.task).where(_links.c.key == bindparam("of")).limit(1)
 _RENEW = (
     update(_claims)
     .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
@@ -82,6 +83,12 @@ def use(connection: Connection, key: str, project: str, task: int) -> None:
     """Note that a task uses an answer: it is kept as long as one task does."""
     row = {"key": key, "project": project, "task": task}
     connection.execute(insert_new(connection.dialect, _links), row)
+
+
+def user(connection: Connection, key: str) -> tuple[str, int] | None:
+    """The project and number of a task that uses an answer, or wants to; ``None`` where none does."""
+    row = connection.execute(_USER, {"of": key}).first()
+    return None if row is None else (row.project, row.task)
 
 
 def claim(connection: Connection, key: str, owner: str, now: float, seconds: float) -> bool:

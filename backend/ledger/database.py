@@ -112,16 +112,6 @@ class Ledger:
             return False
         return True
 
-    def tidy(self) -> None:
-        """Move what SQLite's log holds into its file; nobody waits for it, as whoever commits would.
-
-        Raises:
-            LedgerError: the database failed.
-        """
-        if self._engine.dialect.name == "sqlite":
-            with self._failures(), self._engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
-
     def close(self) -> None:
         """Close the connections; a later use opens new ones."""
         self._engine.dispose()

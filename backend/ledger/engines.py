@@ -13,8 +13,10 @@ from camvo.errors import LedgerError
 _MODE = "camvo_mode"
 _WRITE_LOCK = 0x43614D566F  # the advisory lock of PostgreSQL that makes writers take turns: "CaMVo"
 
-_PAGES = 16_384
-"""Pages (64 MB) in SQLite's log at which a commit moves them into the file, unless ``Ledger.tidy`` did."""
+_PAGES = 8_192
+"""Pages (32 MB) in SQLite's log at which a commit moves them into the file, and takes long; its own 1,000
+would make one webhook in fifty wait for that during a batch. It is left to commits: up to 3.51.2 SQLite could
+lose what is written while another connection moves pages (its "WAL-reset bug")."""
 
 
 def normalise(url: str) -> URL:

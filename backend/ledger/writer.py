@@ -57,7 +57,7 @@ class Writer:
     def __init__(self, ledger: Ledger, *, batch: int = _BATCH) -> None:
         self._ledger, self._batch = ledger, batch
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._hurry = threading.Event()
+        self._hurry = False
         self._urgent: tuple[Future[Any], float] | None = None  # the last one, and until when to stand aside
         self._closed = False
         self._door = threading.Lock()  # nothing may be queued behind the None that ends the thread
@@ -67,8 +67,9 @@ class Writer:
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction; the future has its value once that is committed.
 
-        What is urgent goes before what is not: a transaction under way takes nothing more in, and the next
-        one is its own. Otherwise functions run in the order they were submitted.
+        What is urgent goes before what is not: a transaction of other functions takes nothing more in, and
+        the next one is of urgent functions alone. The one after that is not, so nobody waits for ever.
+        Otherwise functions run in the order they were submitted.
 
         Others may share the transaction, each in a savepoint of its own: an exception undoes this function's
         writes only, and is the future's. When the database itself fails, the functions of a batch are run
@@ -87,19 +88,19 @@ class Writer:
             self._jobs.put(job)
         if urgent:
             self._urgent = job.future, time.monotonic() + _ASIDE
-            self._hurry.set()
+            self._hurry = True
         return job.future
 
     async def run(self, function: Callable[[Connection], _T]) -> _T:
         """:meth:`submit` for an event loop; the function runs even if the caller is cancelled meanwhile.
 
-        The loop stands still while something urgent is written: it would take Python's lock from the writer
-        at every statement.
+        A loop that wants to write stands still while something urgent is written, 50 ms after that was
+        submitted at the most: it would take Python's lock from the writer at every statement.
         """
-        if self._urgent is not None:
-            future, until = self._urgent
-            if not future.done():
-                wait([future], max(until - time.monotonic(), 0.0))
+        urgent, self._urgent = self._urgent, None
+        if urgent is not None:
+            future, until = urgent
+            wait([future], max(until - time.monotonic(), 0.0))
         return await asyncio.wrap_future(self.submit(function))
 
     def close(self) -> None:
@@ -112,16 +113,18 @@ class Writer:
 
     def _work(self) -> None:
         waiting: dict[bool, deque[_Job]] = {True: deque(), False: deque()}
-        ended = False
+        ended = urgent = False
         while not ended or any(waiting.values()):
             ended = self._collect(waiting, patient=not ended and not any(waiting.values())) or ended
-            some = waiting[True] or waiting[False]
+            # What is urgent first, but however much of it comes, something else in between.
+            urgent = bool(waiting[True]) and not (urgent and waiting[False])
+            some = waiting[urgent]
             for _ in range(self._write([*islice(some, self._batch)])):
                 some.popleft()
 
     def _collect(self, waiting: Mapping[bool, deque[_Job]], *, patient: bool) -> bool:
         """Sort what was submitted, waiting for one if ``patient``; whether the end was reached."""
-        self._hurry.clear()
+        self._hurry = False
         try:
             while (job := self._jobs.get(block=patient)) is not None:
                 waiting[job.urgent].append(job)
@@ -154,7 +157,7 @@ class Writer:
                 until = time.monotonic() + _SECONDS
                 for job in batch:
                     outcomes.append(_run(connection, job))
-                    if self._hurry.is_set() or time.monotonic() >= until:
+                    if (self._hurry and not job.urgent) or time.monotonic() >= until:
                         break
                 ran = True
         except Exception as error:  # whatever went wrong, the thread has to live on

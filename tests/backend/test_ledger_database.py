@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,27 +50,6 @@ def test_a_connection_that_read_can_write_later(ledger: Ledger) -> None:
         projects.ensure(connection, "1.1", 5.0)
 
 
-def test_what_is_tidied_is_in_the_file_itself(sqlite_ledger: Ledger, tmp_path: Path) -> None:
-    def projects_in_a_copy_of_the_file_alone() -> int:
-        copied = shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "copied")
-        with closing(sqlite3.connect(copied)) as connection:
-            return int(connection.execute("SELECT count(*) FROM projects").fetchone()[0])
-
-    with sqlite_ledger.write() as connection:
-        projects.ensure(connection, "1.1", 5.0)
-    before = projects_in_a_copy_of_the_file_alone()
-    sqlite_ledger.tidy()
-    assert (before, projects_in_a_copy_of_the_file_alone()) == (0, 1)
-
-
-def test_a_ledger_is_tidied_while_somebody_writes(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        projects.ensure(connection, "1.1", 5.0)
-        ledger.tidy()
-    with ledger.read() as connection:
-        assert projects.get(connection, "1.1") is not None
-
-
 def test_a_writer_gives_up_when_its_turn_does_not_come(ledger: Ledger, ledger_url: str) -> None:
     hasty = Ledger(ledger_url, patience=0.05)
     message = "another process holds the ledger"
@@ -95,6 +72,7 @@ def test_sqlite_keeps_a_write_ahead_log_and_waits_for_the_disk(sqlite_ledger: Le
     with sqlite_ledger.write() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+        assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == 8192
 
 
 def test_a_ledger_answers_once_it_is_migrated(database_url: str) -> None:

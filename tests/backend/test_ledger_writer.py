@@ -135,6 +135,57 @@ def test_a_transaction_ends_when_somebody_is_in_a_hurry(sqlite_ledger: Ledger) -
     assert others == [[b"x"]]
 
 
+def test_after_something_urgent_what_waits_shares_one_transaction_again(sqlite_ledger: Ledger) -> None:
+    transactions: set[int] = set()
+
+    def note(connection: Connection) -> None:
+        transactions.add(id(connection.get_transaction()))
+        append(connection)
+
+    writer = Writer(sqlite_ledger)
+    writer.submit(append, urgent=True).result()
+    asyncio.run(behind_a_gate(writer, *[note] * 8))
+    writer.close()
+    assert (len(transactions), len(written(sqlite_ledger))) == (1, 9)
+
+
+def test_what_waits_is_written_between_two_that_are_urgent(sqlite_ledger: Ledger) -> None:
+    """Each urgent function has the next one follow, as in a rush of webhooks that does not end."""
+    writer, gate, seen = Writer(sqlite_ledger), Gate(), list[str]()
+
+    def urgent(_: Connection) -> None:
+        seen.append("urgent")
+        if len(seen) < 100 and "waits" not in seen:
+            writer.submit(urgent, urgent=True)
+
+    writer.submit(gate)
+    assert gate.entered.wait(30)
+    writer.submit(urgent, urgent=True)
+    waits = writer.submit(lambda _: seen.append("waits"))
+    gate.open.set()
+    waits.result(30)
+    writer.close()
+    assert seen[:2] == ["urgent", "waits"]
+
+
+def test_urgent_functions_share_a_transaction_however_many_follow(sqlite_ledger: Ledger) -> None:
+    writer, gate, transactions = Writer(sqlite_ledger), Gate(), list[object]()
+
+    def note(connection: Connection) -> None:
+        transactions.append(connection.get_transaction())
+        writer.submit(append, urgent=True)
+
+    writer.submit(gate)
+    assert gate.entered.wait(30)
+    for _ in range(3):
+        writer.submit(note, urgent=True)
+    gate.open.set()
+    writer.submit(lambda _: None).result(30)
+    writer.close()
+    assert len(transactions) == 3
+    assert len({id(one) for one in transactions}) == 1
+
+
 async def begin_to_write_behind(gate: Gate, writer: Writer) -> bool:
     """Whether something urgent is written once the event loop goes on after it has begun to write."""
     urgent = writer.submit(gate, urgent=True)

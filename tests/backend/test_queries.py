@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from openai_server import OpenAIServer, Reply
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from backend import purchases
 from backend import queries as module
-from backend.ledger import Ledger, Writer, answers, money, tables
+from backend.ledger import Ledger, Writer, answers, deleted_tasks, money, tables
 from backend.llms import Pool
 from backend.purchases import Purchases, Query
 from backend.queries import Queries
@@ -34,7 +34,7 @@ class Office:
     def __init__(self, ledger: Ledger, server: OpenAIServer) -> None:
         self.ledger, self.server = ledger, server
         self.purchases: list[Purchases] = []
-        self._writers: list[Writer] = []
+        self.writers: list[Writer] = []
 
     def queries(self, retries: int = 0, clock: Callable[[], float] = time.time) -> Queries:
         """An asker with a pool and a writer of its own, as every process has."""
@@ -45,8 +45,8 @@ class Office:
             output_price=2.0,
             parameters={"api_base": self.server.url},
         )
-        self._writers.append(Writer(self.ledger))
-        self.purchases.append(Purchases(self._writers[-1], clock))
+        self.writers.append(Writer(self.ledger))
+        self.purchases.append(Purchases(self.writers[-1], clock))
         return Queries(Pool([model]), self.purchases[-1], retries=retries, clock=clock)
 
     def replies(self, *replies: Reply) -> None:
@@ -54,12 +54,15 @@ class Office:
         left = list(replies)
         self.server.script = lambda body: left.pop(0) if len(left) > 1 else left[0]
 
+    async def delete(self, task: int) -> None:
+        await self.writers[0].run(lambda connection: deleted_tasks.delete(connection, "7.1", task, 1.0))
+
     def rows(self, table: Any) -> list[Any]:
         with self.ledger.read() as connection:
             return list(connection.execute(select(table)).all())
 
     def close(self) -> None:
-        for writer in self._writers:
+        for writer in self.writers:
             writer.close()
 
 
@@ -121,6 +124,39 @@ def test_every_task_that_shared_a_call_is_noted_with_its_answer(office: Office) 
 
     asyncio.run(ask())
     assert {row.task for row in office.rows(tables.answer_tasks)} == {0, 1, 2}
+
+
+def test_an_answer_is_kept_for_who_shared_the_call_of_a_task_that_is_deleted(
+    office: Office,
+) -> None:
+    gate = threading.Event()
+    office.replies(GLAD.once(gate))
+    queries = office.queries()
+
+    async def ask() -> Any:
+        first = asyncio.create_task(queries.ask(query(task=1), 10.0))
+        assert await asyncio.to_thread(office.server.wait_for, 1)
+        second = asyncio.create_task(queries.ask(query(task=2), 10.0))
+        await asyncio.sleep(0)  # its note is in the writer's queue
+        await office.delete(1)
+        gate.set()
+        await asyncio.gather(first, second)
+        return await queries.ask(query(task=2), 10.0)
+
+    assert (asyncio.run(ask()).cost, office.server.count()) == (0.0, 1)
+    assert {row.task for row in office.rows(tables.answer_tasks)} == {2}
+
+
+def test_a_deleted_task_holds_no_answer(office: Office) -> None:
+    queries = office.queries()
+
+    async def ask() -> None:
+        await queries.ask(query(task=1), 10.0)
+        await office.delete(2)
+        await queries.ask(query(task=2), 10.0)
+
+    asyncio.run(ask())
+    assert {row.task for row in office.rows(tables.answer_tasks)} == {1}
 
 
 def test_two_processes_that_ask_the_same_pay_once(office: Office) -> None:
@@ -243,6 +279,46 @@ def test_the_claim_of_a_slow_call_is_renewed(office: Office, monkeypatch: pytest
 
     asked, first, second = asyncio.run(ask())
     assert (asked, first.content, second.cost) == (1, second.content, 0.0)
+
+
+def test_a_renewal_that_had_to_wait_lasts_a_whole_lease(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purchases, "LEASE", 0.03)
+    now, gate, entered, door = [1000.0], threading.Event(), threading.Event(), threading.Event()
+    office.replies(GLAD.once(gate))
+    queries = office.queries(clock=lambda: now[0])
+    writer, run = office.writers[0], office.writers[0].run
+
+    def block(_: Connection) -> None:
+        entered.set()
+        assert door.wait(30)
+
+    async def ask() -> float:
+        queued = asyncio.Event()
+
+        async def noted(function: Callable[[Connection], Any]) -> Any:
+            queued.set()
+            return await run(function)
+
+        first = asyncio.create_task(queries.ask(query(), 10.0))
+        assert await asyncio.to_thread(office.server.wait_for, 1)
+        blocked = asyncio.create_task(run(block))
+        assert await asyncio.to_thread(entered.wait, 30)
+        monkeypatch.setattr(writer, "run", noted)
+        keeper = asyncio.create_task(office.purchases[0].keep_claims())
+        await queued.wait()
+        keeper.cancel()  # the function runs all the same
+        now[0] = 1100.0
+        door.set()
+        await blocked
+        await run(lambda _: None)
+        [claim] = office.rows(tables.claims)
+        gate.set()
+        await first
+        return float(claim.expires_at)
+
+    assert asyncio.run(ask()) == pytest.approx(1100.03)
 
 
 def test_the_claim_of_a_process_that_died_ends_with_its_lease(

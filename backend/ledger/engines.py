@@ -14,8 +14,8 @@ _MODE = "camvo_mode"
 _WRITE_LOCK = 0x43614D566F  # the advisory lock of PostgreSQL that makes writers take turns: "CaMVo"
 
 _PAGES = 8_192
-"""Pages (32 MB) in SQLite's log at which a commit moves them into the file, and takes long; its own 1,000
-would make one webhook in fifty wait for that during a batch. It is left to commits: up to 3.51.2 SQLite could
+"""Pages (32 MB) in SQLite's log at which a commit moves them into the file. Whoever waits for that commit
+waits long, so it is to be rare (SQLite's own number is 1,000). It is left to commits: up to 3.51.2 SQLite can
 lose what is written while another connection moves pages (its "WAL-reset bug")."""
 
 

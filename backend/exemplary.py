@@ -7,10 +7,10 @@ from sqlalchemy import Connection
 from backend.epoch import question_hash
 from backend.labels import LabelConfig, Question
 from backend.labels.closed_set import OneOf
-from backend.ledger import deleted_tasks, example_texts, human_annotations, projects
+from backend.ledger import deleted_tasks, example_texts, human_annotations
 from backend.settings import Settings
 from backend.webhooks import WebhookEvent
-from camvo.errors import ConfigError, TaskError
+from camvo.errors import TaskError
 
 
 def label_texts(question: Question) -> dict[str, str] | None:
@@ -26,10 +26,10 @@ def label_texts(question: Question) -> dict[str, str] | None:
 def keep(connection: Connection, event: WebhookEvent, config: LabelConfig, settings: Settings) -> None:
     """Keep the texts of the event's tasks, as far as they have a human label and the project wants examples.
 
-    Where it does not (any more), all that were kept go.
+    Where it does not (any more), all that were kept go. ``settings`` are the project's own.
     """
     project = event.project_key
-    if not _wanted(connection, project, settings):
+    if not settings.few_shot:
         example_texts.forget_project(connection, project)
         return
     for task in event.data:
@@ -56,11 +56,3 @@ def _keep(connection: Connection, event: WebhookEvent, task: int, question: Ques
     if not about.images:
         hashed = question_hash(about.texts)
         example_texts.put(connection, event.project_key, task, question.name, hashed, about.texts)
-
-
-def _wanted(connection: Connection, project: str, settings: Settings) -> bool:
-    stored = projects.get(connection, project)
-    try:
-        return settings.for_project(stored.extra_params if stored else None).few_shot > 0
-    except ConfigError:  # its overrides do not fit any more: it gets no predictions either
-        return settings.few_shot > 0

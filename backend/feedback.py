@@ -19,7 +19,7 @@ from camvo import aggregations
 from camvo.aggregation import Aggregation
 from camvo.contribution import Contribution, revision
 from camvo.ensemble import lesson
-from camvo.errors import BadLabelConfigError
+from camvo.errors import BadLabelConfigError, ConfigError
 from camvo.rows import Row
 from camvo.stages import teachers
 
@@ -37,8 +37,8 @@ def apply(connection: Connection, event: WebhookEvent, settings: Settings, now: 
     """
     action = ACTIONS.get(event.action)
     if action is not None:
-        _remember(connection, event, now)
-        action(connection, event, settings, now)
+        known = _remember(connection, event, now)
+        action(connection, event, _own(settings, known), now)
 
 
 def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> str | None:
@@ -160,8 +160,16 @@ def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
     return {} if human is None else _rewards(_taught(round_, human, "human"))
 
 
-def _remember(connection: Connection, event: WebhookEvent, now: float) -> None:
-    """Keep what the event says of its project, which Label Studio sends along with every one."""
+def _own(settings: Settings, project: projects.Project | None) -> Settings:
+    """The project's settings; those of all where its overrides do not fit any more."""
+    try:
+        return settings.for_project(project.extra_params if project else None)
+    except ConfigError:
+        return settings
+
+
+def _remember(connection: Connection, event: WebhookEvent, now: float) -> projects.Project | None:
+    """Keep what the event says of its project, which comes along with every one; what was known before."""
     known = projects.get(connection, event.project_key)
     label_config = event.label_config or (known.label_config if known else None)
     if known is None or (known.label_config, known.model_version) != (label_config, event.model_version):
@@ -172,6 +180,7 @@ def _remember(connection: Connection, event: WebhookEvent, now: float) -> None:
             model_version=event.model_version,
             now=now,
         )
+    return known
 
 
 def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:

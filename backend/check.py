@@ -30,7 +30,7 @@ def run(console: Console, environment: Environment) -> bool:
         f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
         highlight=False,
     )
-    console.print(f"[green]✓[/] policy         {_policy(found)}", highlight=False, soft_wrap=True)
+    _step(console, "policy", lambda: _policy(found))
     pool = Pool(found.models, keys=environment.keys(found.models))
     console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
     fit = [

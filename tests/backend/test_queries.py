@@ -126,9 +126,7 @@ def test_every_task_that_shared_a_call_is_noted_with_its_answer(office: Office) 
     assert {row.task for row in office.rows(tables.answer_tasks)} == {0, 1, 2}
 
 
-def test_an_answer_is_kept_for_who_shared_the_call_of_a_task_that_is_deleted(
-    office: Office,
-) -> None:
+def test_an_answer_is_kept_for_who_shared_the_call_of_a_task_that_is_deleted(office: Office) -> None:
     gate = threading.Event()
     office.replies(GLAD.once(gate))
     queries = office.queries()

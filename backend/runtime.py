@@ -36,6 +36,7 @@ from backend.prediction import Prediction
 from backend.purchases import Purchases
 from backend.queries import Queries
 from backend.recording import Job
+from backend.right_of_way import RightOfWay
 from backend.scores import Scores
 from backend.settings import Environment, Settings
 from backend.states import States
@@ -80,9 +81,10 @@ class Runtime:
             settings.models, keys=environment.keys(settings.models), processes=environment.workers
         )
         upkeep.recall_usage(self.pool, self.ledger)
-        self._writer = Writer(self.ledger)
-        self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self._loop = asyncio.new_event_loop()
+        self.right_of_way = RightOfWay(self._loop)
+        self._writer = Writer(self.ledger, give_way=self.right_of_way.give)
+        self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self._overrides: dict[str, Settings] = {}
         self._trainings: set[Future[None]] = set()
         catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)

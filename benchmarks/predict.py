@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/predict.py [--tasks 100] [--models 3] [--latency 0.3] [--batches 30]
 
 Starts a local OpenAI-compatible server that answers after a fixed latency, the real backend in front of it,
-and sends batches of tasks that were never seen, as Label Studio does; at the same time it asks for /health,
-posts annotations to /webhook and looks how long these take. The ideal is the number of waves at the
-concurrency of 64 calls, times the latency.
+and sends batches of tasks that were never seen, as Label Studio does; at the same time it asks for /health
+and /setup, posts annotations to /webhook and looks how long these take. The ideal is the number of waves at
+the concurrency of 64 calls, times the latency.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import yaml
 from aiohttp import web
 
 CONCURRENCY = 64
+PROJECT = "1.1700000000"
 LABEL_CONFIG = """<View><Text name="text" value="$text"/><Choices name="sentiment" toName="text">
 <Choice value="Positive"/><Choice value="Negative"/></Choices></View>"""
 ANSWER = '{"sentiment": "Positive"}'
@@ -119,7 +120,7 @@ def batch(number: int, tasks: int) -> dict[str, object]:
         }
         for k in range(tasks)
     ]
-    return {"tasks": data, "project": "1.1700000000", "label_config": LABEL_CONFIG, "params": {}}
+    return {"tasks": data, "project": PROJECT, "label_config": LABEL_CONFIG, "params": {}}
 
 
 def annotation(number: int) -> dict[str, object]:
@@ -166,11 +167,13 @@ def percentiles(taken: list[float]) -> str:
 
 def measure(given: argparse.Namespace) -> None:
     ideal = math.ceil(given.tasks * given.models / CONCURRENCY) * given.latency
+    setup = {"project": PROJECT, "schema": LABEL_CONFIG, "extra_params": None}
     with backend(given.models, given.latency) as (client, worker):
         client.post("/predict", json=batch(0, 4)).raise_for_status()
         seconds, processor = [], []
         with (
             meanwhile(client, 0.02, lambda own, _: own.get("/health")) as health,
+            meanwhile(client, 0.1, lambda own, _: own.post("/setup", json=setup)) as setups,
             meanwhile(
                 client, 0.1, lambda own, k: own.post("/webhook", json=annotation(10_000_000 + k))
             ) as webhook,
@@ -192,6 +195,7 @@ def measure(given: argparse.Namespace) -> None:
     print(f"           of them {statistics.median(processor):.2f} s of processor time in the worker")
     print(f"again      {again:.2f} s")
     print(f"/health    {percentiles(health)}")
+    print(f"/setup     {percentiles(setups)}")
     print(f"/webhook   {percentiles(webhook)}")
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -26,9 +26,6 @@ from camvo.errors import LedgerError
 _BATCH = 256
 _SECONDS = 0.01
 """How long one transaction goes on taking functions in, for the sake of other processes."""
-
-_ASIDE = 0.05
-"""Seconds at the most for which an event loop stands still for one urgent function."""
 
 _T = TypeVar("_T")
 
@@ -52,13 +49,15 @@ class Writer:
     Args:
         ledger: the migrated ledger.
         batch: functions that share one transaction, at the most.
+        give_way: what an event loop does before it writes.
     """
 
-    def __init__(self, ledger: Ledger, *, batch: int = _BATCH) -> None:
-        self._ledger, self._batch = ledger, batch
+    def __init__(
+        self, ledger: Ledger, *, batch: int = _BATCH, give_way: Callable[[], object] = lambda: None
+    ) -> None:
+        self._ledger, self._batch, self._give_way = ledger, batch, give_way
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._hurry = False
-        self._urgent: tuple[Future[Any], float] | None = None  # the last one, and until when to stand aside
         self._closed = False
         self._door = threading.Lock()  # nothing may be queued behind the None that ends the thread
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
@@ -87,20 +86,12 @@ class Writer:
                 )
             self._jobs.put(job)
         if urgent:
-            self._urgent = job.future, time.monotonic() + _ASIDE
             self._hurry = True
         return job.future
 
     async def run(self, function: Callable[[Connection], _T]) -> _T:
-        """:meth:`submit` for an event loop; the function runs even if the caller is cancelled meanwhile.
-
-        A loop that wants to write stands still while something urgent is written, 50 ms after that was
-        submitted at the most: it would take Python's lock from the writer at every statement.
-        """
-        urgent, self._urgent = self._urgent, None
-        if urgent is not None:
-            future, until = urgent
-            wait([future], max(until - time.monotonic(), 0.0))
+        """:meth:`submit` for an event loop; the function runs even if the caller is cancelled meanwhile."""
+        self._give_way()
         return await asyncio.wrap_future(self.submit(function))
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,24 @@ def test_health_says_up(backend: Backend, path: str) -> None:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_versions_lists_the_model_version(backend: Backend, method: str) -> None:
     assert backend.client.open("/versions", method=method).get_json() == {"versions": ["camvo"]}
+
+
+def test_the_event_loop_stands_still_while_a_webhook_is_learnt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    @contextmanager
+    def taken() -> Iterator[None]:
+        seen.append("stands still")
+        yield
+        seen.append("goes on")
+
+    with Backend(tmp_path, votes(red="Glad")) as backend:
+        monkeypatch.setattr(backend.runtime.right_of_way, "taken", taken)
+        monkeypatch.setattr(backend.runtime, "learn", lambda _: seen.append("learns"))
+        backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Calm")))
+    assert seen == ["stands still", "learns", "goes on"]
 
 
 # -- errors

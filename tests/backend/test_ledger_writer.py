@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
@@ -186,40 +185,12 @@ def test_urgent_functions_share_a_transaction_however_many_follow(sqlite_ledger:
     assert len({id(one) for one in transactions}) == 1
 
 
-async def begin_to_write_behind(gate: Gate, writer: Writer) -> bool:
-    """Whether something urgent is written once the event loop goes on after it has begun to write."""
-    urgent = writer.submit(gate, urgent=True)
-    assert gate.entered.wait(30)
-    task = asyncio.create_task(writer.run(append))
-    await asyncio.sleep(0)
-    done = urgent.done()
-    gate.open.set()
-    await task
-    return done
-
-
-def test_an_event_loop_stands_still_while_what_is_urgent_is_written(
-    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, gate, wait = Writer(sqlite_ledger), Gate(), module.wait
-
-    def open_and_wait(*given: Any) -> Any:
-        gate.open.set()
-        return wait(*given)
-
-    monkeypatch.setattr(module, "_ASIDE", 60.0)
-    monkeypatch.setattr(module, "wait", open_and_wait)
-    assert asyncio.run(begin_to_write_behind(gate, writer))
+def test_an_event_loop_gives_way_before_it_writes(sqlite_ledger: Ledger) -> None:
+    seen: list[str] = []
+    writer = Writer(sqlite_ledger, give_way=lambda: seen.append("gave way"))
+    asyncio.run(writer.run(lambda _: seen.append("wrote")))
     writer.close()
-
-
-def test_an_event_loop_does_not_stand_still_for_long(
-    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_ASIDE", 0.0)
-    writer = Writer(sqlite_ledger)
-    assert not asyncio.run(begin_to_write_behind(Gate(), writer))
-    writer.close()
+    assert seen == ["gave way", "wrote"]
 
 
 def test_a_transaction_takes_nothing_in_after_its_time(

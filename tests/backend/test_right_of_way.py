@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+
+from backend import right_of_way as module
+from backend.right_of_way import RightOfWay
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
+    made.close()
+
+
+class Clock:
+    """Time that passes where somebody waits, as an event that never comes is waited for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.waited = 0.0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(module, "threading", SimpleNamespace(Event=lambda: self))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.waited += seconds
+
+    def is_set(self) -> bool:
+        return False
+
+    def set(self) -> None:
+        pass
+
+
+class AtOnce(asyncio.SelectorEventLoop):
+    """A loop that has nothing else to do."""
+
+    def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:  # type: ignore[override]
+        callback()
+
+
+def test_the_loop_does_nothing_until_the_request_is_over(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST", 60.0)
+    worked = threading.Event()
+    with RightOfWay(loop).taken():
+        loop.call_soon_threadsafe(worked.set)
+        meanwhile = worked.wait(0.2)
+    assert not meanwhile
+    assert worked.wait(30)
+
+
+def test_the_loop_goes_on_after_a_while_whatever_becomes_of_the_request(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    worked = threading.Event()
+    with RightOfWay(loop).taken():
+        loop.call_soon_threadsafe(worked.set)
+        assert worked.wait(30)
+
+
+def test_a_loop_gives_way_to_a_request_that_it_has_not_been_told_of_yet(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST", 60.0)
+    busy, gave_way = threading.Event(), threading.Event()
+    right_of_way = RightOfWay(loop)
+
+    def work() -> None:
+        assert busy.wait(30)
+        right_of_way.give()
+        gave_way.set()
+
+    loop.call_soon_threadsafe(work)
+    with right_of_way.taken():
+        busy.set()
+        meanwhile = gave_way.wait(0.2)
+    assert not meanwhile
+    assert gave_way.wait(30)
+
+
+def test_the_loop_stands_still_for_half_of_the_time_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    with closing(AtOnce()) as loop:
+        right_of_way = RightOfWay(loop)
+        for _ in range(1000):
+            with right_of_way.taken():
+                clock.now += 0.001
+    assert clock.waited <= clock.now / 2 + module._LONGEST
+
+
+def test_a_request_while_the_process_stops_is_in_nobodys_way() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with RightOfWay(loop).taken():
+        pass

@@ -7,16 +7,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from camvo import linucb
-from camvo.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName, clip
+from camvo.beta_mixture import BetaSums, EstimatorName, clip
 from camvo.contribution import Change
+from camvo.linucb import Inverse, score
 from camvo.lookahead import Lookahead, Update, View
 from camvo.typing import Array
 
-Standing: TypeAlias = tuple[float, float, float, float, float, float]
-"""N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
+Standing: TypeAlias = tuple[float, float, float, float, float]
+"""N, μ in a weight (1 before the first reward), and the log-odds of being right with μ as the prior."""
 
-NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
+NEWCOMER: Standing = (0.0, 1.0, *BetaSums().log_odds(0.5))
 
 
 class Arm:
@@ -27,17 +27,16 @@ class Arm:
     processor's cache once instead of twice.
 
     Attributes:
-        b: b of LinUCB, shape (d,).
         rewards: N.
         reward_sum: Σr.
         mixture: the Beta mixture's sums.
     """
 
-    __slots__ = ("_inverse", "b", "mixture", "reward_sum", "rewards", "view")
+    __slots__ = ("_b", "_inverse", "mixture", "reward_sum", "rewards", "view")
 
     def __init__(
         self,
-        inverse: Array,
+        inverse: Inverse,
         b: Array,
         rewards: int = 0,
         reward_sum: float = 0.0,
@@ -45,7 +44,7 @@ class Arm:
     ) -> None:
         self._inverse = inverse
         self.view: View | None = None
-        self.b = b
+        self._b = b
         self.rewards = rewards
         self.reward_sum = reward_sum
         self.mixture = BetaSums() if mixture is None else mixture
@@ -53,15 +52,19 @@ class Arm:
     @classmethod
     def fresh(cls, dimension: int, lambda_l: float) -> Arm:
         """An arm without history: A = λ_L·I, b = 0 (Algorithm 1, line 2)."""
-        return cls(linucb.fresh_inverse(dimension, lambda_l), np.zeros(dimension))
+        return cls(Inverse(dimension, lambda_l), np.zeros(dimension))
 
     @property
-    def inverse(self) -> Array:
-        """A⁻¹ of LinUCB, shape (d, d); of it, the lower triangle (:mod:`camvo.linucb`)."""
-        if self.view is not None:
-            self.view.settle(self._inverse)
-            self.view = None
+    def inverse(self) -> Inverse:
+        """LinUCB's A⁻¹."""
+        self._settle()
         return self._inverse
+
+    @property
+    def b(self) -> Array:
+        """LinUCB's b, shape (d,)."""
+        self._settle()
+        return self._b
 
     @property
     def mu(self) -> float | None:
@@ -73,7 +76,7 @@ class Arm:
         mu = self.mu
         if mu is None:
             return NEWCOMER
-        return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
+        return self.rewards, mu, *self.mixture.log_odds(clip(mu), estimator)
 
     def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
         """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""
@@ -90,22 +93,28 @@ class Arm:
             elif lost is not None:
                 withdrawn.append(context)
             shift = (gained or 0.0) - (lost or 0.0)
-            updates.append(Update(context, gained is not None and lost is None, shift))
-            if shift:
-                self.reward_sum += shift
-                linucb.add_reward(self.b, context, shift)
+            self.reward_sum += shift
+            updates.append((context, gained is not None and lost is None, shift))
         if withdrawn or self.view is None or not self.view.learn(updates):
-            self._update([update.context for update in updates if update.grows], +1)
-            self._update(withdrawn, -1)
+            self._settle()
+            self._grow([context for context, grows, _ in updates if grows], +1)
+            self._grow(withdrawn, -1)
+            contexts, _, shifts = zip(*updates, strict=True)
+            self._b += np.array(shifts) @ np.array(contexts)
 
-    def _update(self, contexts: Sequence[Array], sign: int) -> None:
+    def _settle(self) -> None:
+        """Bring A⁻¹ and b up to date with what was learnt while contexts were looked at."""
+        if self.view is not None:
+            self.view.settle(self._inverse, self._b)
+            self.view = None
+
+    def _grow(self, contexts: Sequence[Array], sign: int) -> None:
         """Line 18 of Algorithm 1, or its opposite, at once."""
-        inverse = self.inverse
         if contexts:
             rows = np.array(contexts)
             solved = np.empty_like(rows)
-            linucb.solve(inverse, rows, solved)
-            linucb.update_inverse(inverse, rows, solved, sign)
+            self._inverse.solve(rows, solved)
+            self._inverse.update(rows, solved, sign)
 
 
 def look(ahead: Lookahead, arms: Sequence[Arm]) -> list[View]:
@@ -114,8 +123,8 @@ def look(ahead: Lookahead, arms: Sequence[Arm]) -> list[View]:
     if unseen:
         solved = np.empty((len(unseen), *ahead.contexts.shape))
         for arm, vectors in zip(unseen, solved, strict=True):
-            linucb.solve(arm.inverse, ahead.contexts, vectors)
-        scored = linucb.score(solved, np.array([arm.b for arm in unseen]), ahead.contexts)
+            arm.inverse.solve(ahead.contexts, vectors)
+        scored = score(solved, np.array([arm.b for arm in unseen]), ahead.contexts)
         for position, arm in enumerate(unseen):
             arm.view = View(ahead, solved[position], scored[position])
     return [arm.view for arm in arms if arm.view is not None]

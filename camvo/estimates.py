@@ -89,15 +89,15 @@ def estimate(
     state = seen[0].state
     if any(other.state is not state for other in seen):
         raise InvalidParameterError("tasks that are planned together share one state for each question")
-    n, mu, prior, *evidence = np.array([*zip(*state.standings(arms, estimator), strict=True)])
+    n, mu, *log_odds = np.array(state.standings(arms, estimator)).T
     q, width = state.score(arms, [one.context for one in seen])
-    likely, believed = posterior(np.array((q - alpha * width, q)), prior, evidence)
+    likely, believed = posterior(np.array((q - alpha * width, q)), log_odds)
     smoothing = lambda_r * math.log(state.rounds + 2)
     lower = likely
     if smoothing > 0.0:
         lower = (likely * n + smoothing / 2.0) / (n + smoothing)
-    newcomer = np.array([[0.5 + 0.5 * one.aggregation.guess(one.labels)] for one in seen])
-    correctness = (believed * n + 2.0 * newcomer) / (n + 2.0)
+    newcomer = np.array([[1.0 + one.aggregation.guess(one.labels)] for one in seen])
+    correctness = (believed * n + newcomer) / (n + 2.0)
     weights = mu * np.minimum(np.maximum(q, 0.0), 1.0)
     rho = state.pairs.correlation(arms) if correlated else None
     return [

@@ -1,8 +1,9 @@
-"""LinUCB for one arm (Algorithm 1, lines 2, 6, 7, 18; Li et al. 2010), on A⁻¹ kept in place.
+"""LinUCB (Algorithm 1, lines 2, 6, 7 and 18; Li et al. 2010), on A⁻¹ kept up to date in place.
 
-A itself is never formed. The lower triangle of A⁻¹ is maintained by BLAS (Sherman–Morrison for one context,
-Woodbury for several), which at d = 384 costs microseconds where an inversion costs milliseconds. The array
-must be Fortran-ordered float64: BLAS would silently work on a copy of anything else.
+A itself is never formed. Sherman–Morrison's formula for one context and Woodbury's for several take products
+uuᵀ off A⁻¹. While they are few, the vectors u are kept as they are: a dear model that is seldom asked costs a
+fraction to score, and a young project a fraction of the memory. When they are many, the lower triangle of a
+matrix is maintained by BLAS, which at d = 384 costs microseconds where an inversion costs milliseconds.
 
 Contexts and what is solved from them are the rows of C-ordered arrays, which BLAS reads as columns. Scoring
 and learning both begin with A⁻¹e: what was scored need not be solved again to be learnt.
@@ -10,33 +11,130 @@ and learning both begin with A⁻¹e: what was scored need not be solved again t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from scipy.linalg.blas import daxpy, dsymm, dsymv, dsyr, dsyrk, dtrsm
+from scipy.linalg.blas import dgemm, dsymm, dsymv, dsyr, dsyrk, dtrsm
 from scipy.linalg.lapack import dpotrf
 
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
-
-def fresh_inverse(dimension: int, lambda_l: float) -> Array:
-    """A⁻¹ of an arm without history, (λ_L·I)⁻¹: shape (d, d), Fortran order."""
-    inverse: Array = np.zeros((dimension, dimension), order="F")
-    np.fill_diagonal(inverse, 1.0 / lambda_l)
-    return inverse
+_FEW = 4
+"""Up to d/4 vectors are few: to solve takes half of the operations that it takes with a matrix, or less."""
 
 
-def solve(inverse: Array, contexts: Array, out: Array) -> None:
-    """A⁻¹e of every context, written into ``out``.
+class Inverse:
+    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹ over the contexts e that an arm has learnt.
 
     Args:
-        inverse: A⁻¹, shape (d, d).
-        contexts: the embeddings e, shape (m, d).
-        out: shape (m, d), C order.
+        dimension: d.
+        lambda_l: λ_L > 0.
     """
-    if len(contexts) == 1:
-        out[0] = dsymv(1.0, inverse, contexts[0], lower=1)
-    else:
-        dsymm(1.0, inverse, contexts.T, c=out.T, overwrite_c=1, lower=1)
+
+    __slots__ = ("_count", "_matrix", "_scale", "_signs", "_vectors")
+
+    def __init__(self, dimension: int, lambda_l: float) -> None:
+        self._scale = 1.0 / lambda_l
+        self._vectors: Array = np.empty((dimension // _FEW, dimension))
+        self._signs: Array = np.empty(dimension // _FEW)
+        self._count = 0
+        self._matrix: Array | None = None  # in Fortran's order, or BLAS would silently work on a copy
+
+    def solve(self, contexts: Array, out: Array) -> None:
+        """A⁻¹e of every context, written into ``out``.
+
+        Args:
+            contexts: the embeddings e, shape (m, d).
+            out: shape (m, d), C order.
+        """
+        if self._matrix is None:
+            vectors, signs = self._vectors[: self._count], self._signs[: self._count]
+            np.multiply(contexts, self._scale, out=out)
+            if self._count:
+                shares = contexts @ vectors.T * signs
+                dgemm(1.0, vectors.T, shares.T, beta=1.0, c=out.T, overwrite_c=1)
+        elif len(contexts) == 1:
+            out[0] = dsymv(1.0, self._matrix, contexts[0], lower=1)
+        else:
+            dsymm(1.0, self._matrix, contexts.T, c=out.T, overwrite_c=1, lower=1)
+
+    def update(self, contexts: Array, solved: Array, sign: int) -> None:
+        """Turn A⁻¹ into (A ± Σ eeᵀ)⁻¹: ``sign`` +1 adds the contexts, −1 withdraws them.
+
+        Args:
+            contexts: shape (m, d).
+            solved: :meth:`solve` of the contexts and this very A⁻¹, shape (m, d); it is overwritten.
+            sign: +1 or −1.
+
+        Raises:
+            InvalidParameterError: contexts that are withdrawn were never added (A would not stay positive
+                definite); nothing is changed.
+        """
+        if len(contexts) == 1:
+            pivot = 1.0 + sign * float(solved[0].dot(contexts[0]))
+            if pivot <= 0.0:
+                raise InvalidParameterError(_NEVER_ADDED)
+            self._add(solved / math.sqrt(pivot), -sign)
+            return
+        capacitance = sign * (contexts @ solved.T)
+        capacitance.flat[:: len(capacitance) + 1] += 1.0
+        root, failed = dpotrf(capacitance, lower=0)
+        if failed:
+            raise InvalidParameterError(_NEVER_ADDED)
+        self._add(dtrsm(1.0, root, solved.T, side=1, lower=0, overwrite_b=1).T, -sign)
+
+    def full(self) -> Array:
+        """A⁻¹ as a matrix with both triangles, shape (d, d): a copy."""
+        lower = self._dense() if self._matrix is None else self._matrix
+        return np.tril(lower) + np.tril(lower, -1).T
+
+    def to_arrays(self) -> tuple[Array, Array]:
+        """For a snapshot: the vectors u, shape (n, d), and their signs (n,), or the matrix (d, d) alone."""
+        if self._matrix is not None:
+            return self._matrix, self._signs
+        return self._vectors[: self._count], self._signs[: self._count]
+
+    @classmethod
+    def from_arrays(cls, kept: Array, signs: Array, lambda_l: float) -> Inverse:
+        """Inverse of :meth:`to_arrays`."""
+        inverse = cls(kept.shape[1], lambda_l)
+        if len(kept) == kept.shape[1]:
+            inverse._become(np.asfortranarray(kept))
+        else:
+            inverse._keep(kept, signs)
+        return inverse
+
+    def _add(self, vectors: Array, sign: int) -> None:
+        """Add ± Σ uuᵀ for the rows u."""
+        if self._matrix is None and self._count + len(vectors) <= len(self._vectors):
+            self._keep(vectors, np.array(sign))
+            return
+        if self._matrix is None:
+            self._become(self._dense())
+        if len(vectors) == 1:
+            dsyr(sign, vectors[0], a=self._matrix, overwrite_a=1, lower=1)
+        else:
+            dsyrk(sign, vectors.T, beta=1.0, c=self._matrix, overwrite_c=1, lower=1)
+
+    def _keep(self, vectors: Array, signs: Array) -> None:
+        end = self._count + len(vectors)
+        self._vectors[self._count : end] = vectors
+        self._signs[self._count : end] = signs
+        self._count = end
+
+    def _become(self, matrix: Array) -> None:
+        self._matrix, self._count = matrix, 0
+        self._vectors, self._signs = self._vectors[:0].copy(), self._signs[:0].copy()
+
+    def _dense(self) -> Array:
+        vectors, signs = self._vectors[: self._count], self._signs[: self._count]
+        matrix = np.asfortranarray((vectors.T * signs) @ vectors)
+        matrix.flat[:: len(matrix) + 1] += self._scale
+        return matrix
+
+
+_NEVER_ADDED = "withdrawing a context that was never added would make A indefinite"
 
 
 def score(solved: Array, b: Array, contexts: Array) -> Array:
@@ -51,47 +149,3 @@ def score(solved: Array, b: Array, contexts: Array) -> Array:
     np.vecdot(solved, b[:, None], out=found[:, 0])
     np.vecdot(solved, contexts, out=found[:, 1])
     return found
-
-
-def add_reward(b: Array, context: Array, reward: float) -> None:
-    """Add r·e to b, shape (d,), in place (line 19)."""
-    daxpy(context, b, a=reward)
-
-
-def update_inverse(inverse: Array, contexts: Array, solved: Array, sign: int) -> None:
-    """Turn A⁻¹ into (A ± Σ eeᵀ)⁻¹ in place (line 18): ``sign`` +1 adds the contexts, −1 withdraws them.
-
-    Args:
-        inverse: A⁻¹, shape (d, d).
-        contexts: shape (m, d).
-        solved: :func:`solve` of the contexts and this very A⁻¹, shape (m, d).
-        sign: +1 or −1.
-
-    Raises:
-        InvalidParameterError: the array is not one that BLAS updates in place, or the contexts to be
-            withdrawn were never added (A would not stay positive definite).
-    """
-    if not (inverse.flags.f_contiguous and inverse.dtype == np.float64):
-        raise InvalidParameterError("A⁻¹ must be a Fortran-ordered float64 array to be updated in place")
-    if len(contexts) == 1:
-        vector = solved[0]
-        denominator = 1.0 + sign * vector.dot(contexts[0])
-        if denominator <= 0.0:
-            raise InvalidParameterError(_NEVER_ADDED)
-        dsyr(-sign / denominator, vector, a=inverse, overwrite_a=1, lower=1)
-        return
-    capacitance = sign * (contexts @ solved.T)
-    capacitance.flat[:: len(capacitance) + 1] += 1.0
-    root, failed = dpotrf(capacitance, lower=0)
-    if failed:
-        raise InvalidParameterError(_NEVER_ADDED)
-    halves = dtrsm(1.0, root, solved.T, side=1, lower=0)
-    dsyrk(-float(sign), halves, beta=1.0, c=inverse, overwrite_c=1, lower=1)
-
-
-_NEVER_ADDED = "withdrawing a context that was never added would make A indefinite"
-
-
-def full_inverse(inverse: Array) -> Array:
-    """A⁻¹ with both triangles, as a copy: for tests, reports and anything that is not BLAS."""
-    return np.tril(inverse) + np.tril(inverse, -1).T

@@ -8,14 +8,15 @@ is scored in between is what it would be had A⁻¹ been updated after each roun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg.blas import dger
 
-from camvo import linucb
 from camvo.errors import InvalidParameterError
+from camvo.linucb import Inverse
 from camvo.typing import Array
 
 
@@ -53,21 +54,16 @@ class Lookahead:
     def span(self, contexts: Sequence[Array]) -> slice | None:
         """The rows of these contexts, if they follow one another; otherwise ``None``."""
         rows = self.rows(contexts)
-        if not rows or rows != [*range(rows[0], rows[0] + len(rows))]:
-            return None
-        return slice(rows[0], rows[0] + len(rows))
+        span = _together(rows) if rows else None
+        return span if isinstance(span, slice) else None
 
 
-class Update(NamedTuple):
-    """What one change does to an arm: whether A becomes A + eeᵀ, and b becomes b + ``shift``·e."""
-
-    context: Array
-    grows: bool
-    shift: float
+Update: TypeAlias = tuple[Array, bool, float]
+"""A context e, whether A becomes A + eeᵀ, and the s of what b becomes, b + s·e."""
 
 
 class View:
-    """What one arm says of the contexts ahead.
+    """What one arm says of the contexts ahead, and what it has learnt from them.
 
     Args:
         ahead: the m contexts.
@@ -75,48 +71,58 @@ class View:
         estimates: eᵀA⁻¹b and eᵀA⁻¹e of each, shape (2, m).
     """
 
-    __slots__ = ("_estimates", "_gram", "_learnt", "_solved", "_waiting", "ahead")
+    __slots__ = ("_estimates", "_gram", "_learnt", "_refreshed", "_solved", "ahead")
 
     def __init__(self, ahead: Lookahead, solved: Array, estimates: Array) -> None:
         self.ahead = ahead
         self._solved = solved
         self._estimates = estimates
         self._gram: Array | None = None
-        self._learnt: list[int] = []
-        self._waiting: list[tuple[int, Update]] = []
+        self._learnt: list[tuple[int, bool, float]] = []
+        self._refreshed = 0
 
     def learn(self, updates: Sequence[Update]) -> bool:
         """Take in what was learnt from contexts ahead; false, and nothing is done, where one is another."""
-        rows = self.ahead.rows([update.context for update in updates])
+        rows = self.ahead.rows([context for context, _, _ in updates])
         if rows is None:
             return False
-        for row, update in zip(rows, updates, strict=True):
-            self._waiting.append((row, update))
-            if update.grows:
-                self._learnt.append(row)
+        self._learnt.extend(
+            [(row, grows, shift) for row, (_, grows, shift) in zip(rows, updates, strict=True)]
+        )
         return True
 
     def estimates(self) -> Array:
         """eᵀA⁻¹b and eᵀA⁻¹e of each context after all that was learnt, shape (2, m)."""
-        if self._waiting:
+        if self._refreshed < len(self._learnt):
             self._refresh()
         return self._estimates
 
     def _refresh(self) -> None:
         if self._gram is None:
             self._gram = self.ahead.contexts @ self._solved.T
-        q, squares = self._estimates
-        for row, update in self._waiting:
-            column, surprise = self._gram[row], update.shift
-            if update.grows:
-                column = column / (1.0 + column[row])
-                surprise -= q[row]
-                dger(-1.0, column, self._gram[row].copy(), a=self._gram.T, overwrite_a=1)
+        gram, (q, squares) = self._gram, self._estimates
+        for row, grows, shift in self._learnt[self._refreshed :]:
+            column, surprise = gram[row], shift
+            if grows:
+                scale = 1.0 / math.sqrt(1.0 + column.item(row))
+                column, surprise = column * scale, (shift - q.item(row)) * scale
+                dger(-1.0, column, column, a=gram.T, overwrite_a=1)
             q += column * surprise
-        squares[:] = self._gram.diagonal()
-        self._waiting.clear()
+        squares[:] = gram.diagonal()
+        self._refreshed = len(self._learnt)
 
-    def settle(self, inverse: Array) -> None:
-        """Bring A⁻¹, as it was when the contexts were first seen, up to date in place."""
+    def settle(self, inverse: Inverse, b: Array) -> None:
+        """Bring A⁻¹ and b, as they were when the contexts were first seen, up to date in place."""
+        contexts = self.ahead.contexts
+        if grown := [row for row, grows, _ in self._learnt if grows]:
+            rows = _together(grown)
+            inverse.update(contexts[rows], self._solved[rows], +1)
         if self._learnt:
-            linucb.update_inverse(inverse, self.ahead.contexts[self._learnt], self._solved[self._learnt], +1)
+            taught, _, shifts = zip(*self._learnt, strict=True)
+            b += np.array(shifts) @ contexts[_together(taught)]
+
+
+def _together(rows: Sequence[int]) -> slice | Sequence[int]:
+    """Rows that follow one another as a slice, which copies nothing."""
+    first, end = rows[0], rows[0] + len(rows)
+    return slice(first, end) if [*rows] == [*range(first, end)] else [*rows]

@@ -110,9 +110,10 @@ def replay(
     )
     for items, seen in _windows(state, table, window):
         learnt: list[Contribution] = []
+        asked: list[list[bool]] = []
         for item, plan in zip(items, policy.plan_window(seen, table.prices), strict=True):
             votes = _ask(policy, plan, table, item)
-            trace.asked[item] = [arm in votes for arm in table.prices]
+            asked.append([arm in votes for arm in table.prices])
             decision = policy.decide(plan, votes).get(_QUESTION)
             if decision is None:
                 continue
@@ -123,6 +124,7 @@ def replay(
                 truth = table.labels[table.truth[item]]
                 taught = policy.contribution(plan, _QUESTION, votes, truth, human=True)
                 learnt.append(revision(learnt[-1], taught))
+        trace.asked[items.start : items.stop] = asked
         state.add(*learnt)
         if progress is not None:
             progress(len(items))

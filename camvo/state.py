@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from zipfile import BadZipFile
 
@@ -21,12 +21,13 @@ from camvo.beta_mixture import BetaSums, EstimatorName
 from camvo.contribution import Change, Contribution
 from camvo.correlation import PairSums
 from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.linucb import Inverse
 from camvo.lookahead import Lookahead
 from camvo.probes import ProbeSums
 from camvo.rows import Rows
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 4
+_SNAPSHOT_FORMAT = 5
 
 
 class State:
@@ -162,11 +163,10 @@ class State:
                 for name, arm in self._arms.items()
             },
         }
-        arrays: Mapping[str, Any] = {
-            key: array
-            for position, arm in enumerate(self._arms.values())
-            for key, array in ((f"inverse{position}", arm.inverse), (f"b{position}", arm.b))
-        }
+        arrays: dict[str, Any] = {}
+        for position, arm in enumerate(self._arms.values()):
+            arrays[f"inverse{position}"], arrays[f"signs{position}"] = arm.inverse.to_arrays()
+            arrays[f"b{position}"] = arm.b
         buffer = io.BytesIO()
         encoded = np.frombuffer(json.dumps(header).encode(), np.uint8)
         np.savez(buffer, header=encoded, pairs=self.pairs.sums, **arrays)
@@ -193,12 +193,14 @@ class State:
                 state.rows = Rows.from_list(header["rows"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = Arm(
-                        inverse=archive[f"inverse{position}"],
+                        inverse=Inverse.from_arrays(
+                            archive[f"inverse{position}"], archive[f"signs{position}"], state.lambda_l
+                        ),
                         b=archive[f"b{position}"],
                         rewards=sums["rewards"],
                         reward_sum=sums["reward_sum"],
                         mixture=BetaSums.from_list(sums["mixture"]),
                     )
-        except (ValueError, TypeError, AttributeError, KeyError, OSError, EOFError, BadZipFile) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, OSError, EOFError, BadZipFile) as error:
             raise SnapshotError(f"not a snapshot of a state: {error}") from error
         return state

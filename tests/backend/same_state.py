@@ -17,7 +17,7 @@ def assert_same_state(one: State, other: State) -> None:
     for arm in one:
         assert one[arm].rewards == other[arm].rewards
         assert one[arm].reward_sum == pytest.approx(other[arm].reward_sum, abs=1e-9)
-        assert np.allclose(one[arm].inverse, other[arm].inverse, rtol=0, atol=1e-9)
+        assert np.allclose(one[arm].inverse.full(), other[arm].inverse.full(), rtol=0, atol=1e-9)
         assert np.allclose(one[arm].b, other[arm].b, rtol=0, atol=1e-9)
         sums = [np.ravel(state[arm].mixture.to_list()) for state in (one, other)]
         assert np.allclose(*sums, rtol=0, atol=1e-9)

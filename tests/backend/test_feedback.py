@@ -60,7 +60,7 @@ def assert_same_state(one: State, other: State) -> None:
         mine, theirs = one[arm], other[arm]
         assert mine.rewards == theirs.rewards
         assert mine.reward_sum == pytest.approx(theirs.reward_sum, abs=1e-9)
-        assert np.allclose(mine.inverse, theirs.inverse, rtol=0, atol=1e-9)
+        assert np.allclose(mine.inverse.full(), theirs.inverse.full(), rtol=0, atol=1e-9)
         assert np.allclose(mine.b, theirs.b, rtol=0, atol=1e-9)
         assert np.allclose(
             np.ravel(mine.mixture.to_list()), np.ravel(theirs.mixture.to_list()), rtol=0, atol=1e-9

@@ -95,7 +95,7 @@ def assert_equal(state: State, expected: State) -> None:
     for name in state:
         one, two = state[name], expected[name]
         assert one.rewards == two.rewards
-        np.testing.assert_allclose(one.inverse, two.inverse, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(one.inverse.full(), two.inverse.full(), rtol=0.0, atol=1e-12)
         np.testing.assert_allclose(one.b, two.b, rtol=0.0, atol=1e-12)
         np.testing.assert_allclose(one.mixture.to_list(), two.mixture.to_list(), rtol=0.0, atol=1e-12)
 

@@ -13,7 +13,6 @@ from camvo.baselines import Baseline
 from camvo.confidence import exact
 from camvo.contribution import Change, Contribution
 from camvo.estimates import Observation
-from camvo.linucb import full_inverse
 from camvo.policy import CaMVo
 from camvo.state import State
 
@@ -224,7 +223,7 @@ def test_one_round_of_algorithm_1_by_hand():
     state.add(policy.contribution(plan, "q", votes, decision.label))
     inverse = [[1.0 / 3.0 - 0.03, -0.04], [-0.04, 1.0 / 3.0 - 0.64 / 12.0]]
     for arm in ("a", "c"):
-        np.testing.assert_allclose(full_inverse(state[arm].inverse), inverse, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(state[arm].inverse.full(), inverse, rtol=0.0, atol=1e-12)
     assert state["a"].b == pytest.approx([2.6, 2.8], abs=1e-12)
     assert state["c"].b.tolist() == [0.0, 1.0]
     assert (state.rounds, state["a"].rewards, state["b"].rewards, state["c"].rewards) == (5, 5, 4, 5)

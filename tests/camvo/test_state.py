@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo import linucb
 from camvo.arm import Arm
 from camvo.contribution import Change, Contribution, revision
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state import State
 
 ARMS = ("large", "medium", "small")
-DIMENSION = 6
+DIMENSION = 24
 
 
 def unit(rng):
@@ -63,7 +62,7 @@ def assert_close(state, other):
     assert counts(state) == counts(other)
     for name in set(state) | set(other):
         one, two = (s.get(name) or Arm.fresh(DIMENSION, s.lambda_l) for s in (state, other))
-        np.testing.assert_allclose(one.inverse, two.inverse, rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(one.inverse.full(), two.inverse.full(), rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(one.b, two.b, rtol=0.0, atol=1e-9)
         assert one.reward_sum == pytest.approx(two.reward_sum, abs=1e-9)
         np.testing.assert_allclose(one.mixture.to_list(), two.mixture.to_list(), rtol=0.0, atol=1e-9)
@@ -78,7 +77,7 @@ def assert_same_bits(state, other):
     assert state.pairs.sums.tobytes() == other.pairs.sums.tobytes()
     for name in state:
         one, two = state[name], other[name]
-        assert one.inverse.tobytes("A") == two.inverse.tobytes("A")
+        assert one.inverse.full().tobytes() == two.inverse.full().tobytes()
         assert one.b.tobytes() == two.b.tobytes()
         assert (one.rewards, one.reward_sum) == (two.rewards, two.reward_sum)
         assert one.mixture == two.mixture
@@ -98,7 +97,7 @@ def test_the_state_is_the_sum_of_its_contributions(seed, lambda_l):
         shares = [(r.context, c) for r in rounds for c in r.changes if c.arm == name]
         a = lambda_l * np.eye(DIMENSION) + sum(np.outer(context, context) for context, _ in shares)
         arm = state[name]
-        np.testing.assert_allclose(linucb.full_inverse(arm.inverse), np.linalg.inv(a), atol=1e-10)
+        np.testing.assert_allclose(arm.inverse.full(), np.linalg.inv(a), atol=1e-10)
         np.testing.assert_allclose(
             arm.b, sum(change.added * context for context, change in shares), atol=1e-12
         )
@@ -154,9 +153,9 @@ def test_a_revision_that_only_replaces_rewards_leaves_the_inverse_to_the_bit():
     rng = np.random.default_rng(1)
     voted = Contribution(unit(rng), (Change("large", 0.4, None, 1.0),))
     state = summed([random_round(rng), voted])
-    before = state["large"].inverse.copy()
+    before = state["large"].inverse.full()
     state.add(revision(voted, Contribution(voted.context, (Change("large", 0.4, None, 0.0),))))
-    assert np.array_equal(state["large"].inverse, before)
+    assert np.array_equal(state["large"].inverse.full(), before)
     assert state.rounds == 2
 
 
@@ -200,7 +199,7 @@ def test_thousands_of_mixed_changes_leave_the_sum_of_what_is_left(seed):
             state.add(standing[-1])
     assert_close(state, summed(standing, 0.5))
     for name in state:
-        assert np.linalg.eigvalsh(linucb.full_inverse(state[name].inverse)).min() > 0.0
+        assert np.linalg.eigvalsh(state[name].inverse.full()).min() > 0.0
 
 
 @given(seeds, st.integers(0, 30))
@@ -215,17 +214,6 @@ def test_a_snapshot_plus_the_tail_is_the_sum_from_zero_to_the_bit(seed, cut):
     assert_same_bits(restored, summed(rounds, 0.3))
 
 
-def test_a_restored_state_goes_on_learning_in_place():
-    rng = np.random.default_rng(5)
-    state = State.restore(summed([random_round(rng) for _ in range(9)]).snapshot())
-    arm = state["large"]
-    inverse, before = arm.inverse, arm.inverse.copy()
-    assert inverse.flags.f_contiguous
-    state.add(Contribution(unit(rng), (Change("large", 0.5, None, 1.0),)))
-    assert arm.inverse is inverse
-    assert not np.array_equal(inverse, before)
-
-
 def test_the_same_state_gives_the_same_snapshot():
     rounds = [random_round(np.random.default_rng(6)) for _ in range(4)]
     assert summed(rounds).snapshot() == summed(rounds).snapshot()
@@ -238,7 +226,7 @@ def archive(**arrays):
 
 
 def header(**fields):
-    content = {"format": 4, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "pairs": [], "arms": {}}
+    content = {"format": 5, "dimension": 2, "lambda_l": 1.0, "rounds": 0, "pairs": [], "arms": {}}
     content |= {"probes": [[], 0, 0, []], "rows": [[], []]} | fields
     return np.frombuffer(json.dumps(content).encode(), np.uint8)
 
@@ -270,7 +258,7 @@ def test_bytes_that_are_no_snapshot_are_refused(data):
 
 
 def test_a_snapshot_of_another_format_is_refused_by_its_number():
-    with pytest.raises(SnapshotError, match="format 1, expected 4"):
+    with pytest.raises(SnapshotError, match="format 1, expected 5"):
         State.restore(archive(header=header(format=1)))
 
 
@@ -336,7 +324,7 @@ def test_a_state_needs_a_dimension_and_a_positive_lambda(dimension, lambda_l):
 
 def test_a_contribution_of_another_dimension_is_refused_and_changes_nothing():
     state = State(DIMENSION)
-    with pytest.raises(InvalidParameterError, match="d = 6"):
+    with pytest.raises(InvalidParameterError, match=f"d = {DIMENSION}"):
         state.add(Contribution(np.ones(5), (Change("large", 0.5, None, 1.0),)))
     assert_same_bits(state, State(DIMENSION))
 

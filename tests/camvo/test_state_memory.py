@@ -33,17 +33,21 @@ def taken():
     return sum(line.size for line in found)
 
 
-def test_a_state_is_as_large_as_the_inverses_of_its_arms_however_many_rounds_it_has_learnt():
+FULL = len(ARMS) * DIMENSION**2 * 8
+
+
+def test_a_state_grows_with_its_first_rounds_to_the_size_of_its_inverses_and_no_further():
     rng = np.random.default_rng(0)
     learn(State(DIMENSION), rng, 2)
     tracemalloc.start()
     try:
-        state = State(DIMENSION)
-        learn(state, rng, 50)
-        after_50 = taken()
-        learn(state, rng, 450)
-        after_500 = taken()
+        state, sizes = State(DIMENSION), []
+        for rounds in (20, 130, 350):
+            learn(state, rng, rounds)
+            sizes.append(taken())
     finally:
         tracemalloc.stop()
-    assert len(ARMS) * DIMENSION**2 * 8 <= after_500 <= 1.1 * len(ARMS) * DIMENSION**2 * 8
-    assert after_500 <= after_50 + 20_000
+    young, grown, old = sizes
+    assert young <= 0.3 * FULL
+    assert FULL <= grown <= 1.1 * FULL
+    assert old <= grown + 20_000

@@ -25,7 +25,6 @@ from sqlalchemy import func, select
 from backend.ledger import rounds, tables
 from backend.ledger.rounds import Round
 from camvo.contribution import Contribution
-from camvo.linucb import full_inverse
 from camvo.state import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -176,7 +175,7 @@ def test_the_sum_over_the_ledger_is_the_one_counted_from_the_rounds(rush: Rush) 
         arm = state[model]
         assert (arm.rewards, arm.reward_sum) == (len(TASKS), rewards.sum())
         assert np.allclose(arm.b, contexts.T @ rewards, rtol=0, atol=1e-9)
-        assert np.allclose(full_inverse(arm.inverse), inverse, rtol=0, atol=1e-9)
+        assert np.allclose(arm.inverse.full(), inverse, rtol=0, atol=1e-9)
 
 
 def test_the_models_did_not_all_earn_the_same(rush: Rush) -> None:

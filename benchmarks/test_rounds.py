@@ -5,9 +5,9 @@
 
 Every contender works through the same 2,048 contexts of 384 dimensions with seven arms. A round of CaMVo is
 all that the product does: it scores every arm, finds the cheapest confident subset, counts the votes and
-learns; three arms are asked. Of the contexts that are coming it is told one at a time or 64. The others only
-score seven arms and learn three rewards, without intervals, subset or vote. Read the column of medians with
-its ratios, not the seconds: they are of whatever machine this is.
+learns; three arms are asked, after the first rounds always the same. Of the contexts that are coming it is
+told one at a time or 64. The others only score seven arms and learn three rewards, without intervals, subset
+or vote. Read the column of medians with its ratios, not the seconds: they are of whatever machine this is.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _keys(found: Settings, pool: Pool) -> str:
 
 def _is_free(found: Settings) -> bool:
     """Whether nothing but embedded voters can be asked."""
-    return all(model.model.startswith("embedded/") for model in found.models)
+    return all(model.is_embedded for model in found.models)
 
 
 def _ledger(environment: Environment) -> str:

@@ -75,7 +75,7 @@ class Runtime:
         self.clock = clock
         self.ledger = Ledger(environment.database_url)
         self.embedder = embedder or Embedder(settings.embedder)
-        if any(model.model.startswith("embedded/") for model in settings.models):
+        if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
         self.pool = Pool(
             settings.models, keys=environment.keys(settings.models), processes=environment.workers

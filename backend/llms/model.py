@@ -26,9 +26,6 @@ from camvo.errors import (
     Usage,
 )
 
-_EMBEDDED = "embedded/"
-"""What litellm names of the built-in voters begin with; they may be registered after the pool is made."""
-
 _NO_KEY = "none"
 """Sent to an OpenAI-compatible server that was given no key; litellm would send it OpenAI's own."""
 
@@ -51,7 +48,7 @@ class Model:
         self.settings = settings
         self._where = f"model {settings.name}"
         self._provider = facts.provider(settings.model)
-        if self._provider is None and not settings.model.startswith(_EMBEDDED):
+        if self._provider is None and not settings.is_embedded:  # a built-in one may be registered later
             raise ConfigError(
                 f"litellm knows no provider for {settings.model!r}",
                 where=self._where,
@@ -94,7 +91,7 @@ class Model:
     @property
     def missing_variables(self) -> tuple[str, ...]:
         """Environment variables that should hold the key and do not."""
-        if self._key is not None or self.settings.model.startswith(_EMBEDDED):
+        if self._key is not None or self.settings.is_embedded:
             return ()
         if self.settings.api_key_env is not None:
             return (self.settings.api_key_env,)

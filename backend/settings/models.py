@@ -84,6 +84,11 @@ class ModelSettings(BaseModel):
     parameters: dict[str, object] = Field(default_factory=dict, repr=False)
     """Further litellm parameters."""
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is a built-in voter, ``embedded/…``, which needs neither a key nor a network."""
+        return self.model.startswith("embedded/")
+
     @model_validator(mode="before")
     @classmethod
     def _gather_parameters(cls, data: object) -> object:

@@ -25,25 +25,32 @@ class RightOfWay:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._latest = threading.Event(), 0.0  # whether it was answered, and until when to wait for that
+        self._open: set[tuple[threading.Event, float]] = set()  # when it is answered, and until when to wait
+        self._door = threading.Lock()
         self._not_before = 0.0
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Have the loop stand still while the block runs in another thread, for 50 ms at the most."""
-        over = threading.Event()
-        self._latest = over, time.monotonic() + _LONGEST
+        request = threading.Event(), time.monotonic() + _LONGEST
+        with self._door:
+            self._open.add(request)
         with suppress(RuntimeError):  # the loop is closed: nobody is in the way
             self._loop.call_soon_threadsafe(self.give)
         try:
             yield
         finally:
-            over.set()
+            with self._door:
+                self._open.discard(request)
+            request[0].set()
 
     def give(self) -> None:
-        """Stand still if a request is being answered; the loop also calls it before it asks for more."""
-        (over, until), start = self._latest, time.monotonic()
-        if start >= self._not_before and not over.is_set():
-            over.wait(max(until - start, 0.0))
+        """Stand still while requests are answered: on the loop, when one comes and before each write."""
+        start = time.monotonic()
+        with self._door:
+            waiting = [*self._open]
+        if waiting and start >= self._not_before:
+            for answered, until in waiting:
+                answered.wait(max(until - time.monotonic(), 0.0))
             end = time.monotonic()
             self._not_before = end + (end - start)

@@ -82,8 +82,8 @@ class Runtime:
         )
         upkeep.recall_usage(self.pool, self.ledger)
         self._loop = asyncio.new_event_loop()
-        self.right_of_way = RightOfWay(self._loop)
-        self._writer = Writer(self.ledger, give_way=self.right_of_way.give)
+        self._right_of_way = RightOfWay(self._loop)
+        self._writer = Writer(self.ledger, give_way=self._right_of_way.give)
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self._overrides: dict[str, Settings] = {}
         self._trainings: set[Future[None]] = set()
@@ -199,9 +199,11 @@ class Runtime:
     def _write(self, function: Callable[[Connection], None]) -> None:
         """Write through the one writer: a thread of its own would wait behind every batch of it.
 
-        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first.
+        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first, and the event
+        loop stands still for it: it would take Python's lock from the writer at every statement.
         """
-        self._writer.submit(function, urgent=True).result()
+        with self._right_of_way.taken():
+            self._writer.submit(function, urgent=True).result()
 
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""

@@ -22,7 +22,7 @@ NEWCOMER: Standing = (0.0, 1.0, *BetaSums().log_odds(0.5))
 class Arm:
     """The sums of one model.
 
-    What is learnt from a context that is being looked at waits until A⁻¹ is read again
+    What is learnt from a context that is being looked at waits until A⁻¹ or b is read again
     (:mod:`camvo.lookahead`). That is when other contexts are scored, and the matrix then comes into the
     processor's cache once instead of twice.
 
@@ -111,7 +111,7 @@ class Arm:
     def _grow(self, contexts: Sequence[Array], sign: int) -> None:
         """Line 18 of Algorithm 1, or its opposite, at once."""
         if contexts:
-            rows = np.array(contexts)
+            rows = np.array(contexts, dtype=np.float64)
             solved = np.empty_like(rows)
             self._inverse.solve(rows, solved)
             self._inverse.update(rows, solved, sign)

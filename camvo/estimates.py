@@ -96,8 +96,8 @@ def estimate(
     lower = likely
     if smoothing > 0.0:
         lower = (likely * n + smoothing / 2.0) / (n + smoothing)
-    newcomer = np.array([[1.0 + one.aggregation.guess(one.labels)] for one in seen])
-    correctness = (believed * n + newcomer) / (n + 2.0)
+    newcomer = np.array([[0.5 + 0.5 * one.aggregation.guess(one.labels)] for one in seen])
+    correctness = (believed * n + 2.0 * newcomer) / (n + 2.0)
     weights = mu * np.minimum(np.maximum(q, 0.0), 1.0)
     rho = state.pairs.correlation(arms) if correlated else None
     return [

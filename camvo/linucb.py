@@ -64,7 +64,7 @@ class Inverse:
 
         Args:
             contexts: shape (m, d).
-            solved: :meth:`solve` of the contexts and this very A⁻¹, shape (m, d); it is overwritten.
+            solved: :meth:`solve` of the contexts and this very A⁻¹, shape (m, d); it may be overwritten.
             sign: +1 or −1.
 
         Raises:
@@ -100,7 +100,7 @@ class Inverse:
         """Inverse of :meth:`to_arrays`."""
         inverse = cls(kept.shape[1], lambda_l)
         if len(kept) == kept.shape[1]:
-            inverse._become(np.asfortranarray(kept))
+            inverse._become(np.array(kept, dtype=np.float64, order="F"))
         else:
             inverse._keep(kept, signs)
         return inverse

@@ -1,9 +1,10 @@
 """Contexts that are to be scored, as an arm sees them while it learns from some of them.
 
 LinUCB reads A⁻¹ at the contexts that it scores and nowhere else. What a round teaches changes the m×m matrix
-of their eᵢᵀA⁻¹eⱼ by a rank of one, as it does A⁻¹ itself, which is (d/m)² times as large. So A⁻¹ may wait
-until the contexts are behind, and then takes all that was learnt from them in one product of matrices. What
-is scored in between is what it would be had A⁻¹ been updated after each round, but for rounding.
+of their eᵢᵀA⁻¹eⱼ by a rank of one, as it does A⁻¹ itself, which is (d/m)² times as large. So A⁻¹ may wait,
+and b with it, until the contexts are behind, and then takes all that was learnt from them in one product of
+matrices. What is scored in between is what it would be had A⁻¹ been updated after each round, but for
+rounding.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class View:
         for row, grows, shift in self._learnt[self._refreshed :]:
             column, surprise = gram[row], shift
             if grows:
-                scale = 1.0 / math.sqrt(1.0 + column.item(row))
+                scale = 1.0 / math.sqrt(1.0 + max(column.item(row), 0.0))
                 column, surprise = column * scale, (shift - q.item(row)) * scale
                 dger(-1.0, column, column, a=gram.T, overwrite_a=1)
             q += column * surprise

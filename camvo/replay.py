@@ -128,7 +128,7 @@ def replay(
         state.add(*learnt)
         if progress is not None:
             progress(len(items))
-    np.dot(trace.asked, [*table.prices.values()], out=trace.costs)
+    trace.costs[:] = trace.asked @ np.array([*table.prices.values()])
     return trace
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from label_studio_requests import Annotation, Project, annotated, predict, setup, task
 from sqlalchemy import text
 from whole_backend import Backend, votes
+
+from backend import feedback, right_of_way
 
 _numbers = itertools.count(1)
 
@@ -33,22 +35,29 @@ def test_versions_lists_the_model_version(backend: Backend, method: str) -> None
     assert backend.client.open("/versions", method=method).get_json() == {"versions": ["camvo"]}
 
 
-def test_the_event_loop_stands_still_while_a_webhook_is_learnt(
+def test_the_event_loop_stands_still_while_a_webhook_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
-
-    @contextmanager
-    def taken() -> Iterator[None]:
-        seen.append("stands still")
-        yield
-        seen.append("goes on")
-
+    worked, meanwhile = threading.Event(), list[bool]()
     with Backend(tmp_path, votes(red="Glad")) as backend:
-        monkeypatch.setattr(backend.runtime.right_of_way, "taken", taken)
-        monkeypatch.setattr(backend.runtime, "learn", lambda _: seen.append("learns"))
+
+        def apply(*_: object) -> None:
+            backend.runtime._loop.call_soon_threadsafe(worked.set)
+            meanwhile.append(worked.wait(0.2))
+
+        monkeypatch.setattr(right_of_way, "_LONGEST", 60.0)
+        monkeypatch.setattr(feedback, "apply", apply)
         backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Calm")))
-    assert seen == ["stands still", "learns", "goes on"]
+        assert worked.wait(30)
+    assert meanwhile == [False]
+
+
+def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_way = threading.Event()
+    monkeypatch.setattr(right_of_way.RightOfWay, "give", lambda _: gave_way.set())
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        backend.predict(task(1))
+    assert gave_way.is_set()
 
 
 # -- errors

@@ -29,14 +29,11 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.waited = 0.0
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(module, "threading", SimpleNamespace(Event=lambda: self))
+        monkeypatch.setattr(module, "threading", SimpleNamespace(Event=lambda: self, Lock=threading.Lock))
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self.waited += seconds
-
-    def is_set(self) -> bool:
-        return False
 
     def set(self) -> None:
         pass
@@ -56,6 +53,34 @@ def test_the_loop_does_nothing_until_the_request_is_over(
     worked = threading.Event()
     with RightOfWay(loop).taken():
         loop.call_soon_threadsafe(worked.set)
+        meanwhile = worked.wait(0.2)
+    assert not meanwhile
+    assert worked.wait(30)
+
+
+def test_a_request_that_fails_is_over(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST", 60.0)
+    worked = threading.Event()
+    with pytest.raises(KeyError), RightOfWay(loop).taken():
+        raise KeyError
+    loop.call_soon_threadsafe(worked.set)
+    assert worked.wait(30)
+
+
+def test_the_loop_stands_still_for_a_request_though_a_later_one_is_over(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST", 60.0)
+    busy, worked = threading.Event(), threading.Event()
+    right_of_way = RightOfWay(loop)
+    loop.call_soon_threadsafe(busy.wait)
+    with right_of_way.taken():
+        with right_of_way.taken():
+            pass
+        loop.call_soon_threadsafe(worked.set)
+        busy.set()
         meanwhile = worked.wait(0.2)
     assert not meanwhile
     assert worked.wait(30)

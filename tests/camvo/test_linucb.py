@@ -116,9 +116,12 @@ def test_arrays_bring_back_the_same_inverse_to_the_bit(seed, dimension, count):
     if count:
         learn(inverse, contexts[0], -1)
     again = Inverse.from_arrays(*inverse.to_arrays(), 0.5)
-    learn(again, np.ones(dimension), +1)
-    learn(inverse, np.ones(dimension), +1)
+    for other in (again, inverse):
+        learn(other, np.ones(dimension), +1)
+    left = [*contexts[1:], np.ones(dimension)]
+    a = 0.5 * np.eye(dimension) + sum(np.outer(context, context) for context in left)
     assert np.array_equal(again.full(), inverse.full())
+    np.testing.assert_allclose(again.full(), np.linalg.inv(a), atol=1e-8)
 
 
 def test_an_arm_that_has_learnt_little_takes_little():

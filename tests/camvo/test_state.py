@@ -214,6 +214,17 @@ def test_a_snapshot_plus_the_tail_is_the_sum_from_zero_to_the_bit(seed, cut):
     assert_same_bits(restored, summed(rounds, 0.3))
 
 
+def test_a_context_of_single_precision_teaches_what_it_is():
+    rng = np.random.default_rng(10)
+    shares = [(Change("large", 0.5, None, 1.0),), (Change("large", 0.4, None, 0.0),)]
+    rounds = [(unit(rng).astype(np.float32), changes) for changes in shares * 2]
+    single, double = (
+        summed([Contribution(context.astype(kind), changes) for context, changes in rounds])
+        for kind in (np.float32, np.float64)
+    )
+    assert_close(single, double)
+
+
 def test_the_same_state_gives_the_same_snapshot():
     rounds = [random_round(np.random.default_rng(6)) for _ in range(4)]
     assert summed(rounds).snapshot() == summed(rounds).snapshot()

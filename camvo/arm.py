@@ -7,16 +7,16 @@ from typing import TypeAlias
 
 import numpy as np
 
-from camvo.beta_mixture import BetaSums, EstimatorName, clip
+from camvo.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName, clip
 from camvo.contribution import Change
 from camvo.linucb import Inverse, score
 from camvo.lookahead import Lookahead, Update, View
 from camvo.typing import Array
 
-Standing: TypeAlias = tuple[float, float, float, float, float]
-"""N, μ in a weight (1 before the first reward), and the log-odds of being right with μ as the prior."""
+Standing: TypeAlias = tuple[float, float, float, float, float, float]
+"""N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
 
-NEWCOMER: Standing = (0.0, 1.0, *BetaSums().log_odds(0.5))
+NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 
 
 class Arm:
@@ -76,7 +76,7 @@ class Arm:
         mu = self.mu
         if mu is None:
             return NEWCOMER
-        return self.rewards, mu, *self.mixture.log_odds(clip(mu), estimator)
+        return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
 
     def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
         """Apply changes (Algorithm 1, lines 17–21); a reward that is replaced leaves A as it is."""

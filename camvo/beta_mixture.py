@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from camvo.beta_likelihood import likeliest
 from camvo.errors import InvalidParameterError
@@ -114,32 +114,29 @@ class ClassSums:
         return self._densities[estimator]
 
 
-LogOdds: TypeAlias = tuple[float, float, float]
-"""The logarithm of the odds of being right, as coefficients of ln θ and ln(1−θ) and a constant."""
+Evidence: TypeAlias = tuple[float, float, float]
+"""The logarithm of the ratio of two Beta densities, as coefficients of ln θ and ln(1−θ) and a constant."""
+
+NO_EVIDENCE: Evidence = (0.0, 0.0, 0.0)
 
 
-def posterior(theta: Array, log_odds: Sequence[Array]) -> Array:
-    """Est(θ) = P(h = 1 | θ) (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
+def posterior(theta: Array, mu: Array, evidence: Sequence[Array]) -> Array:
+    """Est(θ) = P(h = 1 | θ) with prior μ (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
 
     It need not rise with θ: the two Beta densities may cross more than once.
 
     Args:
         theta: the estimates, clipped to [ε, 1−ε], shape (…, K).
-        log_odds: the three coefficients of :meth:`BetaSums.log_odds` of every arm, each of shape (K,).
+        mu: the priors in [0, 1], shape (K,).
+        evidence: the three coefficients of :meth:`BetaSums.evidence` of every arm, each of shape (K,).
     """
     inside = np.minimum(np.maximum(theta, EPSILON), 1.0 - EPSILON)
-    on_theta, on_complement, constant = log_odds
-    found = np.log(inside) * on_theta
-    found += np.log1p(-inside) * on_complement
-    found += constant
-    believed: Array = expit(found)
+    on_theta, on_complement, constant = evidence
+    log_odds = np.log(inside) * on_theta
+    log_odds += np.log1p(-inside) * on_complement
+    log_odds += constant + logit(mu)
+    believed: Array = expit(log_odds)
     return believed
-
-
-def _logit(probability: float) -> float:
-    if 0.0 < probability < 1.0:
-        return math.log(probability) - math.log1p(-probability)
-    return math.inf if probability >= 1.0 else -math.inf
 
 
 def _log_b(alpha: float, beta: float) -> float:
@@ -167,20 +164,15 @@ class BetaSums:
         if reward < 1.0:
             self.wrong.add(q, sign * (1.0 - reward))
 
-    def log_odds(self, prior: float, estimator: EstimatorName = "moments") -> LogOdds:
-        """What an estimate θ says about being right: logit(prior) + ln f(θ | h = 1) − ln f(θ | h = 0).
+    def evidence(self, estimator: EstimatorName = "moments") -> Evidence:
+        """What an estimate says about being right: ln f(θ | h = 1) − ln f(θ | h = 0) of the fitted densities.
 
         While either class has fewer than two observations or no spread, both densities are taken as 1.
-
-        Args:
-            prior: μ, the probability of being right whatever the estimate, in [0, 1].
-            estimator: how the densities are fitted.
         """
         correct, wrong = self.correct.density(estimator), self.wrong.density(estimator)
         if correct is None or wrong is None:
-            return 0.0, 0.0, _logit(prior)
-        constant = _logit(prior) + wrong[2] - correct[2]
-        return correct[0] - wrong[0], correct[1] - wrong[1], constant
+            return NO_EVIDENCE
+        return correct[0] - wrong[0], correct[1] - wrong[1], wrong[2] - correct[2]
 
     def to_list(self) -> list[list[float]]:
         """The ten sums, for a snapshot."""

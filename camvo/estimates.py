@@ -89,9 +89,9 @@ def estimate(
     state = seen[0].state
     if any(other.state is not state for other in seen):
         raise InvalidParameterError("tasks that are planned together share one state for each question")
-    n, mu, *log_odds = np.array(state.standings(arms, estimator)).T
+    n, mu, prior, *evidence = np.array([*zip(*state.standings(arms, estimator), strict=True)])
     q, width = state.score(arms, [one.context for one in seen])
-    likely, believed = posterior(np.array((q - alpha * width, q)), log_odds)
+    likely, believed = posterior(np.array((q - alpha * width, q)), prior, evidence)
     smoothing = lambda_r * math.log(state.rounds + 2)
     lower = likely
     if smoothing > 0.0:

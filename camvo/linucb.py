@@ -125,6 +125,7 @@ class Inverse:
 
     def _become(self, matrix: Array) -> None:
         self._matrix, self._count = matrix, 0
+        # Copies, since a part of an array keeps the whole of it in memory.
         self._vectors, self._signs = self._vectors[:0].copy(), self._signs[:0].copy()
 
     def _dense(self) -> Array:

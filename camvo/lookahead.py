@@ -55,8 +55,7 @@ class Lookahead:
     def span(self, contexts: Sequence[Array]) -> slice | None:
         """The rows of these contexts, if they follow one another; otherwise ``None``."""
         rows = self.rows(contexts)
-        span = _together(rows) if rows else None
-        return span if isinstance(span, slice) else None
+        return _span(rows) if rows else None
 
 
 Update: TypeAlias = tuple[Array, bool, float]
@@ -116,14 +115,14 @@ class View:
         """Bring A⁻¹ and b, as they were when the contexts were first seen, up to date in place."""
         contexts = self.ahead.contexts
         if grown := [row for row, grows, _ in self._learnt if grows]:
-            rows = _together(grown)
+            rows = _span(grown) or grown
             inverse.update(contexts[rows], self._solved[rows], +1)
         if self._learnt:
-            taught, _, shifts = zip(*self._learnt, strict=True)
-            b += np.array(shifts) @ contexts[_together(taught)]
+            taught = [row for row, _, _ in self._learnt]
+            b += np.array([shift for _, _, shift in self._learnt]) @ contexts[_span(taught) or taught]
 
 
-def _together(rows: Sequence[int]) -> slice | Sequence[int]:
-    """Rows that follow one another as a slice, which copies nothing."""
+def _span(rows: list[int]) -> slice | None:
+    """Rows that follow one another as a slice, which copies nothing; otherwise ``None``."""
     first, end = rows[0], rows[0] + len(rows)
-    return slice(first, end) if [*rows] == [*range(first, end)] else [*rows]
+    return slice(first, end) if rows == [*range(first, end)] else None

@@ -23,6 +23,12 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop stands still until the request is over, however slow the machine is."""
+    monkeypatch.setattr(module, "_LONGEST", 60.0)
+
+
 class Clock:
     """Time that passes where somebody waits, as an event that never comes is waited for."""
 
@@ -46,10 +52,10 @@ class AtOnce(asyncio.SelectorEventLoop):
         callback()
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_loop_does_nothing_until_the_request_is_over(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
-    monkeypatch.setattr(module, "_LONGEST", 60.0)
     worked = threading.Event()
     with RightOfWay(loop).taken():
         loop.call_soon_threadsafe(worked.set)
@@ -58,10 +64,10 @@ def test_the_loop_does_nothing_until_the_request_is_over(
     assert worked.wait(30)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_request_that_fails_is_over(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
-    monkeypatch.setattr(module, "_LONGEST", 60.0)
     worked = threading.Event()
     with pytest.raises(KeyError), RightOfWay(loop).taken():
         raise KeyError
@@ -69,10 +75,10 @@ def test_a_request_that_fails_is_over(
     assert worked.wait(30)
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_loop_stands_still_for_a_request_though_a_later_one_is_over(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
-    monkeypatch.setattr(module, "_LONGEST", 60.0)
     busy, worked = threading.Event(), threading.Event()
     right_of_way = RightOfWay(loop)
     loop.call_soon_threadsafe(busy.wait)
@@ -95,10 +101,10 @@ def test_the_loop_goes_on_after_a_while_whatever_becomes_of_the_request(
         assert worked.wait(30)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_loop_gives_way_to_a_request_that_it_has_not_been_told_of_yet(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
-    monkeypatch.setattr(module, "_LONGEST", 60.0)
     busy, gave_way = threading.Event(), threading.Event()
     right_of_way = RightOfWay(loop)
 

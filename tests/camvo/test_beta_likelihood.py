@@ -130,7 +130,7 @@ def test_estimating_leaves_the_sums_and_their_snapshot_alone():
     for q, reward in ((0.8, 1.0), (0.6, 1.0), (0.3, 0.0), (0.4, 0.0)):
         sums.add(q, reward, +1)
     before = sums.to_list()
-    sums.log_odds(0.5, "mle")
+    sums.evidence("mle")
     assert sums.to_list() == before
     assert BetaSums.from_list(before) == sums
 
@@ -148,7 +148,7 @@ def test_the_posterior_is_bayes_rule_with_the_densities_that_scipy_fits():
 
     expected = mu * density(right) / (mu * density(right) + (1.0 - mu) * density(wrong))
     likeliest, moments = (
-        posterior(np.array([theta]), np.array([sums.log_odds(mu, estimator)]).T)[0]
+        posterior(np.array([theta]), np.array([mu]), np.array([sums.evidence(estimator)]).T)[0]
         for estimator in ("mle", "moments")
     )
     assert likeliest == pytest.approx(expected, rel=1e-5)

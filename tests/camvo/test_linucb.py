@@ -124,6 +124,15 @@ def test_arrays_bring_back_the_same_inverse_to_the_bit(seed, dimension, count):
     np.testing.assert_allclose(again.full(), np.linalg.inv(a), atol=1e-8)
 
 
+def test_a_matrix_is_updated_in_place():
+    inverse = Inverse(3, 1.0)
+    learn(inverse, np.array([1.0, 0.0, 0.0]), +1)
+    matrix, _ = inverse.to_arrays()
+    learn(inverse, np.array([0.0, 1.0, 0.0]), +1)
+    assert inverse.to_arrays()[0] is matrix
+    assert matrix[[0, 1, 2], [0, 1, 2]].tolist() == pytest.approx([0.5, 0.5, 1.0])
+
+
 def test_an_arm_that_has_learnt_little_takes_little():
     inverse = Inverse(384, 1.0)
     learn_all(inverse, np.random.default_rng(0).normal(size=(10, 384)), +1)

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from backend.label_studio import commands
-from backend.replay import command, synthetic_command
-from backend.review import command as review_command
+from backend.commands.connect import commands
+from backend.commands.replay import command, synthetic_command
+from backend.commands.review import command as review_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -52,7 +52,7 @@ def demo(
     """Show the main job on real text, without a key or a network."""
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.demo import run  # noqa: PLC0415 - the same
+    from backend.commands.demo import run  # noqa: PLC0415 - the same
 
     run.run(console=Console(), serve=serve, port=port)
 
@@ -65,11 +65,12 @@ def serve(
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.")] = None,
 ) -> None:
     """Serve Label Studio with gunicorn."""
-    from backend import server, settings  # noqa: PLC0415 - the help must not wait for it
+    from backend import settings  # noqa: PLC0415 - the help must not wait for it
+    from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
     given = {"config": config, "host": host, "port": port, "workers": workers}
     chosen = {name: value for name, value in given.items() if value is not None}
-    server.serve(settings.Environment().model_copy(update=chosen))
+    gunicorn_server.serve(settings.Environment().model_copy(update=chosen))
 
 
 @app.command()
@@ -77,7 +78,7 @@ def check(config: Config = None) -> None:
     """Validate everything and say what one text would cost, without spending anything."""
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.check import run  # noqa: PLC0415 - the same
+    from backend.commands.check import run  # noqa: PLC0415 - the same
     from backend.settings import Environment  # noqa: PLC0415 - the same
 
     environment = Environment()
@@ -96,13 +97,13 @@ def report(
     """Say what became of every project so far, from the ledger; no server is needed."""
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
+    from backend.commands import report  # noqa: PLC0415 - the same
     from backend.settings import Environment  # noqa: PLC0415 - the same
-    from backend.status import terminal  # noqa: PLC0415 - the same
 
     environment = Environment()
     if config is not None:
         environment = environment.model_copy(update={"config": config})
-    terminal.run(Console(), environment, project=project, as_json=as_json)
+    report.run(Console(), environment, project=project, as_json=as_json)
 
 
 app.command()(command.replay)

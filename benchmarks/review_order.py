@@ -20,15 +20,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.replay.votes_file import VotesFile
-from backend.replay.votes_file import read as read_votes
-from camvo import calibration, panel_fit, stacking, suggestions
-from camvo.measures import mean_interval
-from camvo.named_policies import named
-from camvo.replay import VotesTable, replay
-from camvo.rows import CastVote, Row
-from camvo.suggestions import Candidate
+from backend.commands.replay.votes_file import VotesFile
+from backend.commands.replay.votes_file import read as read_votes
+from camvo.policies.named import named
+from camvo.replay.measures import mean_interval
+from camvo.replay.replay import replay
+from camvo.replay.votes_table import VotesTable
+from camvo.scores import calibration, panel_fit, suggestions
+from camvo.scores.suggestions import Candidate
+from camvo.state.kept_rounds import CastVote, Row
 from camvo.typing import Array
+from camvo.weights import stacking
 
 BATCH = 25
 COUNTS = (50, 100, 300)

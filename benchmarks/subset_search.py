@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
-from camvo.copula import Copula
-from camvo.oracle import cheapest
-from camvo.table_search import MOST_SETS, cheapest_of_each
+from camvo.subsets.copula import Copula
+from camvo.subsets.oracle import cheapest
+from camvo.subsets.table_search import MOST_SETS, cheapest_of_each
 
 TASKS = 64
 

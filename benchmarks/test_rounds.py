@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from scipy.linalg.blas import dsymv, dsyr
 
-from camvo.policy import CaMVo
-from camvo.replay import VotesTable, replay
+from camvo.policies.camvo import CaMVo
+from camvo.replay.replay import replay
+from camvo.replay.votes_table import VotesTable
 
 ROUNDS, DIMENSION, ARMS, ASKED = 2048, 384, 7, 3
 ARM_NAMES = [f"model {arm}" for arm in range(ARMS)]
@@ -73,7 +74,7 @@ def test_tuned_prototype(measured):
 
 @pytest.mark.parametrize(("window", "ahead"), [(1, 1), (1, 64), (64, 64)])
 def test_camvo(measured, monkeypatch, window, ahead):
-    monkeypatch.setattr("camvo.replay._AHEAD", ahead)
+    monkeypatch.setattr("camvo.replay.replay._AHEAD", ahead)
     traces = []
     measured(lambda: traces.append(replay(POLICY, TABLE, window=window)))
     assert traces[-1].asked[64:].sum(axis=1).mean() == pytest.approx(ASKED, abs=0.2)

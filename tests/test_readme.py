@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from backend import settings
-from backend.feedback import ACTIONS
-from backend.labels.tags import SUPPORTED
-from backend.llms import Pool
+from backend.learning.feedback import ACTIONS
+from backend.models import Pool
+from backend.questions.controls.tags import SUPPORTED
 from backend.settings import Environment, ModelSettings, Settings
 
 ROOT = Path(__file__).parent.parent

@@ -1,1 +1,1 @@
-"""CaMVo as a client of Label Studio: connecting a project, predicting a large one, catching up."""
+"""Label Studio's wire: its API, its requests and webhooks, and the predictions that it stores."""

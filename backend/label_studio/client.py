@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from backend.errors import LabelStudioMissingError
 from backend.label_studio.failures import answer_error, failures
-from camvo.errors import LabelStudioMissingError
 
 QUICK, SLOW = 30.0, 110.0
 """Seconds: for a look-up, and for what makes Label Studio call the backend (it waits 100 s itself)."""

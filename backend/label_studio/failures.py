@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from camvo.errors import (
+from backend.errors import (
     LabelStudioError,
     LabelStudioKeyError,
     LabelStudioMissingError,

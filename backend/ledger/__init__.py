@@ -9,8 +9,8 @@ that the caller passes in.
 
 from __future__ import annotations
 
-from backend.ledger.database import Ledger
-from backend.ledger.writer import Writer
+from backend.ledger.database.ledger import Ledger
+from backend.ledger.database.writer import Writer
 
 __all__ = ["Ledger", "Writer", "migrate"]
 

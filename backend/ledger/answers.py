@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Dialect, bindparam, delete, exists, or_, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
-from backend.ledger import tables
-from backend.ledger.picodollars import from_picodollars, to_picodollars
-from backend.ledger.upsert import insert, insert_new
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert, insert_new
+from backend.ledger.money.picodollars import from_picodollars, to_picodollars
 
 _table, _links, _claims = tables.answers, tables.answer_tasks, tables.claims
 

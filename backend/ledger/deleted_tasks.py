@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-from backend.ledger import answers, example_texts, human_annotations, rounds, tables, votes
-from backend.ledger.upsert import insert_new
+from backend.ledger import answers, example_texts, human_annotations, rounds, votes
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert_new
 
 _table = tables.deleted_tasks
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, bindparam, insert, select
 
-from backend.ledger import projects, tables
+from backend.ledger import projects
+from backend.ledger.database import tables
 
 _table = tables.events
 _APPEND = insert(_table)
@@ -27,7 +28,7 @@ class Event:
         epoch: which of the question's states it adds to.
         kind: a finished round, or a revision of what one taught.
         round_id: the round it came from, which may be deleted by now.
-        contribution: packed bytes (``camvo.contribution.Contribution``).
+        contribution: packed bytes (``camvo.state.contribution.Contribution``).
         created_at: unix seconds.
     """
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, case, delete, func, select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.rounds import unpack
-from backend.ledger.upsert import insert_or_replace
-from camvo.few_shot import Tried
+from camvo.scores.few_shot import Tried
 from camvo.typing import Array
 
 _table, _rounds, _votes = tables.example_texts, tables.rounds, tables.votes

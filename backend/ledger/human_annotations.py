@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from backend.ledger import tables
-from backend.ledger.upsert import insert_or_replace
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.human_annotations
 _OF_TASK = (

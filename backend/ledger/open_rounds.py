@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 _columns, _annotations = tables.rounds.c, tables.human_annotations.c
 

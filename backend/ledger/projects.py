@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from backend.ledger import tables
-from backend.ledger.upsert import insert_new
-from camvo.errors import LedgerError
+from backend.errors import LedgerError
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert_new
 
 _table = tables.projects
 _GET = select(_table).where(_table.c.key == bindparam("project"))

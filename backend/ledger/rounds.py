@@ -12,9 +12,9 @@ import numpy as np
 from sqlalchemy import Connection, Dialect, Row, bindparam, delete, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
-from backend.ledger import tables
-from backend.ledger.upsert import insert_new
-from camvo.errors import LedgerError
+from backend.errors import LedgerError
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert_new
 from camvo.typing import Array
 
 _table = tables.rounds

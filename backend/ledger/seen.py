@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
-from backend.ledger import tables
-from camvo.scorer import MOST_CONFIRMED, MOST_ROUNDS, Seen
+from backend.ledger.database import tables
+from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, Seen
 
 _columns = tables.rounds.c
 

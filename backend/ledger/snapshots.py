@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, delete, select
 
-from backend.ledger import tables
-from backend.ledger.upsert import insert_new
+from backend.ledger.database import tables
+from backend.ledger.database.upsert import insert_new
 
 _table = tables.snapshots
 

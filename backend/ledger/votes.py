@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 from backend.ledger.rounds import Round
 
 _table, _rounds = tables.votes, tables.rounds

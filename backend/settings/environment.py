@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from camvo.errors import ConfigError
+from backend.errors import ConfigError
 
 from .mistakes import config_error
 from .models import ModelSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from camvo.errors import ConfigError
+from backend.errors import ConfigError
 
 from .masking import masked
 from .mistakes import config_error, shown
@@ -43,7 +43,7 @@ def _entry(model: ModelSettings) -> dict[str, object]:
 
 
 def _embedded() -> list[ModelSettings]:
-    from backend.embedded_voters import DEFAULT_MODELS  # noqa: PLC0415 - it imports the settings in turn
+    from backend.settings.built_in_voters import DEFAULT_MODELS  # noqa: PLC0415 - it imports the settings in turn
 
     return list(DEFAULT_MODELS)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
-from camvo.errors import ConfigError
+from backend.errors import ConfigError
 
 from .masking import looks_secret, masked
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from camvo.beta_mixture import EstimatorName
-from camvo.errors import ConfigError, ModelUnknownError
-from camvo.oracle import MOST_ARMS
+from backend.errors import ConfigError, ModelUnknownError
+from camvo.state.beta_mixture import EstimatorName
+from camvo.subsets.oracle import MOST_ARMS
 
 from .mistakes import Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
@@ -34,7 +34,7 @@ class PolicySettings(BaseModel):
     name: Literal["camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single"] | None = None
     """Algorithm 1, the same for correlated models, asking in stages while votes can change the label, the
     same while they are worth their price by what human labels taught, Algorithm 2, all models weighed
-    equally, or one model. Left out, :mod:`backend.policies` chooses."""
+    equally, or one model. Left out, :mod:`backend.settings.policies` chooses."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach."""
     k_min: AtLeastOne = 3

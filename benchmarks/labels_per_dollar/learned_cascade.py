@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from camvo.measures import full_weights, weighted_labels
-from camvo.replay import Trace, VotesTable
+from camvo.replay.measures import full_weights, weighted_labels
+from camvo.replay.replay import Trace
+from camvo.replay.votes_table import VotesTable
 from camvo.typing import Array
 
 _STRENGTH = 1.0

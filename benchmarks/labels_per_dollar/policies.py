@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from camvo.baselines import Majority, Random, Single
-from camvo.cascade import Cascade
-from camvo.policy import CaMVo, CCaMVo, Policy
-from camvo.sequential import Sequential
-from camvo.stacked import Stacked
+from camvo.policies.baselines import Majority, Random, Single
+from camvo.policies.camvo import CaMVo, CCaMVo
+from camvo.policies.cascade import Cascade
+from camvo.policies.policy import Policy
+from camvo.policies.sequential import Sequential
+from camvo.policies.stacked import Stacked
 
 AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97, 0.95, 0.93, 0.92, 0.91), 7: (0.99, 0.98, 0.95, 0.94)}
 DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}

@@ -12,13 +12,14 @@ import numpy as np
 import policies
 from numpy.typing import NDArray
 
-from backend.replay.grid import Experiment, Shuffle, runs
-from backend.replay.policies import Setting
-from backend.replay.results import Run
-from camvo import calibration, measures
-from camvo.policy import Policy
-from camvo.replay import VotesTable
-from camvo.rescored import rescored
+from backend.commands.replay.grid import Experiment, Shuffle, runs
+from backend.commands.replay.policies import Setting
+from backend.commands.replay.results import Run
+from camvo.policies.policy import Policy
+from camvo.replay import measures
+from camvo.replay.rescored import rescored
+from camvo.replay.votes_table import VotesTable
+from camvo.scores import calibration
 
 WINDOW = 64
 CONFIRMED = 500

@@ -21,16 +21,16 @@ import numpy as np
 import policies
 from records import CONFIRMED, Kept, record, reordered
 
-from backend.embedding import Embedder
-from backend.replay import contexts, prices, votes_file
-from backend.replay.grid import Shuffle
-from backend.replay.policies import Setting
-from backend.replay.results import Run, row_of
-from camvo import measures
-from camvo.baselines import Majority
-from camvo.clairvoyant import clairvoyant
-from camvo.frontier import fixed_sets, frontier, set_accuracy
-from camvo.replay import VotesTable
+from backend.commands.replay import contexts, prices, votes_file
+from backend.commands.replay.grid import Shuffle
+from backend.commands.replay.policies import Setting
+from backend.commands.replay.results import Run, row_of
+from backend.models.embedder.embedder import Embedder
+from camvo.policies.baselines import Majority
+from camvo.replay import measures
+from camvo.replay.clairvoyant import clairvoyant
+from camvo.replay.frontier import fixed_sets, frontier, set_accuracy
+from camvo.replay.votes_table import VotesTable
 
 SMALL = 300
 DIMENSIONS = (32, 128)

@@ -20,15 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 from run import tables
 
-from camvo.estimates import Observation
-from camvo.measures import mean_interval, weighted_labels
-from camvo.plan import Plan
-from camvo.replay import VotesTable, replay
-from camvo.rescored import rescored
-from camvo.rows import Head, Row
-from camvo.sequential import Sequential
-from camvo.study import WeightsMaterial
-from camvo.vote_weights import VoteWeights
+from camvo.policies.background_fits import WeightsMaterial
+from camvo.policies.estimates import Observation
+from camvo.policies.plan import Plan
+from camvo.policies.sequential import Sequential
+from camvo.replay.measures import mean_interval, weighted_labels
+from camvo.replay.replay import replay
+from camvo.replay.rescored import rescored
+from camvo.replay.votes_table import VotesTable
+from camvo.state.kept_rounds import Head, Row
+from camvo.weights.vote_weights import VoteWeights
 
 FIRST, WINDOW, DIMENSION = 1000, 64, 8
 LABELS = (20, 50, 200)

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from backend.ledger import Ledger, events, money
-from camvo.errors import BudgetExhaustedError
+from backend.errors import BudgetExhaustedError
+from backend.ledger import Ledger, events
+from backend.ledger.money import spending
 
 Start = Callable[[], object]
 
@@ -55,7 +56,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
     for task in itertools.count():
         try:
             with ledger.write() as connection:
-                money.reserve(
+                spending.reserve(
                     connection,
                     project="1.1",
                     task=task,

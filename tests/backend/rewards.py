@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from camvo.state import Contribution
+from camvo.state.state import Contribution
 
 
 def rewards(contributions: Iterable[bytes]) -> dict[str, tuple[int, float]]:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from camvo.state import State
+from camvo.state.state import State
 
 
 def assert_same_state(one: State, other: State) -> None:

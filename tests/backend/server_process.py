@@ -30,7 +30,8 @@ from label_studio_requests import Annotation, annotated, predict, task
 from openai_server import OpenAIServer
 from sqlalchemy import Row, Select, update
 
-from backend.ledger import Ledger, tables
+from backend.ledger import Ledger
+from backend.ledger.database import tables
 from backend.settings import child_environment
 
 MODELS = ("red", "green", "blue")

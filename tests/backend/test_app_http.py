@@ -13,7 +13,8 @@ from label_studio_requests import Annotation, Project, annotated, predict, setup
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
-from backend import feedback, right_of_way
+from backend.learning import feedback
+from backend.server import right_of_way
 
 _numbers = itertools.count(1)
 
@@ -42,7 +43,7 @@ def test_the_event_loop_stands_still_while_a_webhook_is_written(
     with Backend(tmp_path, votes(red="Glad")) as backend:
 
         def apply(*_: object) -> None:
-            backend.runtime._loop.call_soon_threadsafe(worked.set)
+            backend.server.runtime._loop.call_soon_threadsafe(worked.set)
             meanwhile.append(worked.wait(0.2))
 
         monkeypatch.setattr(right_of_way, "_LONGEST", 60.0)

@@ -27,9 +27,9 @@ from label_studio_requests import (
 from scipy.stats import binomtest
 from whole_backend import CALL, Backend, says, votes
 
-from backend import metrics
+from backend.annotation.recording import is_audit
 from backend.ledger.rounds import Round
-from backend.recording import is_audit
+from backend.telemetry import metrics
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")

@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.embedded_voters import DEFAULT_MODELS, register
-from backend.embedded_voters.features import sentences, stems, words
-from backend.embedded_voters.voters import VOTERS, LabelSet
-from backend.embedding import Embedder
-from backend.labels import Label, Question, TaskQuestion, parse
-from backend.labels.closed_set import OneOf
-from backend.llms import Pool
-from backend.llms.facts import litellm
-from backend.prompts import messages, schema
-from backend.prompts import parse as parse_answer
-from camvo.errors import ModelError, RejectedError
+from backend.errors import ModelError, RejectedError
+from backend.models import Pool
+from backend.models.embedded_voters import register
+from backend.models.embedded_voters.features import sentences, stems, words
+from backend.models.embedded_voters.voters import VOTERS, LabelSet
+from backend.models.embedder.embedder import Embedder
+from backend.models.facts import litellm
+from backend.questions import Label, Question, TaskQuestion, parse
+from backend.questions.controls.closed_set import OneOf
+from backend.questions.prompts.prompts import messages, schema
+from backend.questions.prompts.prompts import parse as parse_answer
+from backend.settings.built_in_voters import DEFAULT_MODELS
 from camvo.typing import Array
 
 CONFIG = """

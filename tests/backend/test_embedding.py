@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.embedding import Embedder
-from backend.embedding_model import model_folder, weights_digest
-from camvo.errors import EmbedderError
+from backend.errors import EmbedderError
+from backend.models.embedder.embedder import Embedder
+from backend.models.embedder.sentence_model import model_folder, weights_digest
 
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS = [f"The train was {n} minutes late." for n in range(40)] + ["", "Ein kurzer Satz.", "word " * 1000]

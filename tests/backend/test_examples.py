@@ -21,8 +21,10 @@ from label_studio_requests import (
 from sqlalchemy import select
 from whole_backend import Backend
 
-from backend import examples, labels, prompts
-from backend.ledger import tables
+from backend.learning import examples
+from backend.ledger.database import tables
+from backend.questions import label_config
+from backend.questions.prompts import prompts
 
 TEXTS = {
     1: "The sun is out and shines on the garden.",
@@ -228,5 +230,5 @@ def test_what_is_asked_is_read_back_whatever_the_examples_say(ask: Callable[...,
 
 @pytest.fixture
 def ask() -> Callable[..., Any]:
-    [question] = labels.parse(Project().label_config).questions
+    [question] = label_config.parse(Project().label_config).questions
     return lambda given: prompts.messages([question.about({"text": "A day."})], None, given)

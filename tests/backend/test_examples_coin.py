@@ -10,8 +10,8 @@ from label_studio_requests import Annotation, Project, annotated, task
 from sqlalchemy import insert, select
 from whole_backend import Backend
 
-from backend import examples
-from backend.ledger import tables
+from backend.learning import examples
+from backend.ledger.database import tables
 
 
 @pytest.fixture(autouse=True)

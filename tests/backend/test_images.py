@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from pydantic import SecretStr
 
-from backend.images import Images
-from camvo.errors import ImageUnavailableError
+from backend.annotation.images import Images
+from backend.errors import ImageUnavailableError
 
 PNG = b"\x89PNG not much of a picture"
 KEY = "0123456789abcdef0123456789abcdef01234567"

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from backend.imports import uncollected
+from backend.models.heavy_imports import uncollected
 
 
 def test_nothing_is_collected_inside_and_everything_afterwards() -> None:

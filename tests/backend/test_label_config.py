@@ -6,8 +6,8 @@ from importlib.resources import files
 import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend import prompts
-from backend.labels import parse
+from backend.questions import parse
+from backend.questions.prompts import prompts
 
 NAMES = [
     "sentiment",

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from server_process import wait_until
 from whole_backend import Backend, votes
 
+from backend.label_studio.webhooks import project_key
 from backend.ledger import human_annotations
-from backend.webhooks import project_key
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 VOTE = {"red": (1, 1.0), "green": (1, 1.0), "blue": (1, 0.0)}

@@ -9,14 +9,14 @@ import pytest
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.label_studio.client import Client
-from camvo.errors import (
+from backend.errors import (
     LabelStudioError,
     LabelStudioKeyError,
     LabelStudioMissingError,
     LabelStudioUnreachableError,
     PrivateAddressError,
 )
+from backend.label_studio.client import Client
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from server_process import run_cli
 
-from backend.label_studio import extra_params
-from backend.label_studio.predict import Tally
-from backend.label_studio.progress import summary
-from camvo.errors import ConfigError
+from backend.commands.connect import extra_params
+from backend.commands.connect.predict import Tally
+from backend.commands.connect.progress import summary
+from backend.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:1"
 

@@ -9,11 +9,11 @@ import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
-from backend.label_studio import connect as connecting
-from backend.label_studio import disconnect as disconnecting
-from backend.label_studio.wanted import ACTIONS, UNCERTAIN, Wanted
+from backend.commands.connect import connect as connecting
+from backend.commands.connect import disconnect as disconnecting
+from backend.commands.connect.wanted import ACTIONS, UNCERTAIN, Wanted
+from backend.errors import LabelStudioError, PrivateAddressError
 from backend.settings import Environment
-from camvo.errors import LabelStudioError, PrivateAddressError
 
 URL = "http://127.0.0.1:9090"
 GUARDED = Environment(

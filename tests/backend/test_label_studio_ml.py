@@ -21,10 +21,10 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(STAND_IN))
         patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder / 'ledger.sqlite'}")
-        from backend import label_studio_ml  # noqa: PLC0415 - needs the stand-in
+        from backend.server import camvo_model  # noqa: PLC0415 - needs the stand-in
 
-        yield label_studio_ml
-        label_studio_ml._runtime().close()
+        yield camvo_model
+        camvo_model._runtime().close()
     for name in [name for name in sys.modules if name.split(".")[0] == "label_studio_ml"]:
         del sys.modules[name]
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
-from backend.label_studio.predict import TRIES, Run, Tally
-from camvo.errors import BodyTooLargeError, LabelStudioError
+from backend.commands.connect.predict import TRIES, Run, Tally
+from backend.errors import BodyTooLargeError, LabelStudioError
 
 
 class Oracle:

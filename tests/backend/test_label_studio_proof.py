@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 
-from backend.label_studio import connect as connecting
-from backend.label_studio import proof
-from backend.label_studio.proof import Fact, prove
-from backend.label_studio.server import Server
-from backend.label_studio.wanted import Wanted
+from backend.commands.connect import connect as connecting
+from backend.commands.connect import proof
+from backend.commands.connect.proof import Fact, prove
+from backend.commands.connect.server import Server
+from backend.commands.connect.wanted import Wanted
 from backend.settings import Environment
 
 URL = "http://127.0.0.1:9090"

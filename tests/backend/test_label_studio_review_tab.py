@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 
-from backend.label_studio import disconnect as disconnecting
-from backend.label_studio import review_tab
-from backend.label_studio.review_tab import TITLE
+from backend.commands.connect import disconnect as disconnecting
+from backend.commands.connect import review_tab
+from backend.commands.connect.review_tab import TITLE
 
 
 @pytest.fixture

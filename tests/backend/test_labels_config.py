@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.labels import Field, Label, LabelConfig, parse
-from backend.labels.closed_set import OneOf
-from camvo.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError
+from backend.questions import Field, Label, LabelConfig, parse
+from backend.questions.controls.closed_set import OneOf
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
 TEXT = '<Text name="text" value="$text"/>'

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.labels import TaskQuestion, parse
+from backend.questions import TaskQuestion, parse
 
 CONFIG = """<View>
   <Labels name="ner" toName="text"><Label value="Person" alias="PER"/></Labels>

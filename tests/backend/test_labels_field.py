@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.labels import Field, TaskQuestion, parse
-from camvo.errors import EmptyTextError, MissingFieldError
+from backend.errors import EmptyTextError, MissingFieldError
+from backend.questions import Field, TaskQuestion, parse
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

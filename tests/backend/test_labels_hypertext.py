@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.labels.hypertext import located
+from backend.questions.objects.hypertext import located
 
 CHROMIUM = [
     ("<p>Hello <b>big</b> world</p>", "Hello big world", "Hello big world"),

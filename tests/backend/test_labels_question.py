@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.labels import Label, Question, parse
-from backend.labels.closed_set import OneOf
-from camvo.errors import EmptyTextError, InvalidParameterError, MissingFieldError
+from backend.errors import EmptyTextError, MissingFieldError
+from backend.questions import Label, Question, parse
+from backend.questions.controls.closed_set import OneOf
+from camvo.errors import InvalidParameterError
 
 XML = """<View>
   <Text name="title" value="$title"/>

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from backend.labels import TaskQuestion, parse
-from backend.labels.region_choices import RegionChoices
+from backend.questions import TaskQuestion, parse
+from backend.questions.spans.region_choices import RegionChoices
 
 CLASSES = '<Choice value="guest"/><Choice value="host"/>'
 TEXT = "Ann stayed with Bob in Rome."

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.labels import TaskQuestion, parse
+from backend.questions import TaskQuestion, parse
 from camvo.errors import InvalidParameterError
-from camvo.spans import Span, read, write
+from camvo.votes.spans import Span, read, write
 
 LABELS = '<Label value="Person" alias="PER" hint="a human being"/><Label value="Place"/>'
 SHAPES = {

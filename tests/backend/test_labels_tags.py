@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend import prompts
-from backend.labels import TaskQuestion, parse
-from camvo import aggregations
-from camvo.aggregation import Ballot
-from camvo.errors import InvalidParameterError, TaskError
+from backend.errors import TaskError
+from backend.questions import TaskQuestion, parse
+from backend.questions.prompts import prompts
+from camvo.errors import InvalidParameterError
+from camvo.votes import named
+from camvo.votes.aggregation import Ballot
 
 TEXT = '<Text name="text" value="$text"/>'
 TREE = (
@@ -146,7 +147,7 @@ def test_a_valid_answer_is_a_vote_and_fits_the_question(name: str, data: st.Data
     vote = asked.vote(given_)
     if name == "short text" and vote is None:
         return
-    assert aggregations.fits(asked.question.control.aggregation, vote, asked.options)
+    assert named.fits(asked.question.control.aggregation, vote, asked.options)
     assert prompts.parse(json.dumps({"c": given_}), [asked]) == {"c": vote}
 
 
@@ -172,8 +173,8 @@ def test_what_several_votes_come_to_is_stored_and_read_back(name: str, data: st.
 @tags
 def test_the_aggregation_of_a_round_can_be_restored(name: str) -> None:
     aggregation = TAGS[name].asked.question.control.aggregation
-    stored = json.loads(json.dumps(aggregations.describe(aggregation), allow_nan=False))
-    assert aggregations.restore(stored) == aggregation
+    stored = json.loads(json.dumps(named.describe(aggregation), allow_nan=False))
+    assert named.restore(stored) == aggregation
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
@@ -273,7 +274,7 @@ def test_what_is_no_answer_is_none(name: str, items: list[object]) -> None:
 def test_an_order_of_other_items_than_the_task_has_does_not_fit() -> None:
     asked = TAGS["order"].asked
     vote = asked.question.answer([item("ranker", {"ranker": {"c": ["b", "7"]}})])
-    assert not aggregations.fits(asked.question.control.aggregation, vote, asked.options)
+    assert not named.fits(asked.question.control.aggregation, vote, asked.options)
 
 
 INVALID = [

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
-from camvo.errors import LedgerError
 
 
 def test_a_write_is_there_for_the_next_read(ledger: Ledger) -> None:

@@ -8,9 +8,9 @@ from alembic.migration import MigrationContext
 from ledger_workers import Together, migrate
 from sqlalchemy import inspect, text
 
+from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
-from backend.ledger.tables import metadata
-from camvo.errors import LedgerError
+from backend.ledger.database.tables import metadata
 
 
 def test_the_migrations_create_exactly_the_tables_that_the_code_uses(ledger: Ledger) -> None:

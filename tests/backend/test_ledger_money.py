@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from ledger_workers import Together, reserve_until_exhausted
 from sqlalchemy import Connection, text
 
-from backend.ledger import Ledger, money
-from backend.ledger.accounts import day_of
-from backend.ledger.money import ModelUsage, Spending
-from backend.ledger.picodollars import from_picodollars, to_picodollars
-from camvo.errors import BudgetExhaustedError, InvalidParameterError, LedgerError
+from backend.errors import BudgetExhaustedError, LedgerError
+from backend.ledger import Ledger
+from backend.ledger.money import spending
+from backend.ledger.money.accounts import day_of
+from backend.ledger.money.picodollars import from_picodollars, to_picodollars
+from backend.ledger.money.spending import ModelUsage, Spending
+from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
 NOON = 12 * 3_600.0
@@ -35,17 +37,17 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
         "now": NOON,
         "seconds": 60.0,
     }
-    return money.reserve(connection, usd=usd, **(arguments | changes))
+    return spending.reserve(connection, usd=usd, **(arguments | changes))
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:
-    return money.settle(
+    return spending.settle(
         connection, call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
     )
 
 
 def spent(connection: Connection, *, now: float = NOON) -> Spending:
-    return money.spent(connection, "1.1", now=now)
+    return spending.spent(connection, "1.1", now=now)
 
 
 def test_reserved_money_is_not_spent_yet(ledger: Ledger) -> None:
@@ -77,7 +79,7 @@ def test_an_expired_reservation_counts_as_spent_in_full(ledger: Ledger) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.25, seconds=60.0)
         reserve(connection, 0.5, seconds=61.0)
-        assert money.expire(connection, NOON + 60.0) == 1
+        assert spending.expire(connection, NOON + 60.0) == 1
         assert spent(connection) == Spending(0.25, 0.25, 0.5)
 
 
@@ -85,14 +87,14 @@ def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledge
     with ledger.write() as connection:
         reserve(connection, 0.25)
         settle(connection, reserve(connection, 0.5), 0.125)
-        assert [money.expire(connection, NOON + DAY) for _ in range(2)] == [1, 0]
+        assert [spending.expire(connection, NOON + DAY) for _ in range(2)] == [1, 0]
         assert spent(connection) == Spending(0.375, 0.375, 0.0)
 
 
 def test_a_lost_call_that_reports_after_all_is_settled(ledger: Ledger) -> None:
     with ledger.write() as connection:
         call = reserve(connection, 0.25)
-        money.expire(connection, NOON + DAY)
+        spending.expire(connection, NOON + DAY)
         assert settle(connection, call, 0.1)
         assert spent(connection) == Spending(0.1, 0.1, 0.0)
 
@@ -188,7 +190,7 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
             settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
         settle(connection, reserve(connection, 0.5), 0.125, error_code="model_refused")
         reserve(connection, 0.5, seconds=1.0)
-        money.expire(connection, NOON + 1.0)
+        spending.expire(connection, NOON + 1.0)
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
         small = ModelUsage(
@@ -200,16 +202,16 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
             cost_usd=0.5,
             failed_usd=0.625,
         )
-        assert money.usage_by_model(connection) == {
+        assert spending.usage_by_model(connection) == {
             "large": ModelUsage(1, 0, 100, 110, 7, 0.5, 0.0),
             "small": small,
         }
-        assert money.calls_by_model(connection, "1.1") == {"small": small}
+        assert spending.calls_by_model(connection, "1.1") == {"small": small}
 
 
 def test_nothing_was_used_before_the_first_call(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert money.usage_by_model(connection) == {}
+        assert spending.usage_by_model(connection) == {}
 
 
 prices = st.floats(min_value=0, max_value=1000, allow_subnormal=False)
@@ -239,7 +241,7 @@ def test_the_accounts_are_the_exact_sums_of_the_calls(
             call = reserve(connection, reserved, project=project, seconds=seconds, now=noon)
             if fate == "settle":
                 settle(connection, call, cost)
-            money.expire(connection, noon + 1.0)
+            spending.expire(connection, noon + 1.0)
             exact = Fraction(repr(cost if fate == "settle" else reserved)) * 10**12
             expected["reserved" if fate == "wait" else "spent"] += round(exact)
         for owner, scope in ((project, "total"), ("*", day_of(noon))):

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
-from camvo.errors import LedgerError
 
 
 def test_a_project_that_never_came_up_is_none(ledger: Ledger) -> None:

@@ -13,8 +13,9 @@ import migrated
 import numpy as np
 import pytest
 
-from backend.ledger import Ledger, deleted_tasks, human_annotations, money, reports, rounds, votes
+from backend.ledger import Ledger, deleted_tasks, human_annotations, reports, rounds, votes
 from backend.ledger.human_annotations import Annotation
+from backend.ledger.money import spending
 from backend.ledger.rounds import Round, RoundKey
 
 PROJECT, OTHER = "7.100", "8.100"
@@ -109,7 +110,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> None:
-    number = money.reserve(
+    number = spending.reserve(
         connection,
         project=project,
         task=task,
@@ -123,7 +124,7 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         seconds=10.0,
     )
     if not call["open"]:
-        money.settle(
+        spending.settle(
             connection,
             number,
             usd=call["usd"],
@@ -213,7 +214,7 @@ def test_calls_are_summed_by_model_and_how_they_ended(filled: Filled) -> None:
 def test_a_call_that_was_lost_with_its_process_is_a_failure_of_its_own(ledger: Ledger) -> None:
     with ledger.write() as connection:
         _call(connection, PROJECT, 1, {"model": "red", "open": True})
-        money.expire(connection, 1000.0)
+        spending.expire(connection, 1000.0)
         (row,) = reports.calls(connection, PROJECT)
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round, RoundKey
-from camvo.errors import LedgerError
 
 KEY = RoundKey("1.1", 4, "topic", "hash", "e")
 

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Connection, event, text
 from sqlalchemy.pool import Pool
 
+from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, Writer, events, projects
-from backend.ledger import writer as module
-from camvo.errors import BudgetExhaustedError, LedgerError
+from backend.ledger.database import writer as module
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,7 @@ import inspect
 import httpx
 import pytest
 
-from backend.llms.facts import litellm
-from backend.llms.failures import BY_CLASS, model_error, retry_after
-from camvo.errors import (
+from backend.errors import (
     BadAnswerError,
     ContextTooLongError,
     KeyRejectedError,
@@ -21,6 +19,8 @@ from camvo.errors import (
     RejectedError,
     UnavailableError,
 )
+from backend.models.facts import litellm
+from backend.models.failures import BY_CLASS, model_error, retry_after
 
 
 def litellm_classes() -> dict[str, type[Exception]]:

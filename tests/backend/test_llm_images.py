@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from openai_server import OpenAIServer, Reply
 
-from backend.llms import Pool
-from backend.llms.parts import image, text
-from backend.llms.prices import IMAGE_TOKENS
+from backend.models import Pool
+from backend.models.prices import IMAGE_TOKENS
+from backend.questions.prompts.parts import image, text
 from backend.settings import ModelSettings
 
 URL = "https://pictures.example/cat.jpg"

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from openai_server import OpenAIServer, Reply
 
-from backend.llms import Answer, Pool, facts
-from backend.settings import ModelSettings
-from camvo.errors import (
+from backend.errors import (
     BadAnswerError,
     ConfigError,
     ContextTooLongError,
@@ -26,6 +24,8 @@ from camvo.errors import (
     RejectedError,
     UnavailableError,
 )
+from backend.models import Answer, Pool, facts
+from backend.settings import ModelSettings
 
 KEY = "sk-never-to-be-seen"
 TEXT = "The soup was cold and the waiter was colder."

@@ -13,10 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai_server import OpenAIServer, Reply
 
-from backend.llms import Pool, facts
-from backend.llms.limits import Rest, Window
-from backend.settings import ModelSettings
-from camvo.errors import (
+from backend.errors import (
     BadAnswerError,
     KeyRejectedError,
     ModelError,
@@ -24,6 +21,9 @@ from camvo.errors import (
     RateLimitedError,
     UnavailableError,
 )
+from backend.models import Pool, facts
+from backend.models.limits import Rest, Window
+from backend.settings import ModelSettings
 
 MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A text."}]
 

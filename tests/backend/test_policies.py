@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from backend.policies import in_force, policy_of
 from backend.settings import PolicySettings
-from camvo.aggregation import LABEL_VOTE
-from camvo.numeric import NumericVote
-from camvo.policy import CaMVo
-from camvo.sequential import Sequential
-from camvo.stacked import Stacked
+from backend.settings.policies import in_force, policy_of
+from camvo.policies.camvo import CaMVo
+from camvo.policies.sequential import Sequential
+from camvo.policies.stacked import Stacked
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.numbers import NumericVote
 
 
 def test_labels_are_asked_about_in_stages_by_default() -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from backend import prompts
-from backend.fence import fence
-from backend.labels import Field, Label, Question, TaskQuestion
-from backend.labels.closed_set import ONE_FORM, OneOf
-from camvo.errors import BadAnswerError, EmptyTextError, InvalidParameterError
+from backend.errors import BadAnswerError, EmptyTextError
+from backend.questions import Field, Label, Question, TaskQuestion
+from backend.questions.controls.closed_set import ONE_FORM, OneOf
+from backend.questions.prompts import prompts
+from backend.questions.prompts.fence import fence
+from camvo.errors import InvalidParameterError
 
 TEXT = (Field("text", "Text", "text"),)
 HOSTILE = st.sampled_from(

@@ -13,14 +13,15 @@ import pytest
 from openai_server import OpenAIServer, Reply
 from sqlalchemy import Connection, func, select
 
-from backend import purchases
-from backend import queries as module
-from backend.ledger import Ledger, Writer, answers, deleted_tasks, money, tables
-from backend.llms import Pool
-from backend.purchases import Purchases, Query
-from backend.queries import Queries
+from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
+from backend.ledger import Ledger, Writer, answers, deleted_tasks
+from backend.ledger.database import tables
+from backend.ledger.money import spending
+from backend.models import Pool, purchases
+from backend.models import queries as module
+from backend.models.purchases import Purchases, Query
+from backend.models.queries import Queries
 from backend.settings import BudgetSettings, ModelSettings
-from camvo.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
 
 MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A long day."}]
 GLAD = Reply.says('{"mood": "Glad"}')
@@ -424,7 +425,7 @@ def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(office: 
 
     asyncio.run(ask())
     with office.ledger.read() as connection:
-        account = money.spent(connection, "7.1", now=time.time())
+        account = spending.spent(connection, "7.1", now=time.time())
         calls = connection.scalar(select(func.sum(tables.calls.c.cost)))
     assert account.total_usd == pytest.approx((700 + 60) / 1e6, abs=1e-15)
     assert calls == round(760e6)
@@ -470,5 +471,5 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     released.set()
     expected = queries._pool.cost("red", MESSAGES)
     with office.ledger.read() as connection:
-        assert money.spent(connection, "7.1", now=time.time()).total_usd == pytest.approx(expected)
+        assert spending.spent(connection, "7.1", now=time.time()).total_usd == pytest.approx(expected)
     assert expected > 0.0

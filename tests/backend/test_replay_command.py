@@ -17,8 +17,8 @@ import pytest
 from command_line import called
 from server_process import child, run_cli, wait_until
 
-from backend.replay.results import AVERAGED, Row, Summary
-from camvo.synthetic import SyntheticModel, votes_table
+from backend.commands.replay.results import AVERAGED, Row, Summary
+from camvo.replay.synthetic import SyntheticModel, votes_table
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "replay.md").read_text("utf-8")
 MODELS = {

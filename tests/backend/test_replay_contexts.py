@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.embedding import Embedder
-from backend.replay import contexts, votes_file
-from backend.replay.votes_file import VotesFile
-from camvo.errors import ReplayError
+from backend.commands.replay import contexts, votes_file
+from backend.commands.replay.votes_file import VotesFile
+from backend.errors import ReplayError
+from backend.models.embedder.embedder import Embedder
 
 TEXTS = ("the first text", "another text", "the first text")
 

@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.replay.grid import Experiment, runs, shuffled
-from backend.replay.policies import Parameters, Setting, settings
-from backend.replay.results import AVERAGED, Run, row_of, summarised
-from camvo.baselines import Majority, Random
-from camvo.cascade import Cascade
-from camvo.errors import ReplayError
-from camvo.measures import calibration_error
-from camvo.policy import CaMVo
-from camvo.replay import Trace, VotesTable, replay
-from camvo.rescored import rescored
-from camvo.sequential import Sequential
-from camvo.stacked import Stacked
-from camvo.synthetic import SyntheticModel, votes_table
+from backend.commands.replay.grid import Experiment, runs, shuffled
+from backend.commands.replay.policies import Parameters, Setting, settings
+from backend.commands.replay.results import AVERAGED, Run, row_of, summarised
+from backend.errors import ReplayError
+from camvo.policies.baselines import Majority, Random
+from camvo.policies.camvo import CaMVo
+from camvo.policies.cascade import Cascade
+from camvo.policies.sequential import Sequential
+from camvo.policies.stacked import Stacked
+from camvo.replay.measures import calibration_error
+from camvo.replay.replay import Trace, replay
+from camvo.replay.rescored import rescored
+from camvo.replay.synthetic import SyntheticModel, votes_table
+from camvo.replay.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("no", "yes", "perhaps")
@@ -266,7 +267,7 @@ def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
 def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable) -> None:
     found = done(table, chosen("camvo", "majority"))
     camvo, majority = summarised([run.row for run in found])
-    assert (camvo.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
+    assert (camvo.policies.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
     accuracies = [run.row.accuracy for run in found[:2] if run.row.accuracy is not None]
     assert camvo.means["accuracy"] == pytest.approx(np.mean(accuracies))
     interval = camvo.intervals["accuracy"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.replay.prices import read
-from camvo.errors import ReplayError
+from backend.commands.replay.prices import read
+from backend.errors import ReplayError
 
 MODELS = ("large", "small")
 

@@ -19,22 +19,23 @@ from lxml import etree, html
 from matplotlib.text import Text
 from PIL import Image
 
-from backend.replay.report import check, draw
-from backend.replay.report.numbers import targets
-from backend.replay.report.placing import name_points
-from backend.replay.report.rounds import cumulative_accuracy, cumulative_cost
-from backend.replay.report.study import Setting, study
-from backend.replay.report.style import new_figure, styles
-from backend.replay.report.targets import spread
-from backend.replay.results import Point, Row, Run, Summary
-from camvo.baselines import Majority, Random, Single
-from camvo.cascade import Cascade
-from camvo.clairvoyant import clairvoyant
+from backend.commands.replay.report import check, draw
+from backend.commands.replay.report.numbers import targets
+from backend.commands.replay.report.placing import name_points
+from backend.commands.replay.report.rounds import cumulative_accuracy, cumulative_cost
+from backend.commands.replay.report.study import Setting, study
+from backend.commands.replay.report.style import new_figure, styles
+from backend.commands.replay.report.targets import spread
+from backend.commands.replay.results import Point, Row, Run, Summary
 from camvo.errors import CamvoError, InvalidParameterError
-from camvo.measures import full_weights
-from camvo.policy import CaMVo
-from camvo.replay import Trace, VotesTable, replay
-from camvo.sequential import Sequential
+from camvo.policies.baselines import Majority, Random, Single
+from camvo.policies.camvo import CaMVo
+from camvo.policies.cascade import Cascade
+from camvo.policies.sequential import Sequential
+from camvo.replay.clairvoyant import clairvoyant
+from camvo.replay.measures import full_weights
+from camvo.replay.replay import Trace, replay
+from camvo.replay.votes_table import VotesTable
 
 LABELS = ("<b>good</b>", "bad & ugly", "<script>alert(1)</script>")
 PRICES = {"large $x$ model": 5.0, "provider/small": 0.5, "<i>middle</i>": 2.0}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.replay.votes_file import VotesFile, read
-from camvo.errors import ReplayError
+from backend.commands.replay.votes_file import VotesFile, read
+from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
 

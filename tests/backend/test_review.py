@@ -15,7 +15,7 @@ from openai_server import Reply
 from server_process import run_cli
 from whole_backend import Backend, prompt_of, says
 
-from backend.label_studio.review_tab import TITLE
+from backend.commands.connect.review_tab import TITLE
 
 SECRET = "the heron by the river"
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend import right_of_way as module
-from backend.right_of_way import RightOfWay
+from backend.server import right_of_way as module
+from backend.server.right_of_way import RightOfWay
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from label_studio_requests import task
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
-from backend.fits import PAUSE
+from backend.learning.fits import PAUSE
+from backend.learning.scores import Scores
+from backend.learning.states import StateKey
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round, RoundKey
-from backend.scores import Scores
-from backend.states import StateKey
-from camvo.scorer import Scorer
+from camvo.scores.scorer import Scorer
 
 KEY = StateKey("7.1", "mood", "epoch")
 ARMS, LABELS = ("red", "green", "blue"), ("Glad", "Sad")

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from backend.errors import ConfigError, ModelUnknownError
 from backend.settings import Environment, ModelSettings, Settings, export, load, render
-from camvo.errors import ConfigError, ModelUnknownError
 
 # the public format, as the README has it
 EXAMPLE = """

@@ -24,11 +24,12 @@ from same_state import assert_same_state
 from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
-from backend.ledger import Writer, events, snapshots, tables
+from backend.learning.states import SNAPSHOT_EVERY, StateKey, States
+from backend.ledger import Writer, events, snapshots
+from backend.ledger.database import tables
 from backend.ledger.rounds import Round
-from backend.states import SNAPSHOT_EVERY, StateKey, States
-from camvo.contribution import Contribution
-from camvo.rows import CastVote, Row
+from camvo.state.contribution import Contribution
+from camvo.state.kept_rounds import CastVote, Row
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 OUTVOTED = votes(amber="Glad", blue="Glad", green="Glad", red="Glad", violet="Sad")

@@ -16,11 +16,12 @@ from openai_server import Reply
 from sqlalchemy import select, update
 from whole_backend import Backend, says, votes
 
-from backend import states as module
-from backend.ledger import Ledger, Writer, events, tables
-from backend.states import StateKey, States
-from camvo.contribution import Change, Contribution
-from camvo.state import State
+from backend.learning import states as module
+from backend.learning.states import StateKey, States
+from backend.ledger import Ledger, Writer, events
+from backend.ledger.database import tables
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 KEY = StateKey("7.1", "mood", "epoch")
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
@@ -323,6 +324,6 @@ def test_a_restarted_pool_knows_what_its_models_reported(tmp_path: Path) -> None
     messages = [{"role": "user", "content": "How much is this?"}]
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))
-        before = backend.runtime.pool.cost("red", messages)
+        before = backend.server.runtime.pool.cost("red", messages)
     with Backend(tmp_path, SPLIT) as backend:
-        assert backend.runtime.pool.cost("red", messages) == pytest.approx(before)
+        assert backend.server.runtime.pool.cost("red", messages) == pytest.approx(before)

@@ -11,12 +11,13 @@ import pytest
 from rich.console import Console
 
 from backend import settings
+from backend.commands import report as command
 from backend.ledger import Ledger, projects, rounds
 from backend.ledger.rounds import Round, RoundKey
+from backend.server.status import page
+from backend.server.status.build import build
+from backend.server.status.report import Guaranteed, Report
 from backend.settings import Environment
-from backend.status import page, terminal
-from backend.status.build import build
-from backend.status.report import Guaranteed, Report
 
 PROJECT = "7.100"
 
@@ -91,7 +92,7 @@ def test_a_higher_target_may_be_out_of_reach(audited: Ledger) -> None:
 
 def test_people_are_told_too(audited: Ledger, tmp_path: Path) -> None:
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    terminal.run(Console(file=screen, width=200), environment, project=None, as_json=False)
+    command.run(Console(file=screen, width=200), environment, project=None, as_json=False)
     html = page.render(report(audited))
     assert "from score 0.7 on" in screen.getvalue()
     assert "<strong>0.7</strong> need no review" in html

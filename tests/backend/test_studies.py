@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from backend.fits import PAUSE
-from backend.states import StateKey
-from backend.studies import Studies
-from camvo.rows import CastVote, Head, Row
-from camvo.study import Material, StackedMaterial, Study, WeightsMaterial
+from backend.learning.fits import PAUSE
+from backend.learning.states import StateKey
+from backend.learning.studies import Studies
+from camvo.policies.background_fits import Material, StackedMaterial, Study, WeightsMaterial
+from camvo.state.kept_rounds import CastVote, Head, Row
 
 KEY = StateKey("7.1", "mood", "epoch")
 

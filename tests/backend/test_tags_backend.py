@@ -12,7 +12,7 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 from openai_server import Reply
 from whole_backend import Backend, says
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 CONFIG = """<View>
   <Text name="text" value="$text"/><Text name="other" value="$other"/><List name="hits" value="$hits"/>
@@ -121,7 +121,7 @@ def rewards(backend: Backend, control: str) -> dict[str, float]:
 def test_every_question_is_decided_in_one_query(backend: Backend) -> None:
     [prediction] = backend.predict(task(1, data=DATA), project=PROJECT)
     assert {item["from_name"]: item["value"] for item in prediction["result"]} == DECIDED
-    assert backend.server.count() == len(ANSWERS)
+    assert backend.server.gunicorn_server.count() == len(ANSWERS)
     assert LabelInterface(CONFIG).validate_prediction(prediction, return_errors=True) == []
 
 

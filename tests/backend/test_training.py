@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from backend import logs
-from backend.training import Training
-from backend.webhooks import WebhookEvent
+from backend.label_studio.webhooks import WebhookEvent
+from backend.learning.training import Training
+from backend.telemetry import logs
 
 
 def event(project: str = "1.1", label_config: str = "") -> WebhookEvent:

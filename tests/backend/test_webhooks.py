@@ -22,11 +22,12 @@ from label_studio_requests import (
     updated,
 )
 
-from backend import labels, webhooks
+from backend.errors import BadBodyError
+from backend.label_studio import webhooks
 from backend.ledger.human_annotations import Annotation as Stored
-from camvo.errors import BadBodyError
+from backend.questions import label_config
 
-CONFIG = labels.parse(SENTIMENT)
+CONFIG = label_config.parse(SENTIMENT)
 
 
 def stored(annotation: Annotation) -> Stored:

@@ -23,15 +23,15 @@ from openai_server import OpenAIServer, Reply
 from rewards import rewards
 from werkzeug.test import TestResponse
 
-from backend.app import create_app
-from backend.embedding import Embedder
 from backend.ledger import Ledger, events, human_annotations, rounds
 from backend.ledger.rounds import Round
-from backend.llms import facts
-from backend.runtime import Runtime
+from backend.models import facts
+from backend.models.embedder.embedder import Embedder
+from backend.server.app import create_app
+from backend.server.runtime import Runtime
 from backend.settings import Environment
-from camvo.contribution import Contribution
-from camvo.state import State
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
 
 Script = Callable[[dict[str, Any]], Reply]
 

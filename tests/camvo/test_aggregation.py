@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.aggregation import LABEL_VOTE, Ballot
-from camvo.baselines import Baseline, Majority
-from camvo.confidence import exact
-from camvo.ensemble import lesson
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.numeric import NumericVote, weighted_median
-from camvo.policy import CaMVo
-from camvo.ranking import RankingVote
-from camvo.state import State
-from camvo.vote import posterior, weighted_vote
+from camvo.policies.baselines import Baseline, Majority
+from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import lesson
+from camvo.policies.estimates import Observation
+from camvo.state.state import State
+from camvo.subsets.confidence import exact
+from camvo.votes.aggregation import Ballot
+from camvo.votes.labels import LABEL_VOTE, posterior, weighted_vote
+from camvo.votes.numbers import NumericVote, weighted_median
+from camvo.votes.rankings import RankingVote
 
 EAST = np.array([1.0, 0.0])
 ITEMS = ("a", "b", "c")

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from camvo import aggregations
-from camvo.aggregation import LABEL_VOTE
 from camvo.errors import InvalidParameterError
-from camvo.numeric import NumericVote
-from camvo.open_numeric import OpenNumericVote
-from camvo.open_vote import OpenVote
-from camvo.ranking import RankingVote
-from camvo.span_vote import SpanVote
-from camvo.subset import SubsetVote
+from camvo.votes import named
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.numbers import NumericVote
+from camvo.votes.open_numbers import OpenNumericVote
+from camvo.votes.rankings import RankingVote
+from camvo.votes.sets import SubsetVote
+from camvo.votes.span_vote import SpanVote
+from camvo.votes.texts import OpenVote
 
 EACH = [
     LABEL_VOTE,
@@ -27,24 +27,24 @@ ABC = ("a", "b", "c")
 
 
 def test_every_aggregation_that_has_a_name_is_here():
-    assert {type(one) for one in EACH} == set(aggregations.NAMED.values())
+    assert {type(one) for one in EACH} == set(named.NAMED.values())
 
 
-@pytest.mark.parametrize("aggregation", EACH, ids=list(aggregations.NAMED))
+@pytest.mark.parametrize("aggregation", EACH, ids=list(named.NAMED))
 def test_a_description_is_json_that_is_restored(aggregation):
-    described = aggregations.describe(aggregation)
-    assert aggregations.restore(json.loads(json.dumps(described, allow_nan=False))) == aggregation
+    described = named.describe(aggregation)
+    assert named.restore(json.loads(json.dumps(described, allow_nan=False))) == aggregation
 
 
 def test_rounds_from_before_there_were_others_are_about_labels():
-    assert aggregations.restore(None) is LABEL_VOTE
+    assert named.restore(None) is LABEL_VOTE
 
 
 def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
     with pytest.raises(InvalidParameterError):
-        aggregations.restore({"name": "seance"})
+        named.restore({"name": "seance"})
     with pytest.raises(InvalidParameterError):
-        aggregations.describe(object())  # type: ignore[arg-type]
+        named.describe(object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
     ],
 )
 def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers, options, together):
-    assert aggregations.consensus(aggregation, answers, options) == together
+    assert named.consensus(aggregation, answers, options) == together
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers,
     ],
 )
 def test_people_who_are_tied_say_nothing(aggregation, answers, options):
-    assert aggregations.consensus(aggregation, answers, options) is None
+    assert named.consensus(aggregation, answers, options) is None
 
 
 def test_two_spellings_of_one_answer_are_no_tie():
-    assert aggregations.consensus(OpenVote("words"), ["new york", "New York"], ()) in {"new york", "New York"}
+    assert named.consensus(OpenVote("words"), ["new york", "New York"], ()) in {"new york", "New York"}
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_two_spellings_of_one_answer_are_no_tie():
     ],
 )
 def test_an_answer_that_the_question_does_not_allow_does_not_fit(aggregation, answer, options):
-    assert not aggregations.fits(aggregation, answer, options)
+    assert not named.fits(aggregation, answer, options)

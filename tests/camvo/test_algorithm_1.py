@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from camvo.baselines import Baseline
-from camvo.confidence import exact
-from camvo.contribution import Change, Contribution
-from camvo.estimates import Observation
-from camvo.policy import CaMVo
-from camvo.state import State
+from camvo.policies.baselines import Baseline
+from camvo.policies.camvo import CaMVo
+from camvo.policies.estimates import Observation
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
+from camvo.subsets.confidence import exact
 
 EPSILON = 1e-6
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.asking_order import cheapest_first, most_weight_per_price
+from camvo.stages.asking_order import cheapest_first, most_weight_per_price
 
 prices = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=7)
 

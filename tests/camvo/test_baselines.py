@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.baselines import Baseline, Fixed, Majority, Random, Single
-from camvo.contribution import Change, Contribution
-from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.policy import CaMVo
-from camvo.state import State
+from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
+from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Ensemble
+from camvo.policies.estimates import Observation
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 LABELS = ("yes", "no")
 EAST = np.array([1.0, 0.0])

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
-from camvo.bernoulli_copula import binary_correlation, bivariate_normal, calibrate
 from camvo.errors import InvalidParameterError
-from camvo.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
+from camvo.replay.bernoulli_copula import binary_correlation, bivariate_normal, calibrate
+from camvo.replay.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
 points = st.one_of(st.just(0.0), st.floats(-4.0, 4.0))

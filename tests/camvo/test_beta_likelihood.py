@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import digamma
 
-from camvo.beta_likelihood import likeliest
-from camvo.beta_mixture import EPSILON, NO_SPREAD, BetaSums, ClassSums, posterior
-from camvo.contribution import Change, Contribution
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation, estimate
-from camvo.policy import CaMVo
-from camvo.state import State
+from camvo.numerics.beta_likelihood import likeliest
+from camvo.numerics.tolerances import EPSILON
+from camvo.policies.camvo import CaMVo
+from camvo.policies.estimates import Observation, estimate
+from camvo.state.beta_mixture import NO_SPREAD, BetaSums, ClassSums, posterior
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 estimates = st.floats(0.0, 1.0)
 samples = st.lists(estimates, min_size=2, max_size=40)

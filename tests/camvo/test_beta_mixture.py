@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo.beta_mixture import EPSILON, BetaSums, ClassSums, posterior
 from camvo.errors import InvalidParameterError
+from camvo.numerics.tolerances import EPSILON
+from camvo.state.beta_mixture import BetaSums, ClassSums, posterior
 
 estimates = st.floats(-0.5, 1.5)
 rewards = st.sampled_from([0.0, 1.0])

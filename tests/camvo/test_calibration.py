@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from camvo.calibration import fit
 from camvo.errors import InvalidParameterError
+from camvo.scores.calibration import fit
 
 GRID = np.linspace(0.0, 1.0, 1001)
 

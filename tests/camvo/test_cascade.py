@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.cascade import Cascade
-from camvo.contribution import Change, Contribution
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.state import State
+from camvo.policies.cascade import Cascade
+from camvo.policies.estimates import Observation
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 LABELS = ("yes", "no")
 COSTS = {"dear": 3.0, "mid": 2.0, "cheap": 1.0}

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from camvo.clairvoyant import clairvoyant
-from camvo.measures import accuracy, full_vote, full_weights
-from camvo.vote import weighted_vote
+from camvo.replay.clairvoyant import clairvoyant
+from camvo.replay.measures import accuracy, full_vote, full_weights
+from camvo.votes.labels import weighted_vote
 
 COSTS = np.array([4.0, 1.0, 2.0])
 EQUAL = np.ones(3)

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import approx_fprime
 
-from camvo.conditional_logit import Choices, Prior, _curvature, fit, fit_with_groups
+from camvo.numerics.conditional_logit import Choices, Prior, _curvature, fit, fit_with_groups
 
 
 def drawn(rounds=400, seed=0, coefficients=(1.5, -0.5, 0.0), candidates=3):

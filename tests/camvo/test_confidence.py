@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo.confidence import beta, beta_of_sums, betas_of_sums, exact
-from camvo.vote import weighted_vote
+from camvo.subsets.confidence import beta, beta_of_sums, betas_of_sums, exact
+from camvo.votes.labels import weighted_vote
 
 probabilities = st.floats(0.0, 1.0)
 arms = st.lists(st.tuples(probabilities, st.floats(0.0, 5.0)), min_size=1, max_size=7)

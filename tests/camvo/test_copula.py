@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo.confidence import exact
-from camvo.contribution import Change, Contribution
-from camvo.copula import SAMPLES, STREAMS, Copula, CopulaConfidence, stream
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.oracle import cheapest
-from camvo.policy import CaMVo, CCaMVo
-from camvo.state import State
+from camvo.policies.camvo import CaMVo, CCaMVo
+from camvo.policies.estimates import Observation
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
+from camvo.subsets.confidence import exact
+from camvo.subsets.copula import SAMPLES, STREAMS, Copula, CopulaConfidence, stream
+from camvo.subsets.oracle import cheapest
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from camvo.copula_data import correlated_rounds
 from camvo.errors import InvalidParameterError
-from camvo.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
-from camvo.policy import CaMVo
-from camvo.replay import replay
+from camvo.policies.camvo import CaMVo
+from camvo.replay.copula_data import correlated_rounds
+from camvo.replay.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
+from camvo.replay.replay import replay
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.contribution import Change, Contribution, revision
-from camvo.correlation import PairSums, nearest_psd, root
-from camvo.state import State
+from camvo.state.contribution import Change, Contribution, revision
+from camvo.state.pairs import PairSums, nearest_psd, root
+from camvo.state.state import State
 
 ARMS = ("a", "b", "c", "d")
 seeds = st.integers(0, 2**32 - 1)

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from backend.errors import ModelError, Usage
 from camvo import errors
-from camvo.errors import CamvoError, ModelError, Usage
+from camvo.errors import CamvoError
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, CamvoError)]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.contribution import Change, Contribution
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation, estimate
-from camvo.state import State
+from camvo.policies.estimates import Observation, estimate
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 LABELS = ("yes", "no")
 EAST, NORTH = np.array([1.0, 0.0]), np.array([0.0, 1.0])

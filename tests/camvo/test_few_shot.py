@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from camvo.few_shot import FEWEST, Tried
+from camvo.scores.few_shot import FEWEST, Tried
 
 
 def test_before_any_vote_it_is_open() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from camvo import frontier as module
 from camvo.errors import InvalidParameterError
-from camvo.frontier import MOST_SETS, fixed_sets, frontier, set_accuracy
-from camvo.vote import weighted_vote
+from camvo.replay import frontier as module
+from camvo.replay.frontier import MOST_SETS, fixed_sets, frontier, set_accuracy
+from camvo.votes.labels import weighted_vote
 
 LABELS = ("a", "b", "c", "d")
 

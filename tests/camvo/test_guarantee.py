@@ -10,7 +10,7 @@ from scipy.special import betaincinv
 from scipy.stats import binom
 
 from camvo.errors import InvalidParameterError
-from camvo.guarantee import GRID, Guarantee
+from camvo.scores.guarantee import GRID, Guarantee
 
 ALL = (0.0,)
 

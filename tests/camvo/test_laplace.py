@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from camvo.laplace import _moments, expected_closeness
+from camvo.numerics.laplace import _moments, expected_closeness
 
 unit = st.floats(0.0, 1.0)
 chances = st.floats(0.05, 0.98)

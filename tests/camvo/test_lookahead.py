@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.contribution import Change, Contribution, revision
 from camvo.errors import InvalidParameterError
-from camvo.state import State
+from camvo.state.contribution import Change, Contribution, revision
+from camvo.state.state import State
 
 ARMS = ("large", "medium", "small", "late")
 DIMENSION, COMING = 24, 10

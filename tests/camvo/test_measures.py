@@ -11,8 +11,8 @@ from scipy.stats import ttest_1samp
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
-from camvo import measures
-from camvo.vote import weighted_vote
+from camvo.replay import measures
+from camvo.votes.labels import weighted_vote
 
 M = 4
 positions = st.integers(-1, M - 1)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.named_policies import POLICIES, named, parameters_of
-from camvo.policy import CaMVo, CCaMVo
+from camvo.policies.camvo import CaMVo, CCaMVo
+from camvo.policies.named import POLICIES, named, parameters_of
 
 GIVEN = {
     "alpha": 0.7,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.near_copies import near_copies_in, seated
+from camvo.weights.near_copies import near_copies_in, seated
 
 
 def drawn(accuracies, n, seed, labels=4):

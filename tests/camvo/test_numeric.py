@@ -5,9 +5,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
-from camvo.numeric import NumericVote, weighted_mean, weighted_median
+from camvo.votes.aggregation import Ballot
+from camvo.votes.numbers import NumericVote, weighted_mean, weighted_median
 
 values = st.lists(st.floats(-100.0, 100.0), min_size=1, max_size=9)
 cast = st.lists(st.tuples(st.floats(-100.0, 100.0), st.floats(0.0, 5.0)), min_size=1, max_size=9)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.one_coin import accuracies, completed, log_odds
-from camvo.probes import SILENT, UNASKED, canonical
+from camvo.state.vote_patterns import SILENT, UNASKED, canonical
+from camvo.weights.one_coin import accuracies, completed, log_odds
 
 TRUE = np.array([0.92, 0.85, 0.7, 0.6, 0.3])
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
-from camvo.open_numeric import OpenNumericVote
+from camvo.votes.aggregation import Ballot
+from camvo.votes.open_numbers import OpenNumericVote
 
 VOTE = OpenNumericVote()
 

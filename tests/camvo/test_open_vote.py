@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
-from camvo.open_vote import OpenVote, normalised, overlap
-from camvo.vote import posterior
+from camvo.votes.aggregation import Ballot
+from camvo.votes.labels import posterior
+from camvo.votes.texts import OpenVote, normalised, overlap
 
 EXACT, WORDS = OpenVote("exact"), OpenVote("words")
 answers = st.text(st.sampled_from("ab .,Ä中"), max_size=8)

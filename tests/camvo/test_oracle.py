@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo import candidates, halves
-from camvo.confidence import exact
 from camvo.errors import InvalidParameterError
-from camvo.oracle import MOST_ARMS, Subset, cheapest
+from camvo.subsets import candidates, enumeration
+from camvo.subsets.confidence import exact
+from camvo.subsets.oracle import MOST_ARMS, Subset, cheapest
 
 
 def beta_tail(lower, weights):
@@ -178,7 +178,7 @@ def test_the_block_size_changes_nothing(monkeypatch, form, n):
     answers = set()
     for block, window in ((1, 1), (3, 2), (1000, 64)):
         monkeypatch.setattr(candidates, "_BLOCK", block)
-        monkeypatch.setattr(halves, "_WINDOW", window)
+        monkeypatch.setattr(enumeration, "_WINDOW", window)
         answers.add(cheapest(costs, [demand], 0.9, 2, confidence=form))
     assert len(answers) == 1
 

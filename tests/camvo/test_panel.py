@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.copula_data import correlated_rounds
 from camvo.errors import InvalidParameterError
-from camvo.panel import SLIP, Panel
-from camvo.panel_fit import fit
-from camvo.panel_likelihood import Likelihood
-from camvo.paper_models import equal_correlation
-from camvo.patterns import patterns
-from camvo.vote import posterior
+from camvo.replay.copula_data import correlated_rounds
+from camvo.replay.paper_models import equal_correlation
+from camvo.scores.panel import SLIP, Panel
+from camvo.scores.panel_fit import fit
+from camvo.scores.panel_likelihood import Likelihood
+from camvo.scores.patterns import patterns
+from camvo.votes.labels import posterior
 
 LABELS = ("a", "b", "c", "d")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from camvo.patterns import patterns
+from camvo.scores.patterns import patterns
 
 
 def test_a_pattern_says_who_agreed_and_no_more():

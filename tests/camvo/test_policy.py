@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.contribution import Change, Contribution
-from camvo.ensemble import Ensemble
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.policy import CaMVo
-from camvo.state import State
+from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Ensemble
+from camvo.policies.estimates import Observation
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 LABELS = ("yes", "no", "maybe")
 EAST = np.array([1.0, 0.0])

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.contribution import Change, Contribution, revision
-from camvo.probes import SILENT, UNASKED, Pattern, Probe, ProbeSums, canonical
-from camvo.state import State
+from camvo.state.contribution import Change, Contribution, revision
+from camvo.state.state import State
+from camvo.state.vote_patterns import SILENT, UNASKED, Pattern, Probe, ProbeSums, canonical
 
 ARMS = ("a", "b", "c", "d")
 

@@ -35,16 +35,16 @@ assert "numpy" in loaded
 @pytest.mark.parametrize(
     "name",
     [
-        "camvo.bernoulli_copula",
-        "camvo.beta_likelihood",
-        "camvo.confidence",
-        "camvo.laplace",
-        "camvo.numeric",
-        "camvo.open_vote",
-        "camvo.probes",
-        "camvo.ranking",
-        "camvo.state",
-        "camvo.vote",
+        "camvo.replay.bernoulli_copula",
+        "camvo.numerics.beta_likelihood",
+        "camvo.subsets.confidence",
+        "camvo.numerics.laplace",
+        "camvo.votes.numbers",
+        "camvo.votes.texts",
+        "camvo.state.vote_patterns",
+        "camvo.votes.rankings",
+        "camvo.state.state",
+        "camvo.votes.labels",
     ],
 )
 def test_the_examples_in_the_docstrings_are_true(name):

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
-from camvo.ranking import RankingVote, agreement, read
-from camvo.vote import posterior
+from camvo.votes.aggregation import Ballot
+from camvo.votes.labels import posterior
+from camvo.votes.rankings import RankingVote, agreement, read
 
 ITEMS = ("a", "b", "c", "d")
 orders = st.permutations(ITEMS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.ranking_rules import MOST_ITEMS, borda, by_totals, kemeny, prefers
+from camvo.votes.ranking_rules import MOST_ITEMS, borda, by_totals, kemeny, prefers
 
 seeds = st.integers(0, 2**32 - 1)
 

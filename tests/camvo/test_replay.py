@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.baselines import Baseline, Majority, Single
 from camvo.errors import InvalidParameterError
-from camvo.policy import CaMVo
-from camvo.replay import VotesTable, replay
-from camvo.synthetic import SyntheticModel, votes_table
+from camvo.policies.baselines import Baseline, Majority, Single
+from camvo.policies.camvo import CaMVo
+from camvo.replay.replay import replay
+from camvo.replay.synthetic import SyntheticModel, votes_table
+from camvo.replay.votes_table import VotesTable
 
 MODELS = {
     "large": SyntheticModel(0.92, 10.0),

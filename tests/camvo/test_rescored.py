@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from camvo import scorer
-from camvo.baselines import Majority
-from camvo.calibration import IDENTITY
-from camvo.cascade import Cascade
-from camvo.panel import Panel
-from camvo.replay import replay
-from camvo.rescored import rescored
-from camvo.scorer import Scorer, Seen
-from camvo.synthetic import SyntheticModel, votes_table
+from camvo.policies.baselines import Majority
+from camvo.policies.cascade import Cascade
+from camvo.replay.replay import replay
+from camvo.replay.rescored import rescored
+from camvo.replay.synthetic import SyntheticModel, votes_table
+from camvo.scores import scorer
+from camvo.scores.calibration import IDENTITY
+from camvo.scores.panel import Panel
+from camvo.scores.scorer import Scorer, Seen
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("yes", "no", "maybe")

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.confidence import beta, exact
-from camvo.contribution import Change, Contribution
-from camvo.estimates import Observation, estimate
-from camvo.numeric import NumericVote
-from camvo.policy import CaMVo
-from camvo.revisit import PastRound, revisit
-from camvo.state import State
+from camvo.policies.camvo import CaMVo
+from camvo.policies.estimates import Observation, estimate
+from camvo.policies.revisit import PastRound, revisit
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
+from camvo.subsets.confidence import beta, exact
+from camvo.votes.numbers import NumericVote
 
 LABELS = ("yes", "no")
 EAST = np.array([1.0, 0.0])

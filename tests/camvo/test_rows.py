@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.rows import CastVote, Row, Rows
+from camvo.state.kept_rounds import CastVote, Row, Rows
 
 
 def row(number, label="yes"):

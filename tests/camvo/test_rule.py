@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from camvo.probes import SILENT, UNASKED, canonical
-from camvo.rule import Rule, is_certain, is_complete
-from camvo.vote import weighted_vote
+from camvo.stages.rule import Rule, is_certain, is_complete
+from camvo.state.vote_patterns import SILENT, UNASKED, canonical
+from camvo.votes.labels import weighted_vote
 
 LABELS = ("x", "y", "z")
 ARMS = tuple("abcdef")

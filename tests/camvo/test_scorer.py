@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.calibration import IDENTITY
-from camvo.panel import Panel
-from camvo.plan import Decision
-from camvo.scorer import Scorer, Seen, fit
+from camvo.scores.calibration import IDENTITY
+from camvo.scores.panel import Panel
+from camvo.scores.scorer import Scorer, Seen, fit
+from camvo.votes.decision import Decision
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc
 
-from camvo.beta_confidence import BetaConfidence
-from camvo.candidates import by_cost
-from camvo.confidence import exact
-from camvo.copula import Copula
 from camvo.errors import InvalidParameterError
-from camvo.exact_confidence import ExactConfidence
-from camvo.oracle import BUDGET, MOST_ARMS, Subset, cheapest
+from camvo.subsets.beta_confidence import BetaConfidence
+from camvo.subsets.candidates import by_cost
+from camvo.subsets.confidence import exact
+from camvo.subsets.copula import Copula
+from camvo.subsets.exact_confidence import ExactConfidence
+from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, cheapest
 
 TIE = 1e-12
 

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from camvo.contribution import revision
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.numeric import NumericVote
-from camvo.one_coin import accuracies
-from camvo.probes import UNASKED, canonical
-from camvo.replay import VotesTable
-from camvo.sequential import Sequential
-from camvo.state import State
-from camvo.synthetic import SyntheticModel, votes_table
-from camvo.vote import weighted_vote
+from camvo.policies.estimates import Observation
+from camvo.policies.sequential import Sequential
+from camvo.replay.synthetic import SyntheticModel, votes_table
+from camvo.replay.votes_table import VotesTable
+from camvo.state.contribution import revision
+from camvo.state.state import State
+from camvo.state.vote_patterns import UNASKED, canonical
+from camvo.votes.labels import weighted_vote
+from camvo.votes.numbers import NumericVote
+from camvo.weights.one_coin import accuracies
 
 MODELS = {
     "huge": SyntheticModel(0.88, 40.0),
@@ -272,7 +272,7 @@ def test_parameters_out_of_range_are_refused(wrong):
 
 
 def test_a_plan_of_another_policy_is_refused(learned):
-    from camvo.baselines import Majority  # noqa: PLC0415
+    from camvo.policies.baselines import Majority  # noqa: PLC0415
 
     plan = Majority().plan({"q": Observation(learned.state, CONTEXT, LABELS)}, COSTS)
     with pytest.raises(InvalidParameterError, match="another policy"):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
-from camvo.span_vote import SpanVote, _expected_f1
-from camvo.spans import Span, overlap, read, write
+from camvo.votes.aggregation import Ballot
+from camvo.votes.span_vote import SpanVote, _expected_f1
+from camvo.votes.spans import Span, overlap, read, write
 
 LABELS = ("A", "B")
 VOTE = SpanVote()

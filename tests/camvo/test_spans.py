@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.spans import Span, f1, overlap, read, write
+from camvo.votes.spans import Span, f1, overlap, read, write
 
 
 def span(labels="AB", last=12):

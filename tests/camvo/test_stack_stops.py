@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from camvo.rows import CastVote, Row
-from camvo.stack_stops import Stops, _backwards, learn
-from camvo.stacking import Stack
+from camvo.stages.stack_stops import Stops, _backwards, learn
+from camvo.state.kept_rounds import CastVote, Row
+from camvo.weights.stacking import Stack
 
 ARMS = ("a", "b", "c")
 LABELS = ("no", "yes")

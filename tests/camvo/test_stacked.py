@@ -6,18 +6,19 @@ import math
 import numpy as np
 import pytest
 
-from camvo.baselines import Baseline
-from camvo.contribution import Contribution, revision
-from camvo.courses import Course
 from camvo.errors import InvalidParameterError
-from camvo.estimates import Observation
-from camvo.numeric import NumericVote
-from camvo.replay import VotesTable, replay
-from camvo.rows import CastVote, Row
-from camvo.stack_stops import Stops
-from camvo.stacked import Stacked
-from camvo.state import State
-from camvo.synthetic import SyntheticModel, votes_table
+from camvo.policies.baselines import Baseline
+from camvo.policies.estimates import Observation
+from camvo.policies.stacked import Stacked
+from camvo.replay.replay import replay
+from camvo.replay.synthetic import SyntheticModel, votes_table
+from camvo.replay.votes_table import VotesTable
+from camvo.stages.courses import Course
+from camvo.stages.stack_stops import Stops
+from camvo.state.contribution import Contribution, revision
+from camvo.state.kept_rounds import CastVote, Row
+from camvo.state.state import State
+from camvo.votes.numbers import NumericVote
 
 LABELS = ("p", "q", "r", "s")
 PRICES = {"good": 8.0, "twin1": 1.0, "twin2": 1.5, "twin3": 2.0}

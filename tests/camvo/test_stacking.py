@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.rows import CastVote, Row
-from camvo.stacking import Stack, fit
-from camvo.vote import weighted_vote
+from camvo.state.kept_rounds import CastVote, Row
+from camvo.votes.labels import weighted_vote
+from camvo.weights.stacking import Stack, fit
 
 ARMS = ("a", "b", "c", "d")
 LABELS = ("w", "x", "y", "z")

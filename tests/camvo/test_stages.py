@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from camvo.probes import UNASKED
-from camvo.rule import Rule
-from camvo.stages import Path, Stages, propensities, teachers, throw
+from camvo.stages.rule import Rule
+from camvo.stages.stages import Path, Stages, propensities, teachers, throw
+from camvo.state.vote_patterns import UNASKED
 
 ORDER = ("tiny", "small", "large", "huge")
 WEIGHTS = (0.6, 0.7, 0.8, 0.9)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.arm import Arm
-from camvo.contribution import Change, Contribution, revision
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.state import State
+from camvo.state.arm import Arm
+from camvo.state.contribution import Change, Contribution, revision
+from camvo.state.state import State
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 24

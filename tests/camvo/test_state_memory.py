@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 import camvo
-from camvo.contribution import Change, Contribution
-from camvo.state import State
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 ARMS = [f"model {arm}" for arm in range(7)]
 DIMENSION = 384

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.probes import SILENT, UNASKED, canonical
-from camvo.rule import is_certain
-from camvo.stopping import Stopping
+from camvo.stages.rule import is_certain
+from camvo.stages.stopping import Stopping
+from camvo.state.vote_patterns import SILENT, UNASKED, canonical
 
 ARMS = 4
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from camvo.estimates import Observation
-from camvo.rows import CastVote, Head, Row
-from camvo.stacked import Stacked
-from camvo.stacking import fit
-from camvo.state import State
-from camvo.study import StackedMaterial
+from camvo.policies.background_fits import StackedMaterial
+from camvo.policies.estimates import Observation
+from camvo.policies.stacked import Stacked
+from camvo.state.kept_rounds import CastVote, Head, Row
+from camvo.state.state import State
+from camvo.weights.stacking import fit
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "copy", "c")

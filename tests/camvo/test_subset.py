@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.aggregation import Ballot
 from camvo.errors import InvalidParameterError
-from camvo.subset import SubsetVote
-from camvo.vote import posterior
+from camvo.votes.aggregation import Ballot
+from camvo.votes.labels import posterior
+from camvo.votes.sets import SubsetVote
 
 LABELS = ("a", "b", "c", "d")
 VOTE = SubsetVote(4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.oracle import cheapest
-from camvo.table_search import cheapest_of_each
+from camvo.subsets.oracle import cheapest
+from camvo.subsets.table_search import cheapest_of_each
 
 TASKS = 40
 

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.contribution import revision
-from camvo.estimates import Observation
-from camvo.numeric import NumericVote
-from camvo.replay import VotesTable, replay
-from camvo.rows import Row
-from camvo.sequential import Sequential
-from camvo.stacking import ANCHORED, OPEN, fit
-from camvo.state import State
+from camvo.policies.estimates import Observation
+from camvo.policies.sequential import Sequential
+from camvo.replay.replay import replay
+from camvo.replay.votes_table import VotesTable
+from camvo.state.contribution import revision
+from camvo.state.kept_rounds import Row
+from camvo.state.state import State
+from camvo.votes.numbers import NumericVote
+from camvo.weights.stacking import ANCHORED, OPEN, fit
 
 LABELS = ("no", "yes", "maybe", "other")
 COSTS = {"best": 6.0, "a": 3.0, "b": 2.0, "c": 1.5, "d": 1.0}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.vote import posterior, weighted_vote
+from camvo.votes.labels import posterior, weighted_vote
 
 LABELS = ("red", "green", "blue")
 electorate = st.lists(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from camvo.stacking import Stack
-from camvo.vote_weights import VoteWeights
+from camvo.weights.stacking import Stack
+from camvo.weights.vote_weights import VoteWeights
 
 AGREED = {"copy": 0.0, "good": 1.5, "plain": 1.2, "wrong": 1.4}
 STACK = Stack(scale=0.5, arms={"copy": 0.8, "good": 2.0, "wrong": -3.0}, trust=0.9)

@@ -12,7 +12,7 @@ from rewards import rewards
 from server_process import ServerProcess, run_cli
 from sqlalchemy import select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 CREDENTIALS = {
     "BASIC_AUTH_USER": "label-studio",

@@ -21,7 +21,7 @@ from openai_server import OpenAIServer, Reply
 from server_process import ServerProcess, child, config_for, wait_until
 from sqlalchemy import select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

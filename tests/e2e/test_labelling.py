@@ -18,7 +18,7 @@ from scripted import LATE, Scripted, with_unreliable_models
 from server_process import MODELS, ServerProcess, wait_until
 from sqlalchemy import select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -18,7 +18,7 @@ from openai_server import OpenAIServer, Reply
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
 from sqlalchemy import Row, func, select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -22,10 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
 from sqlalchemy import func, select
 
-from backend.ledger import rounds, tables
+from backend.ledger import rounds
+from backend.ledger.database import tables
 from backend.ledger.rounds import Round
-from camvo.contribution import Contribution
-from camvo.state import State
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

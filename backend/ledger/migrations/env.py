@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from backend.ledger.tables import metadata
+from backend.ledger.database.tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, case, func, select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 _annotations = tables.human_annotations
 

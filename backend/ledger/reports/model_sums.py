@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, case, func, select
 
-from backend.ledger import tables
-from backend.ledger.picodollars import from_picodollars
+from backend.ledger.database import tables
+from backend.ledger.money.picodollars import from_picodollars
 
 _votes, _calls = tables.votes, tables.calls
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, case, func, select
 
-from backend.ledger import tables
+from backend.ledger.database import tables
 
 _rounds = tables.rounds
 

@@ -1,0 +1,1 @@
+"""One task's way from job to prediction."""

@@ -1,0 +1,124 @@
+"""``camvo check``: is everything there, and what would one text cost? Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend import settings
+from backend.errors import ConfigError
+from backend.ledger import migrate
+from backend.models import Pool
+from backend.models.embedder.embedder import Embedder
+from backend.questions import label_config
+from backend.questions.prompts import prompts
+from backend.settings import Environment, Settings
+from backend.settings.policies import in_force, policy_of
+from camvo.errors import CamvoError
+from camvo.policies.estimates import Observation
+from camvo.state.state import State
+
+_SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}
+
+
+def run(console: Console, environment: Environment) -> bool:
+    """Check each part in turn and print what was found; whether all of them are fit to serve."""
+    found = settings.load(environment.config)
+    console.print(
+        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
+        highlight=False,
+    )
+    _step(console, "policy", lambda: _policy(found))
+    pool = Pool(found.models, keys=environment.keys(found.models))
+    console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    fit = [
+        _step(console, "keys", lambda: _keys(found, pool)),
+        _step(console, "ledger", lambda: _ledger(environment)),
+        _step(console, "embedder", lambda: _embedder(found)),
+        _step(console, "webhooks", lambda: _webhooks(environment)),
+    ]
+    _sample(console, found, pool)
+    return all(fit)
+
+
+def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
+    try:
+        outcome = step()
+    except CamvoError as error:
+        console.print(f"[red]✗[/] {name:<14} {escape(str(error))}", highlight=False, soft_wrap=True)
+        return False
+    console.print(f"[green]✓[/] {name:<14} {escape(outcome)}", highlight=False, soft_wrap=True)
+    return True
+
+
+def _policy(found: Settings) -> str:
+    name, idle = in_force(found.policy)
+    return f"{name}, to which {', '.join(idle)} {'mean' if idle[1:] else 'means'} nothing" if idle else name
+
+
+def _keys(found: Settings, pool: Pool) -> str:
+    if _is_free(found):
+        return "none needed"
+    missing = pool.missing_keys()
+    if missing:
+        raise ConfigError(
+            f"not set: {', '.join(missing)}", fix="set the variables in the server's environment"
+        )
+    return "present (not tried: that would cost money)"
+
+
+def _is_free(found: Settings) -> bool:
+    """Whether nothing but embedded voters can be asked."""
+    return all(model.is_embedded for model in found.models)
+
+
+def _ledger(environment: Environment) -> str:
+    return f"{migrate(environment.database_url)}, opened and migrated"
+
+
+def _embedder(found: Settings) -> str:
+    embedder = Embedder(found.embedder)
+    embedder.embed([_SAMPLE["text"]])
+    return f"{embedder.identity}, d = {embedder.dimension}"
+
+
+def _webhooks(environment: Environment) -> str:
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth: every human answer would be refused",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
+        )
+    return (
+        "guarded by the secret header" if environment.webhook_secret else "open to whoever reaches the port"
+    )
+
+
+def _sample(console: Console, found: Settings, pool: Pool) -> None:
+    """What one short text would cost a project that has learnt nothing yet."""
+    config = label_config.parse(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
+    (question,) = (question.about(_SAMPLE) for question in config.questions)
+    messages = prompts.messages([question], found.instructions)
+    costs = {name: pool.cost(name, messages) for name in pool.names}
+    state = State(1, found.policy.lambda_l)
+    observation = Observation(state, np.ones(1), question.options)
+    plan = policy_of(found.policy).plan({"sentiment": observation}, costs)
+    table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
+    for column in ("model", "litellm", "expected $", "asked"):
+        table.add_column(column, justify="right" if column == "expected $" else "left")
+    for model in found.models:
+        asked = "yes" if model.name in plan.subset else ""
+        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked)
+    console.print(table)
+    total = sum(costs[name] for name in plan.subset)
+    console.print(
+        f"together ${total:.7f} a task, ${total * 100_000:,.2f} for a hundred thousand such tasks;",
+        "answers count with max_tokens until some have come"
+        + ("; embedded voters' prices are nominal, nobody pays them" if _is_free(found) else ""),
+        highlight=False,
+    )

@@ -1,0 +1,1 @@
+"""``camvo connect``, ``camvo disconnect`` and ``camvo predict``."""

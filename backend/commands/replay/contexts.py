@@ -1,0 +1,94 @@
+"""The items' contexts: a file of embeddings, or the texts embedded once and kept beside the table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from backend.commands.replay.votes_file import TEXT, VotesFile
+from backend.commands.replay.writing import check_file, written
+from backend.errors import ReplayError
+from backend.models.embedder.embedder import Embedder
+from camvo.typing import Array
+
+_PORTION = 256
+"""Texts that are embedded between two reports of progress."""
+
+
+def read(path: Path, table: VotesFile) -> Array:
+    """The embeddings of a ``.npy`` file as float64, shape (n, d): row i belongs to the table's item i.
+
+    Raises:
+        ReplayError: the file is no such array, has another shape or dtype, or holds NaN or infinity.
+    """
+    try:
+        contexts = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise ReplayError(f"cannot be read ({error.strerror or error})", where=str(path)) from error
+    except (ValueError, EOFError) as error:
+        raise ReplayError("is no array in NumPy's .npy format", where=str(path)) from error
+    n = len(table.truth)
+    if not isinstance(contexts, np.ndarray) or contexts.ndim != 2 or len(contexts) != n or not contexts.size:
+        shape = getattr(contexts, "shape", "a file of several arrays")
+        raise ReplayError(
+            f"{shape} does not fit the {n} items of {table.path}: needs ({n}, d)", where=str(path)
+        )
+    if contexts.dtype.kind != "f":
+        raise ReplayError(f"{contexts.dtype} are no embeddings: needs floats", where=str(path))
+    if not (finite := np.isfinite(contexts).all(axis=1)).all():
+        row = int(np.argmin(finite))
+        raise ReplayError(
+            f"row {row} (of 0 to {n - 1}; line {table.lines[row]} of {table.path}) holds NaN or infinity",
+            where=str(path),
+        )
+    return contexts.astype(np.float64)
+
+
+def embedded(table: VotesFile, embedder: Embedder, progress: Callable[[int], object]) -> Array:
+    """The texts' embeddings, from the cache beside the table or computed and put there; shape (n, d).
+
+    The name of the cache ends in the hash of the texts and of the embedder, so that it is never out of date.
+
+    Args:
+        table: a table with texts.
+        embedder: what embeds them; not even loaded where the cache is there.
+        progress: called with the number of texts that were embedded since the last call.
+
+    Raises:
+        ReplayError: the table has no texts, one is blank, or the cache is damaged or cannot be written.
+        EmbedderError: the embedding model is not to be had.
+    """
+    texts = _texts(table)
+    cache = _cache(table.path, texts, embedder)
+    if cache.exists():
+        return read(cache, table)
+    check_file(cache, "the embeddings' cache")
+    rows = []
+    for start in range(0, len(texts), _PORTION):
+        rows.append(embedder.embed(texts[start : start + _PORTION]))
+        progress(len(rows[-1]))
+    contexts = np.concatenate(rows)
+    with written(cache) as stream:
+        np.save(stream, contexts.astype(np.float32))  # exact: they are float32 values
+    return contexts
+
+
+def _texts(table: VotesFile) -> Sequence[str]:
+    if table.texts is None:
+        raise ReplayError(
+            f"no column {TEXT!r} to embed", where=str(table.path), fix="or give --embeddings FILE.npy"
+        )
+    for line, text in zip(table.lines, table.texts, strict=True):
+        if not text.strip():
+            raise ReplayError(f"a blank {TEXT} cannot be embedded", where=f"{table.path}, line {line}")
+    return table.texts
+
+
+def _cache(path: Path, texts: Sequence[str], embedder: Embedder) -> Path:
+    digest = hashlib.sha256(embedder.identity.encode())
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8")).digest())
+    return path.with_name(f"{path.stem}.{digest.hexdigest()[:16]}.npy")

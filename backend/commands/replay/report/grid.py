@@ -1,0 +1,53 @@
+"""Small pictures side by side, one for each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from backend.commands.replay.report.study import Setting
+from backend.commands.replay.report.style import WIDTH, new_figure, short
+
+_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Axes from top to bottom; whether they are the first of their row, and the last of their column."""
+
+    axes: tuple[Axes, ...]
+    first: bool
+    last: bool
+
+    def title(self, setting: Setting, *more: str) -> None:
+        """Two lines: the policy, and its parameters with whatever else there is to say."""
+        second = ", ".join([*setting.parameters, *filter(None, more)])
+        lines = filter(None, [short(setting.policy, 26), second])
+        self.axes[0].set_title("\n".join(lines), fontsize=8.5)
+
+
+def grid(
+    count: int, *, height: float, margin: float, parts: Sequence[float] = (1,)
+) -> tuple[Figure, list[Cell]]:
+    """A figure with ``count`` cells.
+
+    Args:
+        count: of cells, four in a row.
+        height: of a row, in inches.
+        margin: about what the labels on the left take, in inches.
+        parts: relative heights of the axes in a cell.
+    """
+    rows, columns = -(-count // _COLUMNS), min(count, _COLUMNS)
+    figure = new_figure(margin + columns * (WIDTH - margin) / _COLUMNS, height * rows)
+    places = figure.add_gridspec(rows * len(parts), columns, height_ratios=list(parts) * rows)
+    cells = []
+    for cell in range(count):
+        row, column = divmod(cell, columns)
+        axes = tuple(
+            figure.add_subplot(places[row * len(parts) + part, column]) for part in range(len(parts))
+        )
+        cells.append(Cell(axes, first=column == 0, last=cell + columns >= count))
+    return figure, cells

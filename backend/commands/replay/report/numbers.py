@@ -1,0 +1,146 @@
+"""The numbers of a report as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from backend.commands.replay.report.study import Setting, Study
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the summary: a field of the rows, its heading, and how its numbers are written."""
+
+    field: str
+    heading: str
+    text: Callable[[float], str]
+
+    def mean(self, setting: Setting) -> str:
+        """The mean over the shuffles."""
+        mean = setting.mean(self.field)
+        return MISSING if mean is None else self.text(mean)
+
+    def interval(self, setting: Setting) -> str | None:
+        """Its 95% interval, ``None`` where there is none or it is a single number as written."""
+        interval = setting.interval(self.field)
+        low, high = map(self.text, interval or (0.0, 0.0))
+        return None if low == high else f"{low.rstrip('%')}–{high.lstrip('$')}"
+
+
+@dataclass(frozen=True)
+class TargetMet(Column):
+    """In how many shuffles the target was met."""
+
+    def mean(self, setting: Setting) -> str:
+        """Counted, not averaged."""
+        told = [run.row.target_met for run in setting.runs if run.row.target_met is not None]
+        return f"{sum(told)} of {len(told)}" if told else MISSING
+
+    def interval(self, setting: Setting) -> str | None:
+        """A count has none."""
+        return None
+
+
+def percent(value: float) -> str:
+    """A share with one decimal."""
+    return f"{value:.1%}"
+
+
+def dollars(value: float) -> str:
+    """Three significant digits."""
+    return f"${value:#.3g}".rstrip(".") if value < 1000 else f"${value:,.0f}"
+
+
+_COLUMNS = (
+    Column("accuracy", "accuracy", percent),
+    Column("full_accuracy", "full vote’s accuracy", percent),
+    Column("relative_accuracy", "relative accuracy", percent),
+    TargetMet("target_met", "target met", str),
+    Column("agreement", "agreement with full vote", percent),
+    Column("cost", "cost per item", dollars),
+    Column("cost_share", "share of full cost", percent),
+    Column("mean_subset", "models asked", "{:.2f}".format),
+    Column("ece", "ECE", "{:.3f}".format),
+    Column("aurc", "AURC", "{:.3f}".format),
+    Column("rounds_per_second", "rounds per second", "{:,.0f}".format),
+)
+
+
+def columns(study: Study) -> list[Column]:
+    """The columns that have a number in any row."""
+    return [
+        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in study.settings)
+    ]
+
+
+def findings(study: Study) -> list[str]:
+    """What was replayed, in plain sentences."""
+    table = study.table
+    known = int((table.truth >= 0).sum())
+    sizes = (
+        f"{many(len(table.truth), 'item')}, {many(len(table.prices), 'model')},"
+        f" {many(len(table.labels), 'label')}, {many(study.shuffles, 'shuffle')}."
+    )
+    if not known:
+        return [
+            sizes,
+            "No right label is known, so nothing here says how right a label is: only what it cost, and how"
+            " often it is the full vote’s, in which every model has one vote.",
+        ]
+    partly = [f"The right label is known for {known:,} items."] if known < len(table.truth) else []
+    return [sizes, *partly]
+
+
+def targets(study: Study) -> list[str]:
+    """For each δ, the setting that met its target in every shuffle at the least cost."""
+    return [
+        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(study, delta)}."
+        for delta, level in study.targets.items()
+    ]
+
+
+def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
+    """For each label its mean precision, recall and F1 over the shuffles, and its items."""
+    rows = []
+    for label in setting.runs[0].row.per_label:
+        quality = [run.row.per_label[label] for run in setting.runs]
+        shares = [_mean([one[name] for one in quality]) for name in ("precision", "recall", "f1")]
+        support = _mean([one["support"] for one in quality])
+        rows.append(
+            (
+                label,
+                [
+                    *(MISSING if share is None else percent(share) for share in shares),
+                    MISSING if support is None else f"{support:,.0f}",
+                ],
+            )
+        )
+    return rows
+
+
+def _cheapest(study: Study, delta: float) -> str:
+    met = [
+        setting
+        for setting in study.settings
+        if setting.summary.delta == delta and all(run.row.target_met for run in setting.runs)
+    ]
+    if not met:
+        return "none"
+    best = min(met, key=lambda setting: setting.mean("cost_share") or 0.0)
+    accuracy, share = (percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
+    parameters = ", ".join([best.policy, *best.parameters[1:]])
+    return f"{parameters}, with {accuracy} at {share} of the full vote’s cost"
+
+
+def many(count: int, noun: str) -> str:
+    """A number of things, in the singular where it is one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None

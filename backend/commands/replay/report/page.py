@@ -1,0 +1,77 @@
+"""The page of a report, and all its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from backend.commands.replay.report.calibration import reliability_diagrams, risk_coverage
+from backend.commands.replay.report.calls import calls_per_model
+from backend.commands.replay.report.cost_accuracy import cost_accuracy
+from backend.commands.replay.report.folder import MARK, PAGE
+from backend.commands.replay.report.numbers import columns, findings, label_rows, targets
+from backend.commands.replay.report.rounds import over_rounds
+from backend.commands.replay.report.study import Study
+from backend.commands.replay.report.style import RC, WIDTH, Picture
+from backend.commands.replay.report.svg import inline, svg
+
+_PICTURES: tuple[Callable[[Study], Picture | None], ...] = (
+    cost_accuracy,
+    over_rounds,
+    reliability_diagrams,
+    risk_coverage,
+    calls_per_model,
+)
+
+
+class _Figure(NamedTuple):
+    picture: Picture
+    element: Markup
+
+    @property
+    def width(self) -> float:
+        """How much of the page's width it takes, in percent."""
+        return float(round(100 * self.picture.figure.get_figwidth() / WIDTH, 1))
+
+
+def write(folder: Path, study: Study, title: str) -> None:
+    """Draw every picture and write the page that shows them."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(RC)
+        pictures = [picture for draw in _PICTURES if (picture := draw(study)) is not None]
+        figures = [_Figure(picture, _save(folder, picture)) for picture in pictures]
+    page = Environment(
+        loader=PackageLoader("backend.commands.replay.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("page.html.j2")
+    html = page.render(
+        title=title,
+        mark=Markup(MARK),  # noqa: S704 - a constant
+        study=study,
+        findings=findings(study),
+        targets=targets(study),
+        columns=columns(study),
+        figures=figures,
+        label_rows=label_rows,
+    )
+    (folder / PAGE).write_text(html, encoding="utf-8")
+
+
+def _save(folder: Path, picture: Picture) -> Markup:
+    """Write the picture as PNG and SVG, and return what the page shows."""
+    picture.figure.draw_without_rendering()
+    picture.figure.set_layout_engine("none")
+    with matplotlib.rc_context({"svg.hashsalt": picture.name}):
+        document = svg(picture.figure)
+    (folder / f"{picture.name}.svg").write_text(document, encoding="utf-8")
+    picture.figure.savefig(folder / f"{picture.name}.png", metadata={"Software": None})
+    return Markup(inline(document, picture.name, picture.alt))  # noqa: S704 - drawn text, escaped alt

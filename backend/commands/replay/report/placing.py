@@ -1,0 +1,104 @@
+"""Names beside points, so that no name lies on another name or on a marker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox
+
+from backend.commands.replay.report.style import INK, MUTED, PAPER
+from camvo.typing import Array
+
+_SIZE = 8.5
+_MARKER = 5.0
+"""Half the width that a marker is taken to have, in points."""
+_RINGS = (4.0, 12.0, 22.0, 34.0, 48.0, 66.0)
+"""Free space between point and name, in points, the nearest first."""
+_DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+
+
+def name_points(
+    axes: Axes, points: Array, names: Sequence[str], markers: Array, lines: Sequence[Array]
+) -> None:
+    """Write each name near its point, with a thin line to it where it had to go farther away.
+
+    Args:
+        axes: final but for the names: limits and layout must not change any more.
+        points: in data coordinates, shape (n, 2); n ≥ 1.
+        names: n of them.
+        markers: what else must stay visible, in data coordinates, shape (m, 2).
+        lines: the same for polylines, each of shape (corners, 2).
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # noqa: S101 - axes that were made by a figure
+    figure.draw_without_rendering()
+    dots = figure.dpi / 72
+    pixels = axes.transData.transform(points)
+    shown = np.concatenate([pixels, axes.transData.transform(markers)])
+    inked = [_along(axes.transData.transform(line), 2 * dots) for line in lines]
+    taken = np.concatenate([_boxes(shown, _MARKER * dots), *(_boxes(points, dots) for points in inked)])
+    for point, pixel, name in zip(points, pixels, names, strict=True):
+        trial = axes.text(0, 0, name, fontsize=_SIZE)
+        size = trial.get_window_extent()
+        trial.remove()
+        offset, ring, box = _free(pixel, size, taken, inside=axes.bbox, dots=dots)
+        taken = np.concatenate([taken, box[None]])
+        axes.annotate(
+            name,
+            (float(point[0]), float(point[1])),
+            xytext=offset,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=_SIZE,
+            color=INK,
+            path_effects=[withStroke(linewidth=2.5, foreground=PAPER)],
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+            if ring > _RINGS[0]
+            else None,
+            zorder=6,
+        ).set_in_layout(False)
+
+
+def _boxes(middles: Array, half: float) -> Array:
+    """Boxes as (left, bottom, right, top), shape (n, 4)."""
+    return np.concatenate([middles - half, middles + half], axis=1)
+
+
+def _along(corners: Array, step: float) -> Array:
+    """Points on a polyline, about ``step`` apart."""
+    parts = [corners[-1:]]
+    for start, end in pairwise(corners):
+        count = int(np.hypot(*(end - start)) / step) + 1
+        parts.append(start + np.linspace(0.0, 1.0, count, endpoint=False)[:, None] * (end - start))
+    return np.concatenate(parts)
+
+
+def _free(
+    pixel: Array, size: Bbox, taken: Array, *, inside: Bbox, dots: float
+) -> tuple[tuple[float, float], float, Array]:
+    """The nearest place with the least in the way: offset of its middle in points, its ring, its box."""
+    width, height = size.width, size.height
+    places = []
+    for ring in _RINGS:
+        for right, up in _DIRECTIONS:
+            gap = (_MARKER + ring) * dots * (0.75 if right and up else 1.0)
+            middle = pixel + np.array([right * (gap + width / 2), up * (gap + height / 2)])
+            half = np.array([width, height]) / 2
+            box = np.concatenate([middle - half, middle + half])
+            outside = width * height - _common(box, np.array(inside.extents)[None])
+            covered = _common(box, taken) + outside
+            x, y = (middle - pixel) / dots
+            places.append((round(covered), ring, (float(x), float(y)), box))
+    _, ring, offset, box = min(places, key=lambda place: place[:2])
+    return offset, ring, box
+
+
+def _common(box: Array, others: Array) -> float:
+    """How much area a box has in common with others."""
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    return float(np.maximum(sides, 0.0).prod(axis=1).sum())

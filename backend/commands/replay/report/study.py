@@ -1,0 +1,177 @@
+"""What a report is drawn from: the table, the settings with their runs, and the fixed sets of models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.commands.replay.results import Point, Run, Summary, point
+from camvo.errors import InvalidParameterError
+from camvo.replay.clairvoyant import Clairvoyant, clairvoyant
+from camvo.replay.frontier import fixed_sets, frontier, set_accuracy
+from camvo.replay.measures import full_weights
+from camvo.replay.votes_table import VotesTable
+from camvo.typing import Array
+
+_NAMES = {
+    "camvo": "CaMVo",
+    "ccamvo": "CCaMVo",
+    "sequential": "Sequential",
+    "stacked": "Stacked",
+    "baseline": "Baseline",
+    "majority": "Majority",
+    "cascade": "Cascade, score ≥ {}",
+    "random": "Random, {} of the models",
+    "single": "{} alone",
+    "subset": "{}",
+}
+_SHARES = ("accuracy", "agreement", "cost_share", "ece", "aurc")
+_SAMPLE_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One policy with its parameters, and its run on every shuffle."""
+
+    summary: Summary
+    runs: tuple[Run, ...]
+
+    @property
+    def policy(self) -> str:
+        """The policy's name for people."""
+        policy, _, rest = self.summary.policy.partition(":")
+        name = _NAMES.get(policy, policy)
+        return name.format(rest) if "{}" in name else name
+
+    @property
+    def parameters(self) -> list[str]:
+        """Those of δ, k_min and the agreement asked for that the policy has."""
+        words = []
+        if self.summary.delta is not None:
+            words.append(f"δ = {self.summary.delta:g}")
+        if self.summary.k_min is not None:
+            words.append(f"k ≥ {self.summary.k_min}")
+        if self.summary.agreement_asked is not None:
+            words.append(f"agreement ≥ {self.summary.agreement_asked:g}")
+        return words
+
+    @property
+    def name(self) -> str:
+        """The policy and its parameters."""
+        return ", ".join([self.policy, *self.parameters])
+
+    def mean(self, field: str) -> float | None:
+        """The mean over the shuffles of one field of the rows."""
+        return self.summary.means.get(field)
+
+    def interval(self, field: str) -> tuple[float, float] | None:
+        """Its 95% interval within what is possible; ``None`` where there is a single shuffle or no mean."""
+        interval = self.summary.intervals.get(field)
+        most = 1.0 if field in _SHARES else np.inf
+        return interval and (max(0.0, interval[0]), min(most, interval[1]))
+
+    @property
+    def rounds(self) -> float:
+        """The rounds of a run, mean over the shuffles."""
+        return sum(len(run.order) for run in self.runs) / len(self.runs)
+
+    @property
+    def calls(self) -> dict[str, float]:
+        """Model → the share of the items on which it was asked."""
+        rounds = sum(len(run.order) for run in self.runs)
+        return {
+            model: sum(run.row.calls.get(model, 0) for run in self.runs) / rounds
+            for model in self.runs[0].row.calls
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Static:
+    """The fixed sets of models, the single models first and everyone last.
+
+    ``worth`` is accuracy where the truth is known and agreement with everyone's unweighted vote where not.
+    """
+
+    sets: NDArray[np.bool_]
+    costs: Array
+    worth: Array
+    sampled: bool
+
+    @property
+    def best(self) -> NDArray[np.intp]:
+        """The Pareto frontier in ascending cost."""
+        return frontier(self.costs, self.worth)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The table and the settings; ``truth`` says whether any right label is known."""
+
+    table: VotesTable
+    settings: tuple[Setting, ...]
+
+    @property
+    def truth(self) -> bool:
+        """Whether the right label of any item is known."""
+        return bool((self.table.truth >= 0).any())
+
+    @property
+    def shuffles(self) -> int:
+        """The most shuffles of any setting."""
+        return max(setting.summary.shuffles for setting in self.settings)
+
+    @cached_property
+    def static(self) -> Static:
+        """All fixed sets of models, or a sample of them where there are more than 12 models."""
+        votes, models = self.table.votes, self.table.votes.shape[1]
+        sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
+        truth, count = self.table.truth, len(self.table.labels)
+        weights = full_weights(votes, truth)
+        if not self.truth:
+            truth = _plurality(votes, count)
+        prices = np.array(list(self.table.prices.values()))
+        worth = set_accuracy(sets, votes, weights, truth, count)
+        return Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
+
+    @cached_property
+    def clairvoyant(self) -> Clairvoyant | None:
+        """The cheapest prefix of the models that is right; ``None`` without truth."""
+        votes, truth = self.table.votes, self.table.truth
+        prices = np.array(list(self.table.prices.values()))
+        return clairvoyant(votes, full_weights(votes, truth), prices, truth, len(self.table.labels))
+
+    @property
+    def full(self) -> float:
+        """The worth of the full vote."""
+        return float(self.static.worth[-1])
+
+    @property
+    def targets(self) -> dict[float, float]:
+        """δ → δ × the full vote's accuracy, for every δ that was asked for; nothing without truth."""
+        deltas = {s.summary.delta for s in self.settings if s.summary.delta is not None}
+        return {delta: delta * self.full for delta in sorted(deltas)} if self.truth else {}
+
+
+def study(table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary]) -> Study:
+    """Bring the runs to their summaries.
+
+    Raises:
+        InvalidParameterError: there is nothing to draw, or a summary without a run.
+    """
+    found: dict[Point, list[Run]] = {}
+    for run in runs:
+        found.setdefault(point(run.row), []).append(run)
+    settings = tuple(Setting(summary, tuple(found.get(point(summary), ()))) for summary in summaries)
+    if not settings or not all(setting.runs for setting in settings):
+        raise InvalidParameterError("a report needs at least one setting, and a run of each")
+    return Study(table, settings)
+
+
+def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Everyone's unweighted vote; the label that comes first where there are several; −1 without a vote."""
+    tally = (votes[:, :, None] == np.arange(count)).sum(axis=1)
+    return np.where(tally.any(axis=1), tally.argmax(axis=1), -1)

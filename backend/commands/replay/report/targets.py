@@ -1,0 +1,48 @@
+"""The lines that accuracy has to reach."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from scipy.optimize import isotonic_regression
+
+from backend.commands.replay.report.study import Study
+from backend.commands.replay.report.style import MUTED
+from camvo.typing import Array
+
+
+def target_lines(axes: Axes, study: Study) -> None:
+    """A dashed line at δ × full for each δ, named at the right of the axes. To be called at the very end."""
+    if not study.targets:
+        return
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # noqa: S101 - axes that were made by a figure
+    for level in study.targets.values():
+        axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
+    names = [
+        axes.annotate(
+            f"{delta:g} × full",
+            (1.0, level),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+            annotation_clip=False,
+        )
+        for delta, level in study.targets.items()
+    ]
+    figure.draw_without_rendering()
+    boxes = [name.get_window_extent() for name in names]
+    heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
+    moved = spread(heights, max(box.height for box in boxes) * 1.05)
+    for name, shift in zip(names, (moved - heights) * 72 / figure.dpi, strict=True):
+        name.set_position((4, float(shift)))
+
+
+def spread(positions: Array, gap: float) -> Array:
+    """The ascending positions nearest to the given ascending ones that keep ``gap`` between neighbours."""
+    steps = gap * np.arange(len(positions))
+    apart: Array = isotonic_regression(positions - steps).x + steps
+    return apart

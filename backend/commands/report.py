@@ -1,0 +1,177 @@
+"""``camvo report``: the same numbers on the terminal, from the ledger alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend import settings
+from backend.errors import ConfigError
+from backend.ledger import Ledger
+from backend.server.status.build import build
+from backend.server.status.page import count, dollars, interval, moment, of, percent, seconds
+from backend.server.status.report import Alert, Guaranteed, Project, Reliability, Report, Share
+from backend.settings import Environment
+
+
+def run(console: Console, environment: Environment, *, project: str | None, as_json: bool) -> None:
+    """Print the report of every project, or of one.
+
+    Raises:
+        ConfigError: the ledger knows no such project.
+        LedgerError: the ledger cannot be read.
+    """
+    report = _read(environment, project)
+    if as_json:
+        console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)
+        return
+    today = report.today
+    limit = "" if today.limit_usd is None else f" of {dollars(today.limit_usd)}"
+    opening = f"CaMVo {report.version}, {moment(report.generated_at)}"
+    console.print(f"{opening}; spent today {dollars(today.spent_usd)}{limit}", highlight=False)
+    _alerts(console, report.alerts)
+    for one in report.projects:
+        _project(console, one)
+    if not report.projects:
+        console.print("No project has come up yet.")
+
+
+def _read(environment: Environment, project: str | None) -> Report:
+    loaded = settings.load(environment.config)
+    ledger = Ledger(environment.database_url)
+    try:
+        with ledger.read() as connection:
+            report = build(connection, loaded, now=time.time(), project=project)
+    finally:
+        ledger.close()
+    if project is not None and not report.projects:
+        raise ConfigError(
+            f"the ledger knows no project {project!r}",
+            where="--project",
+            fix="leave it out to see every project",
+        )
+    return report
+
+
+def _project(console: Console, project: Project) -> None:
+    console.rule(f"[bold]Project {escape(project.id)}[/] ({escape(project.key)})", align="left")
+    _alerts(console, project.alerts)
+    cost = project.cost
+    saved = "" if cost.saved is None else f", {percent(cost.saved)} saved"
+    left = "" if cost.budget.left_usd is None else f"; {dollars(cost.budget.left_usd)} of the budget left"
+    for name, value in {
+        "rounds": count(project.rounds),
+        "human labels": f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}",
+        "cost": f"{dollars(cost.rounds_usd)} instead of {dollars(cost.every_model_usd)}{saved}",
+        "spent": f"{dollars(cost.budget.spent_usd)}{left}",
+        "version": f"{project.model_version.shown or 'unknown'} in Label Studio",
+        "score, blind": _score(project.audit),
+        "score, reviewed": _score(project.reviewed),
+    }.items():
+        console.print(f"{name:<16} {escape(value)}", highlight=False)
+    for question in project.questions:
+        if question.current:
+            guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
+            console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
+    for model in project.models:
+        if (tried := model.examples) is not None:
+            parts = f"right {_of(tried.shown)} with them, {_of(tried.left_out)} without"
+            line = f"{model.name}: {parts}; they help with probability {tried.helps:.2f}"
+            console.print(f"{'examples':<16} {escape(line)}", highlight=False)
+    for table in (_votes(project), _calls(project), _questions(project)):
+        console.print(table)
+    for control in project.skipped:
+        console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
+
+
+def _alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
+    for alert in alerts:
+        fix = "" if alert.fix is None else f" ({alert.fix})"
+        console.print(f"[yellow]![/] {escape(alert.message + fix)}", highlight=False)
+
+
+def _score(found: Reliability) -> str:
+    if not found.labels.count:
+        return "no human label"
+    labels = found.labels
+    return (
+        f"{percent(found.score)} on average, right {percent(labels.share)} ({interval(labels)}, "
+        f"n = {count(labels.count)}), ECE {percent(found.ece)}"
+    )
+
+
+def _guaranteed(found: Guaranteed) -> str:
+    claim = f"{percent(found.target)} of the labels are right, with {percent(found.confidence)} confidence"
+    if found.threshold is None:
+        return f"blind labels support no score from which {claim}"
+    return (
+        f"from score {found.threshold:g} on: {claim}; frees {of(found.labels, 'label')} "
+        f"({percent(found.freed)}), by {count(found.audits)} blind ones"
+    )
+
+
+def _votes(project: Project) -> Table:
+    table = _table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
+    for model in project.models:
+        table.add_row(
+            escape(model.name),
+            count(model.asked),
+            count(model.voted),
+            percent(model.agreement.share),
+            _cell(model.audit),
+            _cell(model.reviewed),
+        )
+    return table
+
+
+def _calls(project: Project) -> Table:
+    table = _table("model", "calls", "failures", "median", "95%", "dollars")
+    for model in project.models:
+        table.add_row(
+            escape(model.name),
+            count(model.calls),
+            ", ".join(
+                f"{code.removeprefix('model_')} {count(calls)}" for code, calls in model.failures.items()
+            ),
+            seconds(model.median_seconds),
+            seconds(model.p95_seconds),
+            dollars(model.cost_usd),
+        )
+    return table
+
+
+def _questions(project: Project) -> Table:
+    table = _table("question, epoch", "rounds", "vote right, blind", "reviewed", "last round")
+    for question in project.questions:
+        table.add_row(
+            f"{escape(question.control)}\n[dim]{question.epoch}[/]",
+            count(question.rounds),
+            _cell(question.audit),
+            _cell(question.reviewed),
+            moment(question.last_at),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title=" ")
+    table.add_column(first, overflow="fold", max_width=24)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _of(share: Share) -> str:
+    return f"{percent(share.share)} of {count(share.count)}"
+
+
+def _cell(share: Share) -> str:
+    """A share above its interval."""
+    if not share.count:
+        return "–"
+    return f"{percent(share.share)} of {count(share.count)}\n[dim]{interval(share)}[/]"

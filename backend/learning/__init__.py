@@ -1,0 +1,1 @@
+"""Human answers in; states, fits, scores and examples out."""

@@ -1,0 +1,130 @@
+"""This process's copies of the states: each a sum over the ledger, caught up before it is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+from sqlalchemy import Connection
+
+from backend.ledger import Ledger, Writer, events, snapshots
+from backend.ledger.events import Event
+from camvo.errors import SnapshotError
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
+
+SNAPSHOT_EVERY = 500
+"""Events between two snapshots of one state: what a start-up has to add up at the most."""
+
+COPIES = 64
+"""States kept in memory: one of seven arms at d = 384 takes 8 MB."""
+
+_PORTION = 256
+
+_T = TypeVar("_T")
+Clock = Callable[[], float]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StateKey:
+    """One question of one project in one epoch has one state."""
+
+    project: str
+    control: str
+    epoch: str
+
+
+@dataclass(slots=True)
+class _Copy:
+    state: State
+    sequence: int = 0
+    snapshot: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class States:
+    """The copies, by key. Used from one event loop only; the ledger is read in ``readers``."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: Clock) -> None:
+        self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
+        self._copies: dict[StateKey, _Copy] = {}
+
+    async def current(self, key: StateKey, *, dimension: int, lambda_l: float) -> State:
+        """The state of ``key`` with every event that the ledger holds by now.
+
+        The state belongs to this object: read it before the next ``await``, do not keep it.
+        """
+        copy = self._copies.pop(key, None)
+        if copy is None or copy.state.lambda_l != lambda_l or copy.state.dimension != dimension:
+            copy = _Copy(State(dimension, lambda_l))
+        self._copies[key] = copy
+        self._forget_idle()
+        async with copy.turn:
+            if copy.sequence == 0:
+                await self._restore(key, copy)
+            await self._catch_up(key, copy)
+            if copy.sequence - copy.snapshot >= SNAPSHOT_EVERY:
+                await self._save(key, copy)
+        return copy.state
+
+    def _forget_idle(self) -> None:
+        """Drop the copies that were not looked at for the longest time; the ledger has what they know."""
+        for key in list(self._copies)[: max(len(self._copies) - COPIES, 0)]:
+            if not self._copies[key].turn.locked():
+                del self._copies[key]
+
+    async def _restore(self, key: StateKey, copy: _Copy) -> None:
+        for snapshot in await self._read(
+            lambda connection: snapshots.latest(connection, key.project, key.control, key.epoch)
+        ):
+            try:
+                state = State.restore(snapshot.state)
+            except SnapshotError as error:
+                _log.warning("snapshot_skipped", project=key.project, control=key.control, reason=str(error))
+                continue
+            if (state.dimension, state.lambda_l) == (copy.state.dimension, copy.state.lambda_l):
+                copy.state, copy.sequence, copy.snapshot = state, snapshot.sequence, snapshot.sequence
+                return
+
+    async def _catch_up(self, key: StateKey, copy: _Copy) -> None:
+        """Add the news on the loop, in portions: a plan never sees a state in the middle of an addition."""
+
+        def portion(connection: Connection) -> list[Event]:
+            return events.after(
+                connection,
+                key.project,
+                copy.sequence,
+                control=key.control,
+                epoch=key.epoch,
+                limit=_PORTION,
+            )
+
+        while True:
+            news = await self._read(portion)
+            if news:
+                copy.state.add(*(Contribution.unpack(event.contribution) for event in news))
+                copy.sequence = news[-1].sequence
+            if len(news) < _PORTION:
+                return
+
+    async def _save(self, key: StateKey, copy: _Copy) -> None:
+        data, sequence = copy.state.snapshot(), copy.sequence
+        copy.snapshot = sequence
+        await self._writer.run(
+            lambda connection: snapshots.save(
+                connection, key.project, key.control, key.epoch, sequence, data, now=self._clock()
+            )
+        )
+
+    async def _read(self, function: Callable[[Connection], _T]) -> _T:
+        def run() -> _T:
+            with self._ledger.read() as connection:
+                return function(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, run)

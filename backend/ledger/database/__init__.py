@@ -1,0 +1,1 @@
+"""The SQL database under the ledger: engines, tables, transactions."""

@@ -1,0 +1,1 @@
+"""Money in the ledger: accounts, reservations and what was used."""

@@ -1,0 +1,1 @@
+"""The sentence embedder: the context of a task."""

@@ -1,0 +1,164 @@
+"""From litellm's exceptions to ours.
+
+A provider's message can echo the prompt or the key, so nothing of it is repeated: the class and the HTTP
+status say enough. Classes are found by name along the inheritance, which needs no import of litellm.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from backend.errors import (
+    BadAnswerError,
+    ContextTooLongError,
+    KeyRejectedError,
+    ModelError,
+    ModelTimeoutError,
+    RateLimitedError,
+    RefusedError,
+    RejectedError,
+    UnavailableError,
+)
+
+BY_CLASS: dict[str, type[ModelError]] = {
+    "APIConnectionError": UnavailableError,
+    "APIError": UnavailableError,
+    "APIResponseValidationError": UnavailableError,
+    "APIStatusError": UnavailableError,
+    "AuthenticationError": KeyRejectedError,
+    "BadGatewayError": UnavailableError,
+    "BadRequestError": RejectedError,
+    "BlockedPiiEntityError": RefusedError,
+    "BudgetExceededError": RejectedError,
+    "ContentPolicyViolationError": RefusedError,
+    "ContextWindowExceededError": ContextTooLongError,
+    "GuardrailRaisedException": RefusedError,
+    "ImageFetchError": RejectedError,
+    "InternalServerError": UnavailableError,
+    "InvalidRequestError": RejectedError,
+    "JSONSchemaValidationError": BadAnswerError,
+    "LiteLLMUnknownProvider": RejectedError,
+    "MidStreamFallbackError": UnavailableError,
+    "MockException": UnavailableError,
+    "ModelNotMappedError": RejectedError,
+    "ModifyResponseException": RefusedError,
+    "NotFoundError": RejectedError,
+    "OpenAIError": UnavailableError,
+    "PaymentRequiredError": KeyRejectedError,
+    "PermissionDeniedError": KeyRejectedError,
+    "RateLimitError": RateLimitedError,
+    "RejectedRequestError": RejectedError,
+    "SensitiveDataRouteException": RefusedError,
+    "ServiceUnavailableError": UnavailableError,
+    "Timeout": ModelTimeoutError,
+    "TimeoutError": ModelTimeoutError,
+    "APITimeoutError": ModelTimeoutError,
+    "UnprocessableEntityError": RejectedError,
+    "UnsupportedParamsError": RejectedError,
+    "VectorStoreSearchError": RejectedError,
+}
+"""Every exception class of litellm's, and the builtin ones that a call can raise."""
+
+_BY_CODE: dict[str, type[ModelError]] = {
+    "content_filter": RefusedError,
+    "content_policy_violation": RefusedError,
+    "context_length_exceeded": ContextTooLongError,
+    "insufficient_quota": KeyRejectedError,  # a 429, but no patience helps an account without credit
+    "invalid_api_key": KeyRejectedError,
+}
+"""OpenAI's own codes, which say more than the class where there is one."""
+
+_BY_STATUS: dict[int, type[ModelError]] = {
+    400: RejectedError,
+    401: KeyRejectedError,
+    402: KeyRejectedError,
+    403: KeyRejectedError,
+    404: RejectedError,
+    405: RejectedError,
+    408: ModelTimeoutError,
+    413: ContextTooLongError,
+    422: RejectedError,
+    429: RateLimitedError,
+}
+
+_EMBEDDED = "embedded voters answer only what has a list of labels: name models of your own in camvo.yaml"
+
+_WORDS: dict[type[ModelError], tuple[str, str | None]] = {
+    ModelTimeoutError: ("gave no answer in time", None),
+    RateLimitedError: ("asks for patience", "set rpm and tpm to the provider's limits"),
+    UnavailableError: ("is unavailable", None),
+    KeyRejectedError: (
+        "does not accept the key, or there is none",
+        "check the variable that api_key_env names",
+    ),
+    RejectedError: ("does not take the request", "check model, api_base and the entry's further parameters"),
+    ContextTooLongError: ("has a window shorter than the prompt", "leave it out for long texts"),
+    RefusedError: ("refused", None),
+    BadAnswerError: ("gave an answer that cannot be read", None),
+}
+
+# litellm raises an InternalServerError or an APIConnectionError for a key that was never set
+_NO_KEY = re.compile(
+    r"(?:missing|no|pass|set|need)\b.{0,60}(?:api[ _]?key|credentials)"
+    r"|(?:api[ _]?key|credentials).{0,60}(?:missing|required|not set|not found|not provided|must be set)",
+    re.IGNORECASE | re.DOTALL,
+)
+_HEAD = 300  # characters: what comes after is a traceback or an echo
+
+
+def model_error(error: BaseException, model: str) -> ModelError:
+    """Our error for whatever a litellm call raised; unknown exceptions count as unavailable.
+
+    Args:
+        error: what was raised.
+        model: the name that people see.
+    """
+    status, code = status_of(error), _code_of(error)
+    kind = _BY_CODE.get(code) or _kind(error, status)
+    detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
+    wrong, fix = _WORDS[kind]
+    if status == 400 and getattr(error, "llm_provider", None) == "embedded":
+        fix = _EMBEDDED
+    return kind(f"{wrong}: {detail}", where=f"model {model}", fix=fix)
+
+
+def _kind(error: BaseException, status: int | None) -> type[ModelError]:
+    names = (ancestor.__name__ for ancestor in type(error).__mro__)
+    kind = next((BY_CLASS[name] for name in names if name in BY_CLASS), UnavailableError)
+    if kind is not UnavailableError:
+        return kind
+    if status in _BY_STATUS:  # litellm has no class of its own for 402, 403 and 413
+        return _BY_STATUS[status]
+    return KeyRejectedError if _NO_KEY.search(str(error)[:_HEAD]) else kind
+
+
+def _code_of(error: BaseException) -> str:
+    """OpenAI's code in the provider's answer, if it is one that we know; empty otherwise."""
+    body = getattr(error, "body", None)
+    code = body.get("code") if isinstance(body, Mapping) else None
+    return code if isinstance(code, str) and code in _BY_CODE else ""
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status of the provider's answer, as far as litellm tells."""
+    try:
+        status = int(getattr(error, "status_code", None) or 0)
+    except (TypeError, ValueError):
+        return None
+    return status or None
+
+
+def retry_after(error: BaseException) -> float | None:
+    """Seconds the provider asks to wait, by its header ``retry-after``; a date there is ignored."""
+    headers = getattr(error, "litellm_response_headers", None)
+    if headers is None:
+        headers = getattr(getattr(error, "response", None), "headers", None)
+    if not isinstance(headers, Mapping):
+        return None
+    try:
+        seconds = float(headers.get("retry-after", "nan"))
+    except (TypeError, ValueError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

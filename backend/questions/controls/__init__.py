@@ -1,0 +1,1 @@
+"""The control tags that can be voted on."""

@@ -1,0 +1,27 @@
+"""Rating: one to ``maxRating`` stars. Label Studio stores ``{"rating": 4}``; no stars are no rating."""
+
+from __future__ import annotations
+
+from backend.questions.controls.control import Control
+from backend.questions.controls.numbers import NumberControl
+from backend.questions.xml.element import Element, attribute
+from backend.questions.xml.tree import Tree
+
+_FEWEST, _MOST = 2, 100
+
+
+def obstacle(element: Element, _: Tree) -> str | None:
+    """Why this Rating cannot be voted on, or ``None``."""
+    stars = _stars(element)
+    if not stars.isdecimal() or not _FEWEST <= int(stars) <= _MOST:
+        return f'maxRating="{stars}" is no number of stars from {_FEWEST} to {_MOST}'
+    return None
+
+
+def read(element: Element, _: Tree) -> Control:
+    """Whole numbers from 1."""
+    return NumberControl("rating", 1.0, float(_stars(element)), 1.0)
+
+
+def _stars(element: Element) -> str:
+    return (attribute(element, "maxRating") or "5").strip()

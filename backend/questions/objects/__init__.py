@@ -1,0 +1,1 @@
+"""The object tags of a label config: what an annotator reads."""

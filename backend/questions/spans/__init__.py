@@ -1,0 +1,1 @@
+"""Labelled spans of a text, and choices about them."""

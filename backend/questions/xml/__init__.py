@@ -1,0 +1,1 @@
+"""A label config as XML."""

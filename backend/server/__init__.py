@@ -1,0 +1,1 @@
+"""The server: gunicorn, Flask and the runtime of one process."""

@@ -1,0 +1,207 @@
+"""Flask: the wire format of Label Studio's ML backends, and nothing else (Label Studio 1.23)."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import structlog
+from flask import Flask, Response, jsonify, request
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from backend import settings
+from backend.errors import BodyTooLargeError, ConfigError, RequestError, UnauthorizedError
+from backend.label_studio import payloads, webhooks
+from backend.learning import feedback
+from backend.models.embedder.embedder import Embedder
+from backend.questions import label_config
+from backend.server import access
+from backend.server.runtime import Runtime
+from backend.server.status import live as status_live
+from backend.server.status import page
+from backend.server.status.build import build
+from backend.settings import Environment
+from backend.telemetry import logs, metrics
+from camvo.errors import CamvoError
+
+_KNOWN_ACTIONS = {*feedback.ACTIONS, webhooks.START_TRAINING}
+
+_STATUS_TYPES = ["application/json", "text/html"]
+
+_log = structlog.get_logger(__name__)
+
+
+def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
+    """The application of one worker process, with its runtime started; gunicorn calls this after the fork."""
+    environment = environment or Environment()
+    logs.configure(environment.log_level)
+    runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)
+    app = Flask("camvo")
+    app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
+    app.extensions["camvo"] = runtime
+    _register_views(app, runtime, environment)
+    _register_guards(app, runtime, environment)
+    _register_refusals(app, environment)
+    _warn_if_open(environment)
+    return app
+
+
+def _warn_if_open(environment: Environment) -> None:
+    """Say loudly at start-up what anybody can do, or that human answers will be turned away."""
+    if environment.basic_auth_user is None:
+        _log.warning(
+            "no_authentication", fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS: anybody can spend your money"
+        )
+    if environment.webhook_secret is None:
+        lost = environment.basic_auth_user is not None
+        what = "webhooks_will_be_refused" if lost else "webhooks_unguarded"
+        _log.warning(
+            what, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {payloads.WEBHOOK_HEADER} in Label Studio"
+        )
+
+
+def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    version = runtime.settings.model_version
+    # Spare threads keep /health and /webhook answering while predictions wait for models.
+    seats = threading.BoundedSemaphore(max(environment.threads - 2, 1))
+
+    @app.get("/")
+    @app.get("/health")
+    def health() -> Response:
+        return jsonify(status="UP", model_class="CaMVo", model_version=version)
+
+    @app.post("/setup")
+    def setup() -> Response:
+        body = payloads.parse(payloads.SetupRequest, payloads.json_object(request))
+        runtime.remember(body.project, body.extra_params, body.label_config)
+        return jsonify(model_version=version)
+
+    @app.post("/predict")
+    def predict() -> Response:
+        body = payloads.parse(payloads.PredictRequest, payloads.json_object(request))
+        config = label_config.parse(body.label_config)
+        seated = seats.acquire(blocking=False)
+        try:
+            results = runtime.predict(
+                body.project, config, body.tasks, wait=seated, interactive=body.interactive
+            )
+        finally:
+            if seated:
+                seats.release()
+        return jsonify(results=results)
+
+    @app.post("/webhook")
+    def webhook() -> Response:
+        event = webhooks.read(payloads.json_object(request))
+        metrics.events.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
+        runtime.learn(event)
+        if event.action != webhooks.START_TRAINING:  # which comes with basic auth, and proves no webhook
+            metrics.webhook_at.labels(project=event.project_key).set(runtime.clock())
+        return jsonify(status="ok")
+
+    @app.route("/versions", methods=["GET", "POST"])
+    def versions() -> Response:
+        return jsonify(versions=[version])
+
+    @app.get("/status")
+    def status() -> Response:
+        live = status_live.read(environment)
+        with runtime.ledger.read() as connection:
+            report = build(
+                connection,
+                runtime.settings,
+                now=runtime.clock(),
+                live=live,
+                project=request.args.get("project"),
+            )
+        if _wants_html():
+            answer = Response(page.render(report), content_type="text/html; charset=utf-8")
+        else:
+            answer = jsonify(dataclasses.asdict(report))
+        answer.headers.update({**page.HEADERS, "Vary": "Accept"})
+        return answer
+
+    @app.get("/metrics")
+    def exposition() -> Response:
+        text = metrics.exposition(several_processes=environment.prometheus_multiproc_dir is not None)
+        return Response(text, content_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/ready")
+    def ready() -> tuple[Response, int]:
+        parts = runtime.ready()
+        return jsonify(parts), 200 if all(parts.values()) else 503
+
+
+def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    @app.before_request
+    def authorise() -> None:
+        if request.path in ("/", "/health") or access.is_authorised(request, environment):
+            return
+        if request.path == "/webhook":
+            metrics.webhook_refused_at.set(runtime.clock())
+        raise UnauthorizedError(
+            "credentials are missing or wrong",
+            where=request.path,
+            fix=f"use basic auth, or for /webhook the header {payloads.WEBHOOK_HEADER}",
+        )
+
+    @app.after_request
+    def count(response: Response) -> Response:
+        endpoint = request.url_rule.rule if request.url_rule else "unknown"
+        metrics.requests.labels(endpoint=endpoint, status=str(response.status_code)).inc()
+        return response
+
+
+def _register_refusals(app: Flask, environment: Environment) -> None:
+    @app.errorhandler(CamvoError)
+    def refuse(error: CamvoError) -> tuple[Response, int]:
+        _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
+        if isinstance(error, RequestError | ConfigError):
+            status = error.status if isinstance(error, RequestError) else 400
+            answer = jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix)
+            if status == UnauthorizedError.status:
+                answer.www_authenticate = WWWAuthenticate("basic", {"realm": "CaMVo"})
+            return answer, status
+        # Our own trouble, not the caller's: where the ledger is, say, is none of their business.
+        message = "CaMVo cannot do its work"
+        return jsonify(code=error.code, message=message, where=request.path, fix="see its log"), 500
+
+    @app.errorhandler(RequestEntityTooLarge)
+    def too_large(_: RequestEntityTooLarge) -> tuple[Response, int]:
+        limit = environment.max_body_mb
+        return refuse(
+            BodyTooLargeError(
+                f"the body is over {limit} MB",
+                where="body",
+                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
+            )
+        )
+
+    @app.errorhandler(HTTPException)
+    def http(error: HTTPException) -> tuple[Response, int]:
+        return jsonify(code="http", message=error.name, where=request.path, fix=None), error.code or 500
+
+    @app.errorhandler(Exception)
+    def internal(error: Exception) -> tuple[Response, int]:
+        # The message may carry a task's text, so only the kind is logged and nothing reaches the caller.
+        _log.error("internal", endpoint=request.path, kind=type(error).__name__, where=_place(error))
+        return jsonify(
+            code="internal", message="an error in CaMVo", where=request.path, fix="see its log"
+        ), 500
+
+
+def _wants_html() -> bool:
+    """Whether a person asks: a browser names HTML, a program JSON or nothing in particular."""
+    wanted = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
+    return wanted in ("html", "text/html")
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame, for the log."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return (
+        "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
+    )

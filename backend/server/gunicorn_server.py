@@ -1,0 +1,133 @@
+"""gunicorn: threads that wait, and a runtime that is made after the fork."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+
+from backend.errors import ConfigError
+from backend.ledger import migrate
+from backend.settings import Environment, export, load
+from camvo.errors import CamvoError
+
+
+class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    """The production server for one environment: gthread workers, no preload.
+
+    Neither torch nor an event loop survives a fork, so the application is made in each worker. Workers are
+    given longer to stop than a prediction may take.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._settings = load(environment.config)
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Called by gunicorn: our options instead of a command line."""
+        environment = self._environment
+        options = {
+            "bind": f"[{environment.host}]:{environment.port}",  # brackets, for IPv6 too
+            "workers": environment.workers,
+            "threads": environment.threads,
+            "worker_class": "gthread",
+            "timeout": 60,
+            "graceful_timeout": int(self._settings.deadline) + 15,
+            "keepalive": 75,
+            "preload_app": False,
+            "control_socket_disable": True,
+            "worker_tmp_dir": None,
+            "loglevel": "warning",
+            "when_ready": _when_ready,
+            "worker_exit": _worker_exit,
+            "child_exit": _child_exit,
+        }
+        for name, value in options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """Called by gunicorn in each worker."""
+        from backend.server.app import create_app  # noqa: PLC0415 - heavy, and only after the fork
+
+        try:
+            return create_app(self._environment)
+        except CamvoError as error:
+            _say(str(error))
+            # Any other code would make gunicorn start the same worker again, for ever.
+            sys.exit(Arbiter.APP_LOAD_ERROR)
+
+
+def serve(environment: Environment) -> None:
+    """Migrate the ledger once, then serve until a signal comes.
+
+    Raises:
+        ConfigError: a mistake in ``camvo.yaml``, or a port that cannot be had.
+        LedgerError: the ledger cannot be opened.
+        SystemExit: gunicorn has ended; 0 after a signal, 4 when a worker could not start.
+    """
+    with _metrics_folder() as folder:
+        server = Server(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
+        _try_port(environment.host, environment.port)
+        migrate(environment.database_url)
+        export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
+        server.run()
+
+
+@contextmanager
+def _metrics_folder() -> Iterator[Path]:
+    """A new folder that goes when the master does: a worker that ends leaves this block, too."""
+    folder, master = Path(tempfile.mkdtemp(prefix="camvo-metrics-")), os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == master:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _try_port(host: str, port: int) -> None:
+    """Find out before gunicorn does: it would try a taken port again and again."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen there: {error.strerror}",
+                where=f"{host}:{port}",
+                fix="stop what listens there already, or choose another --host or --port",
+            ) from None
+
+
+def _say(text: str) -> None:
+    """One line for whoever started the server."""
+    print(f"camvo: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _when_ready(server: Any) -> None:
+    """Say where the server is; its workers are still starting."""
+    _say(f"listening on {', '.join(map(str, server.LISTENERS))} (GET /ready says when it can predict)")
+
+
+def _worker_exit(server: Any, worker: Any) -> None:
+    """Let the runtime of a worker that stops finish what is under way."""
+    application = getattr(worker, "wsgi", None)
+    if isinstance(application, Flask):
+        application.extensions["camvo"].close()
+
+
+def _child_exit(server: Any, worker: Any) -> None:
+    """Take the gauges of a worker that is gone out of /metrics."""
+    from prometheus_client import multiprocess  # noqa: PLC0415 - reads its folder from the environment
+
+    multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]

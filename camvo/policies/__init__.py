@@ -1,0 +1,1 @@
+"""Policies: whom to ask, how to decide, what to learn."""

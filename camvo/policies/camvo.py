@@ -1,0 +1,181 @@
+"""CaMVo, the paper's policy (Algorithm 1), and CCaMVo, which lets the models err together (Appendix G)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from camvo.errors import InvalidParameterError
+from camvo.numerics.tolerances import TIE
+from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.estimates import Estimates
+from camvo.policies.plan import Plan
+from camvo.subsets.copula import Copula
+from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
+from camvo.subsets.table_search import MOST_SETS, cheapest_of_each
+from camvo.typing import Array, Votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaMVo(Ensemble):
+    """Algorithm 1: ask the cheapest set of models whose weighted vote is confident enough.
+
+    Attributes:
+        delta: δ in [0, 1], the confidence asked for on every question.
+        k_min: the fewest models to ask.
+        n0: an arm with fewer rewards than this is asked beside the subset and does not count towards δ_A;
+            while no arm has as many, the vote is unweighted. 1 is the paper.
+        confidence: how δ_A is computed, ``"beta"``, ``"exact"`` or ``"copula"`` (see
+            :mod:`camvo.subsets.confidence`).
+        budget: sets that one search may look at; a search that needs more takes the best that it found, or
+            asks all arms.
+    """
+
+    delta: float = 0.97
+    k_min: int = 3
+    n0: int = 10
+    confidence: ConfidenceName = "beta"
+    budget: int = BUDGET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.delta <= 1.0:
+            raise InvalidParameterError(f"δ is a probability, got {self.delta}")
+        if self.k_min < 1 or self.n0 < 1:
+            raise InvalidParameterError(f"k_min and n₀ start at 1, got {self.k_min} and {self.n0}")
+        if self.confidence not in ("beta", "exact", "copula"):
+            raise InvalidParameterError(f'confidence is "beta", "exact" or "copula", got {self.confidence!r}')
+        if self.budget < 1:
+            raise InvalidParameterError(f"a search needs a budget of at least one set, got {self.budget}")
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
+        first = super().ask(plan, votes)
+        if first or all(len(answers) == len(plan.estimates) for answers in votes.values()):
+            return first
+        return self.complement(plan, votes)
+
+    def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The cheapest arms that make the votes at hand confident enough, whatever the plan's subset was.
+
+        Nobody where the votes are enough (and at least k_min); all that are left where no set of them is.
+        """
+        failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
+        choice = self._cheapest(
+            plan.costs,
+            self._demands_after(plan, votes),
+            plan.estimates,
+            held=_voted(plan, votes),
+            excluded=failed,
+        )
+        return tuple(plan.arms[position] for position in choice.arms if plan.arms[position] not in votes)
+
+    def confidence_in(self, plan: Plan, votes: Votes) -> float:
+        """δ_A of the votes at hand on their weakest question; 0 without a vote."""
+        voted = _voted(plan, votes)
+        others = [position for position in range(len(plan.arms)) if position not in voted]
+        demands = self._demands_after(plan, votes)
+        alone = cheapest(
+            plan.costs,
+            demands,
+            0.0,
+            confidence=self.confidence,
+            copulas=_copulas(plan.estimates),
+            held=voted,
+            excluded=others,
+        )
+        return 0.0 if alone is None else alone.confidence
+
+    def _demands_after(self, plan: Plan, votes: Votes) -> list[Demand]:
+        """Each question's (L, ω), where an arm that was asked and left the question out has no weight."""
+        demands = []
+        for question, estimates in plan.estimates.items():
+            lower, weights = self._demand(estimates)
+            silent = [arm in votes and question not in votes[arm] for arm in plan.arms]
+            demands.append((lower, np.where(silent, 0.0, weights)))
+        return demands
+
+    def _choose(
+        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
+    ) -> Sequence[Choice]:
+        counts = zip(*(seen.rewards.tolist() for seen in estimates[0].values()), strict=True)
+        held = [position for position, rewards in enumerate(counts) if min(rewards) < self.n0]
+        if self.confidence == "beta" and 0.5 < self.delta < 1.0 and 2 ** len(arms) <= self._listed:
+            demands = [self._demands([seen[question] for seen in estimates]) for question in estimates[0]]
+            found = cheapest_of_each(costs, demands, self.delta, self.k_min, held=held)
+            return [self._choice(subset, len(arms)) for subset in found]
+        return [
+            self._cheapest(costs, [self._demand(e) for e in seen.values()], seen, held=held)
+            for seen in estimates
+        ]
+
+    def _cheapest(
+        self,
+        costs: Array,
+        demands: list[Demand],
+        estimates: Mapping[str, Estimates],
+        held: list[int],
+        excluded: Sequence[int] = (),
+    ) -> Choice:
+        subset = cheapest(
+            costs,
+            demands,
+            self.delta,
+            self.k_min,
+            confidence=self.confidence,
+            copulas=_copulas(estimates),
+            held=held,
+            excluded=excluded,
+            budget=self.budget,
+        )
+        return self._choice(subset, len(costs), excluded)
+
+    def _choice(self, subset: Subset | None, arms: int, excluded: Sequence[int] = ()) -> Choice:
+        """The Oracle's set, or all arms that did not fail where no set is known to be confident enough."""
+        if subset is None or (not subset.complete and subset.confidence < self.delta - TIE):
+            everyone = [position for position in range(arms) if position not in excluded]
+            return Choice(everyone, complete=subset is None)
+        return Choice(subset.arms, subset.confidence, subset.complete)
+
+    @property
+    def _correlated(self) -> bool:
+        return self.confidence == "copula"
+
+    @property
+    def _listed(self) -> int:
+        """The most sets that are looked at in a table."""
+        return min(self.budget, MOST_SETS)
+
+    def _demand(self, estimates: Estimates) -> Demand:
+        """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
+        return estimates.lower, estimates.weights * (estimates.rewards >= self.n0)
+
+    def _demands(self, seen: Sequence[Estimates]) -> Demand:
+        """The :meth:`_demand` of every task on one question, shape (W, K) each."""
+        lower = np.array([estimates.lower for estimates in seen])
+        weights = np.array([estimates.weights for estimates in seen])
+        return lower, weights * (seen[0].rewards >= self.n0)
+
+    def _weights(self, estimates: Estimates) -> Array:
+        if max(estimates.rewards.tolist()) < self.n0:
+            return np.ones_like(estimates.weights)
+        return estimates.weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class CCaMVo(CaMVo):
+    """CaMVo with δ_A from correlated arms (Appendix G); nothing else is changed."""
+
+    confidence: ConfidenceName = field(default="copula", init=False)
+
+
+def _voted(plan: Plan, votes: Votes) -> list[int]:
+    """Positions of the arms that gave a vote on any question."""
+    return [position for position, arm in enumerate(plan.arms) if votes.get(arm)]
+
+
+def _copulas(estimates: Mapping[str, Estimates]) -> list[Copula]:
+    """The questions' copulas, where the policy asked for them."""
+    return [seen.copula for seen in estimates.values() if seen.copula is not None]

@@ -1,0 +1,43 @@
+"""A cascade with a fixed threshold, in the manner of FrugalGPT: dearer models where the score is low."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from camvo.errors import InvalidParameterError
+from camvo.policies.baselines import Baseline
+from camvo.policies.plan import Plan
+from camvo.stages.asking_order import cheapest_first
+from camvo.typing import Votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cascade(Baseline):
+    """Ask one model after another, the cheapest first, until every question's score reaches the threshold.
+
+    FrugalGPT (Chen, Zaharia and Zou, 2023) takes the word of the last model that was asked and scores it by a
+    network that learnt from labelled answers. Without labels there is no such network: the label is that of
+    Algorithm 2's weighted vote of the models asked so far, the score its one-coin posterior
+    (:func:`camvo.votes.labels.posterior`), which takes errors as independent. Rewards come from all models
+    that were asked, also from those that were asked because the others disagreed.
+
+    Attributes:
+        threshold: the score in [0, 1] that is enough.
+    """
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.threshold <= 1.0:
+            raise InvalidParameterError(f"a score to reach is a probability, got {self.threshold}")
+
+    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+        """The next model; nobody where all questions have their score, or no model is left."""
+        decisions = self.decide(plan, votes)
+        if len(decisions) == len(plan.estimates) and all(
+            decision.score >= self.threshold for decision in decisions.values()
+        ):
+            return ()
+        order, _ = cheapest_first(dict(zip(plan.arms, plan.costs.tolist(), strict=True)))
+        return next(((arm,) for arm in order if arm not in votes), ())

@@ -1,0 +1,86 @@
+"""The plan: what a policy knew and decided before the first model was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from camvo.policies.estimates import Estimates
+from camvo.stages.courses import Courses
+from camvo.stages.stages import Stages
+from camvo.typing import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What was known and decided before the first model was asked.
+
+    Attributes:
+        arms: the K models that could be asked, in alphabetical order, so that their order in a
+            configuration changes nothing.
+        costs: the expected price of asking each of them, $, shape (K,).
+        estimates: question → the arms' estimates.
+        weights: question → the weights that the arms' votes will have, each of shape (K,).
+        subset: the models to ask first, in the order of ``arms``.
+        confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
+            asked) or the policy does not compute it.
+        complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
+        propensity: the probability with which each arm is asked whatever the votes, shape (K,).
+        stages: in which order arms are asked and when to stop, where a policy asks in stages.
+    """
+
+    arms: tuple[str, ...]
+    costs: Array
+    estimates: Mapping[str, Estimates]
+    weights: Mapping[str, Array]
+    subset: tuple[str, ...]
+    confidence: float | None
+    propensity: Array
+    complete: bool = True
+    stages: Stages | Courses | None = None
+
+    def staged(self, stages: Stages | Courses, weights: Mapping[str, Array], chance: float) -> Plan:
+        """The same plan with its arms asked in stages.
+
+        Args:
+            stages: in which order, and when to stop.
+            weights: question → the weights that the arms' votes will have, each of shape (K,).
+            chance: the probability with which everyone is asked whatever the votes.
+        """
+        first = np.array([arm in stages.first for arm in self.arms])
+        return replace(
+            self,
+            weights=weights,
+            subset=tuple([arm for arm, there in zip(self.arms, first, strict=True) if there]),
+            propensity=np.where(first, 1.0, chance),
+            stages=stages,
+        )
+
+    def describe(self, question: str) -> dict[str, Any]:
+        """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
+        estimates = self.estimates[question]
+        columns = {
+            "cost": self.costs,
+            "propensity": self.propensity,
+            "rewards": estimates.rewards,
+            "agreement": estimates.agreement,
+            "q": estimates.q,
+            "lower": estimates.lower,
+            "weight": self.weights[question],
+            "correctness": estimates.correctness,
+        }
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
+        described = {
+            "labels": list(estimates.labels),
+            "subset": list(self.subset),
+            "confidence": self.confidence,
+            "complete": self.complete,
+            "arms": arms,
+        }
+        if self.stages is not None:
+            described |= self.stages.describe(question)
+        return described

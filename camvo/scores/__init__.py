@@ -1,0 +1,1 @@
+"""How sure a label is: shared errors, calibration, the guarantee."""

@@ -1,0 +1,1 @@
+"""In which order arms are asked, and when to stop."""

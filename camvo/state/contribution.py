@@ -1,0 +1,98 @@
+"""What one event teaches: the changes of each arm's sums, as a value that can be stored and taken back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from camvo.state.kept_rounds import Row
+from camvo.state.vote_patterns import Probe
+from camvo.typing import Array
+
+
+class Change(NamedTuple):
+    """One arm's share of a contribution.
+
+    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read);
+    ``removed`` and ``added`` are rewards in [0, 1], ``None`` where nothing leaves or comes.
+    """
+
+    arm: str
+    q: float
+    removed: float | None
+    added: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes.
+
+    ``probe`` is what a round that a coin chose shows about stopping early; it is counted ``rounds`` times, so
+    a correction of the rewards leaves it alone and −1 takes it back. ``kept`` is the round itself where it is
+    to be kept whole, ``dropped`` what it was kept as until now.
+    """
+
+    context: Array
+    changes: tuple[Change, ...]
+    rounds: int = 1
+    probe: Probe | None = None
+    kept: Row | None = None
+    dropped: Row | None = None
+
+    def pack(self) -> bytes:
+        """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
+        dtype = (
+            "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
+        )
+        header: dict[str, Any] = {
+            "dtype": dtype,
+            "rounds": self.rounds,
+            "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
+        }
+        if self.probe is not None:
+            header["probe"] = self.probe.to_list()
+        for name, row in (("kept", self.kept), ("dropped", self.dropped)):
+            if row is not None:
+                header[name] = row.to_list()
+        return (
+            json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Contribution:
+        """Inverse of :meth:`pack`; the context comes back as float64."""
+        head, _, body = data.partition(b"\n")
+        header = json.loads(head)
+        changes = tuple(Change(*change) for change in header["changes"])
+        kept, dropped = (
+            Row.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
+        )
+        context = np.frombuffer(body, header["dtype"]).astype(np.float64)
+        probe = Probe.from_list(header["probe"]) if "probe" in header else None
+        return cls(context, changes, header["rounds"], probe, kept, dropped)
+
+
+def revision(before: Contribution, after: Contribution) -> Contribution:
+    """What turns ``before`` into ``after`` of the same round: all rewards out, all rewards in.
+
+    Where no reward differs there are no changes. Otherwise every arm is named, also with the same reward:
+    the sums over pairs of arms have to see both sides.
+    """
+    old = {change.arm: change for change in before.changes}
+    new = {change.arm: change for change in after.changes}
+    changes = tuple(
+        Change(
+            arm=arm,
+            q=(new.get(arm) or old[arm]).q,
+            removed=old[arm].added if arm in old else None,
+            added=new[arm].added if arm in new else None,
+        )
+        for arm in dict.fromkeys([*old, *new])
+    )
+    changed = any(change.removed != change.added for change in changes)
+    kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
+    rounds = after.rounds - before.rounds
+    return Contribution(before.context, changes if changed else (), rounds, kept=kept, dropped=dropped)

@@ -1,0 +1,1 @@
+"""How the votes on one question become one answer."""

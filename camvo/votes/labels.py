@@ -1,0 +1,116 @@
+"""Counting votes: the weighted vote with its ties, and the probability that each label is right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from camvo.errors import InvalidParameterError
+from camvo.numerics.tolerances import EPSILON, TIE
+from camvo.votes.aggregation import Ballot
+
+
+def weighted_vote(
+    votes: Mapping[str, str],
+    weights: Mapping[str, float],
+    labels: Sequence[str],
+    tie_breakers: Mapping[str, float],
+) -> str:
+    """The label with the largest sum of weights among those that got a vote (Algorithm 1, line 13).
+
+    A tie goes to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the one that comes
+    first in ``labels``; never to chance. Sums that differ by less than 1e-12 are tied.
+
+    Args:
+        votes: arm → label, at least one.
+        weights: arm → ω ≥ 0.
+        labels: the label set in the order of the label config.
+        tie_breakers: arm → L.
+
+    Raises:
+        InvalidParameterError: there is no vote, or one outside the label set.
+
+    >>> weighted_vote({"a": "yes", "b": "no"}, {"a": 1.0, "b": 1.0}, ["no", "yes"], {"a": 0.9, "b": 0.8})
+    'yes'
+    """
+    _check(votes, labels)
+    candidates = list(dict.fromkeys(votes.values()))
+    for score in (weights, tie_breakers):
+        if len(candidates) == 1:
+            break
+        totals = {
+            label: math.fsum([score[arm] for arm, vote in votes.items() if vote == label])
+            for label in candidates
+        }
+        top = max(totals.values())
+        candidates = [label for label in candidates if totals[label] >= top - TIE]
+    return candidates[0] if len(candidates) == 1 else min(candidates, key=labels.index)
+
+
+def posterior(
+    votes: Mapping[str, str], correctness: Mapping[str, float], labels: Sequence[str]
+) -> dict[str, float]:
+    """The probability that each label is right, given the votes that came.
+
+    The one-coin model: every label is equally likely beforehand, an arm is right with its ``correctness`` and
+    otherwise names one of the M − 1 other labels at random, independently of the other arms.
+
+    Args:
+        votes: arm → label.
+        correctness: arm → probability of being right, clipped to [ε, 1 − ε].
+        labels: the label set; with a single label that label is certain.
+
+    Returns:
+        label → probability; the values sum to 1.
+
+    Raises:
+        InvalidParameterError: there is no vote, or one outside the label set.
+
+    >>> {label: round(p, 3) for label, p in posterior({"a": "yes"}, {"a": 0.8}, ["yes", "no"]).items()}
+    {'yes': 0.8, 'no': 0.2}
+    """
+    _check(votes, labels)
+    if len(labels) == 1:
+        return {labels[0]: 1.0}
+    log_likelihood = dict.fromkeys(labels, 0.0)
+    others = math.log(len(labels) - 1)
+    for arm in sorted(votes):
+        right = min(max(correctness[arm], EPSILON), 1.0 - EPSILON)
+        log_likelihood[votes[arm]] += math.log(right) - math.log1p(-right) + others
+    top = max(log_likelihood.values())
+    unnormalised = [math.exp(value - top) for value in log_likelihood.values()]
+    total = math.fsum(unnormalised)
+    return {label: value / total for label, value in zip(labels, unnormalised, strict=True)}
+
+
+def _check(votes: Mapping[str, str], labels: Sequence[str]) -> None:
+    if not votes:
+        raise InvalidParameterError("there is no vote to count")
+    for arm, vote in votes.items():
+        if vote not in labels:
+            raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelVote:
+    """Labels: the weighted vote of Algorithm 1; a vote is right if it is the label."""
+
+    def guess(self, options: Sequence[str]) -> float:
+        """1/M with M labels."""
+        if not options:
+            raise InvalidParameterError("a question needs a label")
+        return 1.0 / len(options)
+
+    def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
+        """The :func:`weighted_vote` and the :func:`posterior` of every label."""
+        label = weighted_vote(ballot.votes, ballot.weights, options, ballot.tie_breakers)
+        return label, posterior(ballot.votes, ballot.correctness, options)
+
+    def reward(self, vote: str, answer: str) -> float:
+        """1 for the same label, 0 for another (line 16)."""
+        return float(vote == answer)
+
+
+LABEL_VOTE: Final = LabelVote()

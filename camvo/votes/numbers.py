@@ -1,0 +1,155 @@
+"""Numbers: the weighted median or mean of the votes, and how close each came (the paper's conclusion)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from camvo.errors import InvalidParameterError
+from camvo.numerics.laplace import expected_closeness
+from camvo.numerics.tolerances import TIE
+from camvo.votes.aggregation import Ballot
+
+NumericRule: TypeAlias = Literal["median", "mean"]
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Σωy / Σω; the weights are ≥ 0 and not all 0."""
+    products = (weight * value for weight, value in zip(weights, values, strict=True))
+    return math.fsum(products) / math.fsum(weights)
+
+
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The value with at most half of the weight on either side of it; the weights are ≥ 0 and not all 0.
+
+    Where the weight splits in half between two values (to 1e-12) it is the middle of them, as for a median
+    of an even number of values.
+
+    >>> weighted_median([1.0, 2.0, 9.0], [1.0, 1.0, 3.0]), weighted_median([1.0, 4.0], [2.0, 2.0])
+    (9.0, 2.5)
+    """
+    counted = sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0.0)
+    half, below = math.fsum(weight for _, weight in counted) / 2.0, 0.0
+    for position, (value, weight) in enumerate(counted[:-1]):
+        below += weight
+        if below > half + TIE:
+            return value
+        if below >= half - TIE:
+            return (value + counted[position + 1][0]) / 2.0
+    return counted[-1][0]
+
+
+@dataclass(frozen=True, slots=True)
+class NumericVote:
+    """Numbers between ``low`` and ``high``; the text of a vote is a number in digits.
+
+    The reward is 1 − |y − ŷ| / scale, at least 0. The scale is fixed beforehand, the range unless something
+    smaller is given: a scale learnt from the votes would change with them, and a reward that was given could
+    not be computed again when a human corrects the round. Give a smaller one where the range says little
+    about what a good answer is (a year, a price), as else every arm earns nearly 1.
+
+    Attributes:
+        low: the least possible value.
+        high: the greatest.
+        rule: ``"median"`` (robust, and the one that δ_A bounds: :mod:`camvo.votes.aggregation`) or
+        ``"mean"``. scale: the error, in the votes' unit, that is worth nothing: in (0, high − low].
+        step: the answer is rounded to low + n·step (half a step upwards); ``None`` leaves it as it is.
+    """
+
+    low: float
+    high: float
+    rule: NumericRule = "median"
+    scale: float | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InvalidParameterError(f"need low < high, both finite, got {self.low} and {self.high}")
+        if self.rule not in ("median", "mean"):
+            raise InvalidParameterError(f'rule is "median" or "mean", got {self.rule!r}')
+        for name, value in (("scale", self.scale), ("step", self.step)):
+            if value is not None and not 0.0 < value <= self.high - self.low:
+                raise InvalidParameterError(f"{name} is in (0, high − low], got {value}")
+
+    def guess(self, options: Sequence[str]) -> float:
+        """The expected closeness of two independent uniform values; there are no options."""
+        share = self._scale / (self.high - self.low)
+        return share - share**2 / 3.0
+
+    def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
+        """The mean or median, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth."""
+        values, weights = counted(ballot, self._inside)
+        centre = weighted_median if self.rule == "median" else weighted_mean
+        answer = self._rounded(centre(values, weights))
+        score = expected_closeness(
+            answer,
+            values,
+            [ballot.correctness[arm] for arm in sorted(ballot.votes)],
+            low=self.low,
+            high=self.high,
+            scale=self._scale,
+        )
+        text = write(answer)
+        return text, {text: score}
+
+    def reward(self, vote: str, answer: str) -> float:
+        """1 − |vote − answer| / scale, at least 0."""
+        return max(1.0 - abs(read(vote) - read(answer)) / self._scale, 0.0)
+
+    @property
+    def _scale(self) -> float:
+        return self.high - self.low if self.scale is None else self.scale
+
+    def _inside(self, vote: str) -> float:
+        value = read(vote)
+        if not self.low <= value <= self.high:
+            raise InvalidParameterError("a vote is outside the range")
+        return value
+
+    def _rounded(self, value: float) -> float:
+        value = min(max(value, self.low), self.high)
+        if self.step is None:
+            return value
+        steps = math.floor((value - self.low) / self.step + 0.5)
+        return self.low + min(steps, math.floor((self.high - self.low) / self.step + TIE)) * self.step
+
+
+def counted(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float], list[float]]:
+    """The votes' values and what each weighs, in the alphabetical order of the arms.
+
+    Where every weight is 0 the arms' L weigh the votes, and where those are all 0 too, each counts the same.
+
+    Raises:
+        InvalidParameterError: there is no vote, or ``inside``, which reads one, refuses it.
+    """
+    if not ballot.votes:
+        raise InvalidParameterError("there is no vote to count")
+    arms = sorted(ballot.votes)
+    values = [inside(ballot.votes[arm]) for arm in arms]
+    for candidates in (ballot.weights, ballot.tie_breakers):
+        weights = [candidates[arm] for arm in arms]
+        if any(weight > 0.0 for weight in weights):
+            return values, weights
+    return values, [1.0] * len(values)
+
+
+def write(value: float) -> str:
+    """A number as votes and answers are written: 15 digits, and no negative zero."""
+    return f"{value + 0.0:.15g}"
+
+
+def read(vote: str) -> float:
+    """The number of a vote.
+
+    Raises:
+        InvalidParameterError: it is none, or not finite.
+    """
+    try:
+        value = float(vote)
+    except ValueError as error:
+        raise InvalidParameterError("a vote on a number is not a number") from error
+    if not math.isfinite(value):
+        raise InvalidParameterError("a vote on a number is not finite")
+    return value

@@ -1,0 +1,104 @@
+"""Numbers without a range: the weighted median, and a tolerance that grows with the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from camvo.errors import InvalidParameterError
+from camvo.numerics.laplace import expected_closeness
+from camvo.votes.aggregation import Ballot
+from camvo.votes.numbers import counted, read, weighted_median, write
+
+GREATEST = 1e15
+"""Beyond it not every whole number is a float of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNumericVote:
+    """Numbers that are not bounded on both sides; the text of a vote is a number in digits.
+
+    The reward is 1 − |y − ŷ| / scale(ŷ), at least 0, as for :class:`camvo.votes.numbers.NumericVote`. Without
+    a range the scale is ``tolerance``, or else a tenth of the answer and at least one step: 90 for 100 is
+    worth nothing, 95 half, and of a count of 3 nothing but 3 itself is worth anything. It depends on the
+    answer alone, so that a reward can be computed again when a human corrects the round.
+
+    Attributes:
+        low: the least possible value, ``None`` if there is none.
+        high: the greatest, ``None`` if there is none.
+        step: the answer is rounded to low (or 0) + n·step; where there is none, the least scale is 1.
+        tolerance: the error, in the votes' unit, that is worth nothing, whatever the answer is.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("step", self.step), ("tolerance", self.tolerance)):
+            if value is not None and not 0.0 < value <= GREATEST:
+                raise InvalidParameterError(f"{name} is in (0, {GREATEST:g}], got {value}")
+        for name, value in (("low", self.low), ("high", self.high)):
+            if value is not None and not abs(value) <= GREATEST:
+                raise InvalidParameterError(f"{name} is in ±{GREATEST:g}, got {value}")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise InvalidParameterError(f"need low < high, got {self.low} and {self.high}")
+
+    def guess(self, options: Sequence[str]) -> float:
+        """0: a random number is nowhere near."""
+        return 0.0
+
+    def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
+        """The median, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth.
+
+        The truth is taken to lie within the votes, or beyond them by the scale at most.
+        """
+        values, weights = counted(ballot, self.inside)
+        answer = self._rounded(weighted_median(values, weights))
+        scale = self._scale(answer)
+        score = expected_closeness(
+            answer,
+            values,
+            [ballot.correctness[arm] for arm in sorted(ballot.votes)],
+            low=self._bounded(min(*values, answer) - scale),
+            high=self._bounded(max(*values, answer) + scale),
+            scale=scale,
+        )
+        text = write(answer)
+        return text, {text: score}
+
+    def reward(self, vote: str, answer: str) -> float:
+        """1 − |vote − answer| / scale(answer), at least 0."""
+        right = read(answer)
+        return max(1.0 - abs(read(vote) - right) / self._scale(right), 0.0)
+
+    def inside(self, vote: str) -> float:
+        """A vote's number.
+
+        Raises:
+            InvalidParameterError: it is none, or out of bounds.
+        """
+        value = read(vote)
+        if self._bounded(value) != value or abs(value) > GREATEST:
+            raise InvalidParameterError("a vote is outside the range")
+        return value
+
+    def _scale(self, answer: float) -> float:
+        if self.tolerance is not None:
+            return self.tolerance
+        return max(abs(answer) / 10.0, 1.0 if self.step is None else self.step)
+
+    def _bounded(self, value: float) -> float:
+        value = value if self.low is None else max(value, self.low)
+        return value if self.high is None else min(value, self.high)
+
+    def _rounded(self, value: float) -> float:
+        if self.step is None:
+            return value
+        base = self.low or 0.0
+        steps = math.floor((value - base) / self.step + 0.5)
+        if self.high is not None:
+            steps = min(steps, math.floor((self.high - base) / self.step + 1e-12))
+        return base + steps * self.step

@@ -1,0 +1,1 @@
+"""What each arm's vote weighs."""

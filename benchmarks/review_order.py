@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from backend.commands.replay.votes_file import VotesFile
 from backend.commands.replay.votes_file import read as read_votes
 from camvo.policies.named import named
-from camvo.replay.measures import mean_interval
-from camvo.replay.replay import replay
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.measures import mean_interval
+from camvo.replays.replay import replay
+from camvo.replays.votes_table import VotesTable
 from camvo.scores import calibration, panel_fit, suggestions
 from camvo.scores.suggestions import Candidate
 from camvo.state.kept_rounds import CastVote, Row

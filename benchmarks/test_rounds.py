@@ -17,8 +17,8 @@ import pytest
 from scipy.linalg.blas import dsymv, dsyr
 
 from camvo.policies.camvo import CaMVo
-from camvo.replay.replay import replay
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.replay import replay
+from camvo.replays.votes_table import VotesTable
 
 ROUNDS, DIMENSION, ARMS, ASKED = 2048, 384, 7, 3
 ARM_NAMES = [f"model {arm}" for arm in range(ARMS)]
@@ -74,7 +74,7 @@ def test_tuned_prototype(measured):
 
 @pytest.mark.parametrize(("window", "ahead"), [(1, 1), (1, 64), (64, 64)])
 def test_camvo(measured, monkeypatch, window, ahead):
-    monkeypatch.setattr("camvo.replay.replay._AHEAD", ahead)
+    monkeypatch.setattr("camvo.replays.replay._AHEAD", ahead)
     traces = []
     measured(lambda: traces.append(replay(POLICY, TABLE, window=window)))
     assert traces[-1].asked[64:].sum(axis=1).mean() == pytest.approx(ASKED, abs=0.2)

@@ -20,7 +20,7 @@ from backend.learning.studies import Studies
 from backend.ledger import Ledger, Writer, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
-from backend.questions import Question
+from backend.questions import ConfigQuestion
 from backend.questions.epoch import epoch_of, question_hash
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
@@ -119,7 +119,7 @@ class Annotator:
         for lack in lacking:
             _log.warning("question_skipped", task=job.task, code=lack.code, reason=str(lack))
 
-    def _question(self, job: Job, question: Question) -> Asked:
+    def _question(self, job: Job, question: ConfigQuestion) -> Asked:
         about = question.about(job.data)
         key = RoundKey(
             project=job.project,

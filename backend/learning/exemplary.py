@@ -7,13 +7,13 @@ from sqlalchemy import Connection
 from backend.errors import TaskError
 from backend.label_studio.webhooks import WebhookEvent
 from backend.ledger import deleted_tasks, example_texts, human_annotations
-from backend.questions import LabelConfig, Question
+from backend.questions import ConfigQuestion, LabelConfig
 from backend.questions.controls.closed_set import OneOf
 from backend.questions.epoch import question_hash
 from backend.settings import Settings
 
 
-def label_texts(question: Question) -> dict[str, str] | None:
+def label_texts(question: ConfigQuestion) -> dict[str, str] | None:
     """Label → the text that models know it by; ``None`` for a question that takes no examples.
 
     Those that do are answered with one label of a closed set.
@@ -48,7 +48,7 @@ def forget(connection: Connection, project: str, task: int) -> bool:
     return True
 
 
-def _keep(connection: Connection, event: WebhookEvent, task: int, question: Question) -> None:
+def _keep(connection: Connection, event: WebhookEvent, task: int, question: ConfigQuestion) -> None:
     try:
         about = question.about(event.data[task])
     except TaskError:

@@ -1,7 +1,7 @@
 """Label configs: which questions a project asks, what its annotators read, and what Label Studio stores.
 
-``parse`` turns the XML into ``Question`` objects, one for each control tag that can be voted on, and names
-the controls that cannot and why. A new control tag is one module beside ``choices``, entered in ``tags``.
+``parse`` turns the XML into ``ConfigQuestion`` objects, one for each control tag that can be voted on, and says
+which controls cannot and why. A new control tag is one module in ``controls``, entered in ``controls.tags``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from __future__ import annotations
 from backend.questions.label import Label
 from backend.questions.label_config import LabelConfig, Skipped, parse
 from backend.questions.objects.field import Field
-from backend.questions.question import Question, TaskQuestion
+from backend.questions.question import ConfigQuestion, TaskQuestion
 
-__all__ = ["Field", "Label", "LabelConfig", "Question", "Skipped", "TaskQuestion", "parse"]
+__all__ = ["ConfigQuestion", "Field", "Label", "LabelConfig", "Skipped", "TaskQuestion", "parse"]

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from backend.questions import Question
+from backend.questions import ConfigQuestion
 from backend.questions.prompts.prompts import PROMPT_VERSION
 
 
-def epoch_of(question: Question, instructions: str | None, embedder: str) -> str:
+def epoch_of(question: ConfigQuestion, instructions: str | None, embedder: str) -> str:
     """The epoch of a question, 16 hexadecimal digits; a new one starts a fresh state.
 
     It changes with the question's own label set, hints, instructions and fields, with the project's

@@ -9,7 +9,7 @@ from backend.errors import BadLabelConfigError
 from backend.questions.controls.obstacles import obstacle
 from backend.questions.controls.tags import SUPPORTED
 from backend.questions.objects.reading import fields
-from backend.questions.question import Question
+from backend.questions.question import ConfigQuestion
 from backend.questions.xml.element import Element, attribute
 from backend.questions.xml.tree import Tree, read, targets
 
@@ -27,7 +27,7 @@ class Skipped:
 class LabelConfig:
     """The controls of a label config in document order: those that can be voted on, and the others."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[ConfigQuestion, ...]
     skipped: tuple[Skipped, ...]
 
 
@@ -45,7 +45,7 @@ def parse(xml: str) -> LabelConfig:
             where="label_config",
             fix='add one: <Choices name="…" toName="…"> with two or more <Choice value="…"/>',
         )
-    questions: list[Question] = []
+    questions: list[ConfigQuestion] = []
     skipped: list[Skipped] = []
     for control in tree.controls:
         reason = obstacle(control, tree)
@@ -56,8 +56,8 @@ def parse(xml: str) -> LabelConfig:
     return LabelConfig(tuple(questions), tuple(skipped))
 
 
-def _question(control: Element, tree: Tree) -> Question:
-    return Question(
+def _question(control: Element, tree: Tree) -> ConfigQuestion:
+    return ConfigQuestion(
         name=str(control.get("name")),
         to_name=targets(control)[0],
         tag=str(control.tag),

@@ -16,7 +16,7 @@ from backend.questions.objects.image import file_name
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConfigQuestion:
     """A control tag: what is asked, and which fields of the task it is about.
 
     ``name`` and ``to_name`` are Label Studio's ``from_name`` and ``to_name``, ``tag`` the tag's name and
@@ -80,7 +80,7 @@ class Question:
 
 
 @lru_cache(maxsize=256)
-def _digest(question: Question) -> str:
+def _digest(question: ConfigQuestion) -> str:
     identity = [
         question.name,
         question.tag.lower(),
@@ -95,7 +95,7 @@ def _digest(question: Question) -> str:
 class TaskQuestion:
     """A question about one task: with the task's texts, and with the options that its votes name."""
 
-    question: Question
+    question: ConfigQuestion
     shown: Shown
     options: tuple[str, ...]
 

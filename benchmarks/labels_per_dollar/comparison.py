@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.replay.measures import mean_interval
+from camvo.replays.measures import mean_interval
 
 Rows = Mapping[str, list[dict[str, Any]]]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from camvo.replay.measures import full_weights, weighted_labels
-from camvo.replay.replay import Trace
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.measures import full_weights, weighted_labels
+from camvo.replays.replay import Trace
+from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
 _STRENGTH = 1.0

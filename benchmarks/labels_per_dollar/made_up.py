@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.votes_table import VotesTable
 
 PRICES = (15.0, 10.0, 5.0, 3.5, 1.2, 0.9, 0.35)
 _SHARED = 0.8

@@ -16,9 +16,9 @@ from backend.commands.replay.grid import Experiment, Shuffle, runs
 from backend.commands.replay.policies import Setting
 from backend.commands.replay.results import Run
 from camvo.policies.policy import Policy
-from camvo.replay import measures
-from camvo.replay.rescored import rescored
-from camvo.replay.votes_table import VotesTable
+from camvo.replays import measures
+from camvo.replays.rescored import rescored
+from camvo.replays.votes_table import VotesTable
 from camvo.scores import calibration
 
 WINDOW = 64

@@ -27,10 +27,10 @@ from backend.commands.replay.policies import Setting
 from backend.commands.replay.results import Run, row_of
 from backend.models.embedder.embedder import Embedder
 from camvo.policies.baselines import Majority
-from camvo.replay import measures
-from camvo.replay.clairvoyant import clairvoyant
-from camvo.replay.frontier import fixed_sets, frontier, set_accuracy
-from camvo.replay.votes_table import VotesTable
+from camvo.replays import measures
+from camvo.replays.clairvoyant import clairvoyant
+from camvo.replays.frontier import fixed_sets, frontier, set_accuracy
+from camvo.replays.votes_table import VotesTable
 
 SMALL = 300
 DIMENSIONS = (32, 128)

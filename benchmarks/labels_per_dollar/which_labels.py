@@ -24,10 +24,10 @@ from camvo.policies.background_fits import WeightsMaterial
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.sequential import Sequential
-from camvo.replay.measures import mean_interval, weighted_labels
-from camvo.replay.replay import replay
-from camvo.replay.rescored import rescored
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.measures import mean_interval, weighted_labels
+from camvo.replays.replay import replay
+from camvo.replays.rescored import rescored
+from camvo.replays.votes_table import VotesTable
 from camvo.state.kept_rounds import Head, Row
 from camvo.weights.vote_weights import VoteWeights
 

@@ -35,7 +35,7 @@ assert "numpy" in loaded
 @pytest.mark.parametrize(
     "name",
     [
-        "camvo.replay.bernoulli_copula",
+        "camvo.replays.bernoulli_copula",
         "camvo.numerics.beta_likelihood",
         "camvo.subsets.confidence",
         "camvo.numerics.laplace",

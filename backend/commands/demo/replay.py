@@ -10,8 +10,8 @@ from rich.table import Table
 
 from camvo.policies.baselines import Baseline
 from camvo.policies.camvo import CaMVo
-from camvo.replay.replay import replay
-from camvo.replay.synthetic import SyntheticModel, votes_table
+from camvo.replays.replay import replay
+from camvo.replays.synthetic import SyntheticModel, votes_table
 
 _ITEMS = 3000
 _SEED = 7

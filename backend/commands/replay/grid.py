@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_limits
 from backend.commands.replay.policies import Setting
 from backend.commands.replay.results import Run, row_of
 from backend.errors import ReplayError
-from camvo.replay.replay import replay
-from camvo.replay.rescored import rescored
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.replay import replay
+from camvo.replays.rescored import rescored
+from camvo.replays.votes_table import VotesTable
 
 _LOOK = 0.2
 """Seconds between two looks at how far the processes are."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from backend.commands.replay.policies import Setting
 from camvo.numerics.tolerances import TIE
-from camvo.replay import measures
-from camvo.replay.replay import Trace
-from camvo.replay.votes_table import VotesTable
+from camvo.replays import measures
+from camvo.replays.replay import Trace
+from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
 Point: TypeAlias = tuple[str, float | None, int | None, float | None]
@@ -109,7 +109,7 @@ def row_of(
 ) -> Row:
     """Measure a trace against the items that it went over, ``table`` in the order of the trace.
 
-    ``calibrated`` are the scores of :func:`camvo.replay.rescored.rescored`, where they are wanted.
+    ``calibrated`` are the scores of :func:`camvo.replays.rescored.rescored`, where they are wanted.
     """
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)

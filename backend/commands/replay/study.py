@@ -18,7 +18,7 @@ from backend.commands.replay.results import Run, Summary
 from backend.commands.replay.writing import check_file, check_folder, written
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.votes_table import VotesTable
 from camvo.state.state import State
 
 

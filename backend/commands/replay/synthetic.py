@@ -20,9 +20,9 @@ from backend.commands.replay.results import summarised
 from backend.commands.replay.study import Study, progress_bar
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
-from camvo.replay.copula_data import CorrelatedRounds, correlated_rounds
-from camvo.replay.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.copula_data import CorrelatedRounds, correlated_rounds
+from camvo.replays.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
+from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
 

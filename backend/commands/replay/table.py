@@ -17,9 +17,9 @@ from backend.commands.replay.study import Study, progress_bar
 from backend.commands.replay.votes_file import VotesFile
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
-from camvo.replay.clairvoyant import clairvoyant
-from camvo.replay.measures import full_vote, full_weights, model_accuracy
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.clairvoyant import clairvoyant
+from camvo.replays.measures import full_vote, full_weights, model_accuracy
+from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
 

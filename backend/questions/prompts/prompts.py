@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.errors import BadAnswerError
-from backend.questions import Question, TaskQuestion
+from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls.naming import unwrapped
 from backend.questions.objects.field import IMAGE
 from backend.questions.prompts.fence import fence
@@ -169,7 +169,7 @@ def read(messages: Messages) -> Prompt:
     return Prompt(questions, "\n".join(read_fence(user).values()), instructions)
 
 
-def _system(questions: Sequence[Question], instructions: str | None) -> Iterator[str]:
+def _system(questions: Sequence[ConfigQuestion], instructions: str | None) -> Iterator[str]:
     fields = {field.key: field for question in questions for field in question.fields}
     yield _TASK
     if any(field.tag == IMAGE for field in fields.values()):

@@ -23,7 +23,7 @@ from backend.server.status.report import (
     Guaranteed,
     ModelVersion,
     Project,
-    Question,
+    QuestionReport,
     Reliability,
     Report,
     Skipped,
@@ -138,7 +138,7 @@ def _cost(rounds: Sequence[RoundsRow], budget: Budget) -> Cost:
 
 def _questions(
     rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], target: float
-) -> tuple[Question, ...]:
+) -> tuple[QuestionReport, ...]:
     grouped: dict[tuple[str, str], list[RoundsRow]] = {}
     for row in rounds:
         grouped.setdefault((row.control, row.epoch), []).append(row)
@@ -149,7 +149,7 @@ def _questions(
     for (control, epoch), rows in grouped.items():
         last_at = max(row.last_at for row in rows)
         made.append(
-            Question(
+            QuestionReport(
                 control=control,
                 epoch=epoch,
                 current=last_at == last[control],

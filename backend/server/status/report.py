@@ -108,7 +108,7 @@ class ExamplesTried:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionReport:
     """One question in one epoch.
 
     Attributes:
@@ -246,7 +246,7 @@ class Project:
     webhook_at: float | None
     humans: HumansRow
     cost: Cost
-    questions: tuple[Question, ...]
+    questions: tuple[QuestionReport, ...]
     models: tuple[Model, ...]
     audit: Reliability
     reviewed: Reliability

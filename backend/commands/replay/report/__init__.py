@@ -9,7 +9,7 @@ from pathlib import Path
 from backend.commands.replay.report import folder
 from backend.commands.replay.results import Run, Summary
 from camvo.errors import CamvoError
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.votes_table import VotesTable
 
 
 def check(directory: Path) -> None:

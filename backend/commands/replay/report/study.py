@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from backend.commands.replay.results import Point, Run, Summary, point
 from camvo.errors import InvalidParameterError
-from camvo.replay.clairvoyant import Clairvoyant, clairvoyant
-from camvo.replay.frontier import fixed_sets, frontier, set_accuracy
-from camvo.replay.measures import full_weights
-from camvo.replay.votes_table import VotesTable
+from camvo.replays.clairvoyant import Clairvoyant, clairvoyant
+from camvo.replays.frontier import fixed_sets, frontier, set_accuracy
+from camvo.replays.measures import full_weights
+from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
 _NAMES = {

@@ -1,0 +1,234 @@
+"""``camvo replay`` and ``camvo synthetic`` as a person meets them: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil  # type: ignore[import-untyped]
+import pytest
+from command_line import called
+from server_process import child, run_cli, wait_until
+
+from backend.commands.replay.results import AVERAGED, Row, Summary
+from camvo.replays.synthetic import SyntheticModel, votes_table
+
+DOCUMENTED = (Path(__file__).parents[3] / "docs" / "replay.md").read_text("utf-8")
+MODELS = {
+    "large": SyntheticModel(0.9, 10.0),
+    "mid": SyntheticModel(0.8, 2.0),
+    "small": SyntheticModel(0.7, 1.0),
+}
+BASE = ("replay", "votes.csv", "--embeddings", "e.npy", "--shuffles", "2", "--seed", "3", "--limit", "60")
+
+
+def written(folder: Path) -> Path:
+    """A folder with a table of 80 items, its prices and its embeddings."""
+    table = votes_table(MODELS, items=80, labels=("no", "yes"), seed=1, dimension=4)
+    with (folder / "votes.csv").open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["text", "truth", *MODELS])
+        for number, (truth, votes) in enumerate(zip(table.truth, table.votes, strict=True)):
+            rows.writerow([f"text {number}", *(table.labels[label] for label in (truth, *votes))])
+    (folder / "votes.json").write_text(json.dumps({name: model.price for name, model in MODELS.items()}))
+    np.save(folder / "e.npy", table.contexts)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("replay"))
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> str:
+    """What a replay in two processes printed; it wrote out.json."""
+    done = run_cli(
+        *BASE, "--delta", "0.6,0.9", "--k-min", "1", "--human-labels", "0.1", "--jobs", "2",
+        "--json", "out.json", cwd=folder,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def out(folder: Path, printed: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
+    return content
+
+
+def test_a_row_of_the_json_has_the_documented_fields(out: dict[str, Any]) -> None:
+    names = [field.name for field in fields(Row)]
+    assert [list(row) for row in out["rows"]] == [names] * 8
+    for name in names:
+        assert f"| `{name}` |" in DOCUMENTED
+
+
+def test_a_mean_of_the_json_has_the_documented_fields(out: dict[str, Any]) -> None:
+    names = [field.name for field in fields(Summary)]
+    assert [list(mean) for mean in out["means"]] == [names] * 4
+    assert all(f"`{name}`" in DOCUMENTED for name in names)
+    assert list(out["means"][0]["means"]) == list(AVERAGED)
+
+
+def test_the_rows_are_every_policy_delta_and_seed(out: dict[str, Any]) -> None:
+    points = [("camvo", 0.6, 1), ("camvo", 0.9, 1), ("baseline", None, None), ("majority", None, None)]
+    assert [(row["policy"], row["delta"], row["k_min"], row["seed"]) for row in out["rows"]] == [
+        (*point, seed) for point in points for seed in (3, 4)
+    ]
+
+
+def test_the_json_says_what_was_replayed_and_how(out: dict[str, Any]) -> None:
+    table = out["table"]
+    assert (table["items"], table["items_with_truth"], table["labels"]) == (80, 80, ["no", "yes"])
+    assert (table["prices"], table["full_cost"]) == ({"large": 10.0, "mid": 2.0, "small": 1.0}, 13.0)
+    assert all(f"`{name}`" in DOCUMENTED for name in (*table, *table["options"]))
+    assert (table["options"]["limit"], table["options"]["human_labels"]) == (60, 0.1)
+
+
+def test_the_json_says_what_the_clairvoyant_would_have_paid(out: dict[str, Any]) -> None:
+    bounds = out["table"]["clairvoyant"]
+    assert bounds["full_vote"]["reached"] == 1.0
+    assert bounds["truth"]["reached"] >= out["table"]["model_accuracy"]["small"]
+    assert 1.0 <= bounds["truth"]["cost"] <= 13.0
+    assert all(f"`{name}`" in DOCUMENTED for name in (*bounds, *bounds["truth"]))
+
+
+def test_asking_everyone_costs_everything(out: dict[str, Any]) -> None:
+    majority = out["rows"][-1]
+    assert (majority["cost"], majority["cost_share"], majority["mean_subset"]) == (13.0, 1.0, 3.0)
+    assert majority["calls"] == {"large": 60, "mid": 60, "small": 60}
+
+
+def test_a_line_for_each_setting_and_a_sentence_on_the_target_are_printed(printed: str) -> None:
+    rows, sentence = printed.split("\n\n")
+    policies = [line.split()[0] for line in rows.splitlines()[2:]]
+    assert policies == ["camvo", "camvo", "baseline", "majority"]
+    assert "met their target" in sentence
+
+
+def test_an_agreement_that_is_asked_for_is_printed_and_nothing_is_cut_off(folder: Path) -> None:
+    done = called(
+        *BASE, "--policy", "sequential", "--policy", "camvo", "--agreement", "0.99,0.98", "--max-stages", "2",
+        "--json", "sequential.json", cwd=folder,
+    )  # fmt: skip
+    content = json.loads((folder / "sequential.json").read_text("utf-8"))
+    assert [mean["agreement_asked"] for mean in content["means"]] == [0.99, 0.98, None]
+    options = content["table"]["options"]
+    assert (options["agreements"], options["max_stages"]) == ([0.99, 0.98], 2)
+    assert "agree ≥" in done.stdout
+    assert "…" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_nothing_printed_is_cut_off_at_80_columns(printed: str) -> None:
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_the_same_again_is_the_same_but_for_the_speed(folder: Path, out: dict[str, Any]) -> None:
+    called(
+        *BASE, "--delta", "0.6,0.9", "--k-min", "1", "--human-labels", "0.1", "--json", "again.json",
+        cwd=folder,
+    )  # fmt: skip
+    again = json.loads((folder / "again.json").read_text("utf-8"))
+    for row in (*again["rows"], *out["rows"]):
+        row["rounds_per_second"] = None
+    assert again["rows"] == out["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.csv"], "none.csv: cannot be read"),
+        (["votes.csv", "--prices", "large=1"], "--prices: no price for the model 'mid' of votes.csv"),
+        (["votes.csv", "--embeddings", "votes.csv"], "votes.csv: is no array"),
+        (["votes.csv", "--policy", "best"], "--policy best: no such policy"),
+        (["votes.csv", "--delta", "high"], "--delta: 'high' is no list of numbers"),
+        (["votes.csv", "--lambda-l", "0"], "--lambda-l: "),
+        (["votes.csv", "--json", "nowhere/out.json"], "--json nowhere/out.json: its folder is missing"),
+        (["votes.csv", "--json", "."], "--json .: is a folder"),
+        (["votes.csv", "--report", "votes.csv/report"], "--report votes.csv/report: "),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
+    arguments: list[str], said: str, folder: Path
+) -> None:
+    before = sorted(folder.iterdir())
+    done = called("replay", *arguments, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"camvo: {said}")
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_the_command(how: signal.Signals, tmp_path: Path) -> None:
+    command = psutil.Popen(
+        [sys.executable, "-m", "backend.cli", "synthetic", "--jobs", "2"], cwd=tmp_path, env=child(),
+        start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_until(lambda: len(command.children()) == 3, "pool of two and its tracker")
+    processes = command.children()
+    command.send_signal(how)
+    _, alive = psutil.wait_procs([command, *processes], timeout=20)
+    assert alive == []
+
+
+# synthetic
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("synthetic")
+    done = called(
+        "synthetic", "--gamma", "0,0.8", "--alpha", "0.1", "--delta", "0.8", "--k-min", "1", "--items", "50",
+        "--shuffles", "2", "--json", "out.json", cwd=folder,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout, json.loads((folder / "out.json").read_text("utf-8"))
+
+
+def test_a_row_of_the_study_is_a_row_of_a_replay_at_its_gamma_and_alpha(study: Any) -> None:
+    _, out = study
+    names = ["gamma", "alpha", *(field.name for field in fields(Row))]
+    assert [list(row) for row in out["rows"]] == [names] * 4
+    assert [(row["gamma"], row["seed"]) for row in out["rows"]] == [(0.0, 0), (0.0, 1), (0.8, 0), (0.8, 1)]
+    assert {sum(row["per_label"][label]["support"] for label in ("no", "yes")) for row in out["rows"]} == {50}
+
+
+def test_correlations_that_cannot_be_are_said_to_be_clamped(study: Any) -> None:
+    text, out = study
+    independent, clamped = out["table"]["data"]
+    assert independent["clamped"] == []
+    assert len(clamped["clamped"]) == 10
+    assert max(pair["attained"] for pair in clamped["clamped"]) < 0.8
+    assert "γ = 0.8 is more than 10 of 21 pairs of models" in " ".join(text.split())
+
+
+def test_everything_in_the_json_of_the_study_is_documented(study: Any) -> None:
+    table = study[1]["table"]
+    assert all(f"`{name}`" in DOCUMENTED for name in (*table, *table["data"][0], *table["options"]))
+
+
+def test_the_papers_own_matrix_has_no_gamma(tmp_path: Path) -> None:
+    done = called(
+        "synthetic", "--heterogeneous", "--alpha", "0.1", "--delta", "0.8", "--k-min", "1", "--items", "20",
+        "--json", "out.json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0
+    (row,) = json.loads((tmp_path / "out.json").read_text("utf-8"))["rows"]
+    assert row["gamma"] is None
+
+
+def test_a_correlation_that_is_none_is_refused(tmp_path: Path) -> None:
+    done = called("synthetic", "--gamma", "1.5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("camvo: gamma-1.5, --alpha 0.1: correlations must be symmetric")

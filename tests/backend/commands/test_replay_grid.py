@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.commands.replay.grid import Experiment, runs, shuffled
+from backend.commands.replay.policies import Parameters, Setting, settings
+from backend.commands.replay.results import AVERAGED, Run, row_of, summarised
+from backend.errors import ReplayError
+from camvo.policies.baselines import Majority, Random
+from camvo.policies.camvo import CaMVo
+from camvo.policies.cascade import Cascade
+from camvo.policies.sequential import Sequential
+from camvo.policies.stacked import Stacked
+from camvo.replays.measures import calibration_error
+from camvo.replays.replay import Trace, replay
+from camvo.replays.rescored import rescored
+from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.votes_table import VotesTable
+
+MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
+LABELS = ("no", "yes", "perhaps")
+
+
+@pytest.fixture(scope="module")
+def table() -> VotesTable:
+    return votes_table(MODELS, items=120, labels=LABELS, seed=1, dimension=4)
+
+
+def chosen(
+    *names: str,
+    deltas: Sequence[float] = (0.9,),
+    k_mins: Sequence[int] = (1,),
+    agreements: Sequence[float] = (0.99,),
+) -> list[Setting]:
+    return settings(names, deltas, k_mins, agreements, Parameters(n0=3), models=tuple(MODELS))
+
+
+def done(table: VotesTable, chosen: Sequence[Setting], jobs: int = 1, **options: Any) -> list[Run]:
+    """The runs of two shuffles."""
+    shuffles = {seed: shuffled(table.truth, seed, None, 0.2) for seed in (5, 6)}
+    return list(runs(Experiment(table, shuffles, **options), chosen, jobs, int))
+
+
+def timeless(run: Run) -> dict[str, Any]:
+    return {**asdict(run.row), "rounds_per_second": None}
+
+
+# which policies
+
+
+def test_delta_and_k_min_multiply_only_what_has_them() -> None:
+    found = chosen("camvo", "majority", "ccamvo", deltas=(0.9, 0.8), k_mins=(1, 3))
+    points = [(0.9, 1), (0.9, 3), (0.8, 1), (0.8, 3)]
+    assert [(one.name, one.delta, one.k_min) for one in found] == [
+        *(("camvo", *point) for point in points),
+        ("majority", None, None),
+        *(("ccamvo", *point) for point in points),
+    ]
+
+
+def test_agreement_multiplies_only_what_has_it() -> None:
+    found = chosen("camvo", "sequential", deltas=(0.9, 0.8), agreements=(0.99, 0.98))
+    assert [(one.name, one.delta, one.k_min, one.agreement) for one in found] == [
+        ("camvo", 0.9, 1, None),
+        ("camvo", 0.8, 1, None),
+        ("sequential", None, None, 0.99),
+        ("sequential", None, None, 0.98),
+    ]
+
+
+def test_nothing_is_replayed_twice() -> None:
+    twice = chosen("camvo", "camvo", "sequential", deltas=(0.9, 0.9), k_mins=(1, 1), agreements=(0.9, 0.9))
+    assert len(twice) == 2
+
+
+def test_a_policy_has_the_parameters_that_were_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle")
+    (one,) = settings(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
+    assert one.policy == CaMVo(
+        alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle", delta=0.8, k_min=2
+    )
+
+
+def test_sequential_voting_has_the_agreement_and_the_stages_that_were_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2)
+    (one,) = settings(["sequential"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    assert one.policy == Sequential(alpha=0.7, lambda_r=5.0, estimator="mle", agreement=0.95, max_stages=2)
+
+
+def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2, worth=50.0)
+    (one,) = settings(["stacked"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    assert one.policy == Stacked(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, max_stages=2)
+
+
+def test_a_share_and_a_threshold_stand_in_the_name() -> None:
+    found = chosen("random:0.3", "random:0.5", "cascade:0.9")
+    assert [one.name for one in found] == ["random:0.3", "random:0.5", "cascade:0.9"]
+    assert [one.policy for one in found] == [Random(share=0.3), Random(share=0.5), Cascade(threshold=0.9)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("best", "--policy best: no such policy (camvo, ccamvo, sequential, stacked, baseline, majority"),
+        ("single", "--policy single: no such policy"),
+        ("camvo:a", "--policy camvo:a: no such policy"),
+        ("single:d", "--policy single:d: 'd' is no model of the table (a, b, c)"),
+        ("subset:a+d", "--policy subset:a+d: 'd' is no model of the table (a, b, c)"),
+        ("subset:", "--policy subset:: '' is no model of the table"),
+        ("random", "--policy random: no such policy"),
+        ("random:few", "--policy random:few: 'few' is no number (random:0.5)"),
+        ("random:0", "--policy random:0: a share of the models"),
+        ("cascade:2", "--policy cascade:2: a score to reach"),
+    ],
+)
+def test_a_policy_that_is_none_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ReplayError) as caught:
+        chosen(name)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("wrong", [{"deltas": (1.2,)}, {"k_mins": (0,)}])
+def test_a_parameter_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ReplayError, match=r"--policy camvo: .*got"):
+        chosen("camvo", **wrong)
+
+
+def test_an_agreement_that_is_no_share_is_refused() -> None:
+    with pytest.raises(ReplayError, match="--policy sequential: agreement is a share of the labels"):
+        chosen("sequential", agreements=(1.2,))
+
+
+def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
+    many = tuple(f"m{number}" for number in range(21))
+    assert settings(["majority"], [0.9], [1], [0.99], Parameters(), models=many)
+    with pytest.raises(ReplayError, match="21 models, at most 20 can be searched"):
+        settings(["camvo"], [0.9], [1], [0.99], Parameters(), models=many)
+
+
+# what is replayed
+
+
+def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
+    truth = np.zeros(50, dtype=np.int64)
+    one, other = shuffled(truth, 1, None, 0.0).order, shuffled(truth, 2, None, 0.0).order
+    assert sorted(one.tolist()) == list(range(50))
+    assert one.tolist() == shuffled(truth, 1, None, 0.5).order.tolist() != other.tolist()
+
+
+def test_a_limit_takes_the_first_of_the_same_order() -> None:
+    truth = np.zeros(50, dtype=np.int64)
+    everything, few = shuffled(truth, 1, None, 0.0).order, shuffled(truth, 1, 7, 0.0).order
+    assert few.tolist() == everything[:7].tolist()
+
+
+def test_humans_label_their_share_of_the_items_whose_truth_is_known() -> None:
+    truth = np.where(np.arange(100) % 2, 3, -1)
+    shuffle = shuffled(truth, 1, None, 0.1)
+    assert shuffle.human is not None
+    assert shuffle.human.sum() == 5
+    assert (truth[shuffle.order[shuffle.human]] == 3).all()
+
+
+def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
+    setting = chosen("camvo")[0]
+    run = done(table, [setting], window=4, lambda_l=2.0)[1]
+    order = np.random.default_rng([6, 0]).permutation(120)
+    human = shuffled(table.truth, 6, None, 0.2).human
+    items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
+    trace = replay(setting.policy, items, lambda_l=2.0, window=4, human=human)
+    assert run.order.tolist() == order.tolist()
+    assert np.array_equal(run.trace.labels, trace.labels)
+    assert np.array_equal(run.trace.scores, trace.scores)
+    assert timeless(run) == {**asdict(row_of(setting, 6, items, trace, 1.0)), "rounds_per_second": None}
+
+
+def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table: VotesTable) -> None:
+    setting = chosen("majority")[0]
+    run = done(table, [setting], calibrate=True)[0]
+    shuffle = shuffled(table.truth, 5, None, 0.2)
+    order = shuffle.order
+    items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
+    scores = rescored(run.trace, items, shuffle.human)
+    assert run.row.calibrated_ece == calibration_error(run.trace.labels, scores, items.truth)
+    assert run.row.ece == calibration_error(run.trace.labels, run.trace.scores, items.truth)
+
+
+def test_several_processes_find_the_same_in_the_same_order(table: VotesTable) -> None:
+    policies = chosen("camvo", "majority", "ccamvo")
+    alone, together = done(table, policies), done(table, policies, jobs=2)
+    assert [timeless(run) for run in together] == [timeless(run) for run in alone]
+    assert all(np.array_equal(a.trace.asked, b.trace.asked) for a, b in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_adds_up_to_the_items(jobs: int, table: VotesTable) -> None:
+    told: list[int] = []
+    shuffles = {seed: shuffled(table.truth, seed, 30, 0.0) for seed in (1, 2)}
+    list(runs(Experiment(table, shuffles), chosen("majority"), jobs, told.append))
+    assert sum(told) == 60
+
+
+# what a row says
+
+
+def small() -> tuple[VotesTable, Trace]:
+    """Four items, the last without a known truth and the third without an answer."""
+    votes = np.array([[0, 0], [1, 0], [-1, -1], [1, 1]])
+    table = VotesTable(("no", "yes"), {"a": 3.0, "b": 1.0}, np.eye(4), votes, np.array([0, 1, 0, -1]))
+    asked = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=np.bool_)
+    scores, costs = np.array([0.9, 0.6, np.nan, 0.8]), np.array([3.0, 1.0, 4.0, 3.0])
+    return table, Trace(np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4))
+
+
+def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
+    table, trace = small()
+    row = row_of(Setting("camvo", 0.6, 1, None, CaMVo()), 7, table, trace, 0.5)
+    assert (row.policy, row.delta, row.k_min, row.seed) == ("camvo", 0.6, 1, 7)
+    assert row.accuracy == pytest.approx(1 / 3)
+    assert row.full_accuracy == pytest.approx(2 / 3)
+    assert row.relative_accuracy == pytest.approx(1 / 2)
+    assert row.agreement == pytest.approx(2 / 3)
+    assert (row.cost, row.cost_share, row.mean_subset) == (2.75, 2.75 / 4.0, 1.25)
+    assert row.calls == {"a": 3, "b": 2}
+    assert row.rounds_per_second == 8.0
+    assert row.per_label["yes"] == {"precision": None, "recall": 0.0, "f1": 0.0, "support": 1}
+
+
+@pytest.mark.parametrize(("delta", "met"), [(0.4, True), (0.5, True), (0.6, False), (None, None)])
+def test_the_target_is_delta_times_the_full_vote(delta: float | None, met: bool | None) -> None:
+    assert row_of(Setting("x", delta, 1, None, CaMVo()), 0, *small(), 1.0).target_met is met
+
+
+def test_without_truth_a_row_has_what_is_left() -> None:
+    table, trace = small()
+    row = row_of(Setting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0)
+    unknown = {"accuracy", "full_accuracy", "relative_accuracy", "target_met", "ece", "aurc"}
+    unknown |= {"agreement_asked", "calibrated_ece"}
+    assert {name for name, value in asdict(row).items() if value is None} == unknown
+    assert row.agreement == 1.0
+
+
+def test_models_that_are_free_have_no_share_of_the_cost() -> None:
+    table, trace = small()
+    row = row_of(
+        Setting("m", None, None, None, Majority()), 0, replace(table, prices={"a": 0.0, "b": 0.0}), trace, 1
+    )
+    assert row.cost_share is None
+
+
+def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
+    few = votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
+    found = done(few, chosen("sequential", agreements=(0.99, 0.5)))
+    assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
+    assert [(one.agreement_asked, one.shuffles) for one in summarised([run.row for run in found])] == [
+        (0.99, 2),
+        (0.5, 2),
+    ]
+
+
+def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable) -> None:
+    found = done(table, chosen("camvo", "majority"))
+    camvo, majority = summarised([run.row for run in found])
+    assert (camvo.policies.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
+    accuracies = [run.row.accuracy for run in found[:2] if run.row.accuracy is not None]
+    assert camvo.means["accuracy"] == pytest.approx(np.mean(accuracies))
+    interval = camvo.intervals["accuracy"]
+    assert interval is not None
+    assert sum(interval) / 2 == pytest.approx(np.mean(accuracies))
+    assert (majority.means["target_met"], majority.intervals["target_met"]) == (None, None)
+    assert set(camvo.means) == set(camvo.intervals) == set(AVERAGED)

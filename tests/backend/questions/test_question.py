@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from label_studio_sdk.label_interface.interface import LabelInterface
+
+from backend.errors import EmptyTextError, MissingFieldError
+from backend.questions import ConfigQuestion, Label, parse
+from backend.questions.controls.closed_set import OneOf
+from camvo.errors import InvalidParameterError
+
+XML = """<View>
+  <Text name="title" value="$title"/>
+  <Text name="text" value="$text"/>
+  <Choices name="mood" toName="text">
+    <Choice value="Very good" alias="good" hint="praise"/>
+    <Choice value="Bad"/>
+  </Choices>
+</View>"""
+
+
+@pytest.fixture
+def question() -> ConfigQuestion:
+    return parse(XML).questions[0]
+
+
+def regions(question: ConfigQuestion, vote: str) -> list[dict[str, object]]:
+    return question.about({"title": "T", "text": "words"}).regions(vote)
+
+
+def item(choices: object, **changes: object) -> dict[str, object]:
+    return {
+        "from_name": "mood",
+        "to_name": "text",
+        "type": "choices",
+        "value": {"choices": choices},
+    } | changes
+
+
+def test_the_texts_come_in_the_order_of_the_fields(question: ConfigQuestion) -> None:
+    texts = question.texts({"title": "T", "text": "words", "annotations": "secret"})
+    assert list(texts.items()) == [("text", "words"), ("title", "T")]
+
+
+def test_a_missing_key_is_named(question: ConfigQuestion) -> None:
+    with pytest.raises(MissingFieldError) as caught:
+        question.texts({"text": "words"})
+    assert caught.value.where == "data.title"
+
+
+@pytest.mark.parametrize("blank", ["", " \n\t", "\u00a0", None, "\x00"])
+def test_a_blank_text_is_an_error(question: ConfigQuestion, blank: str | None) -> None:
+    with pytest.raises(EmptyTextError) as caught:
+        question.texts({"title": "T", "text": blank})
+    assert caught.value.where == "data.text"
+
+
+def test_a_blank_second_field_is_none(question: ConfigQuestion) -> None:
+    assert question.texts({"title": None, "text": "words"}) == {"text": "words", "title": ""}
+
+
+@pytest.mark.parametrize("label", ["good", "Bad"])
+def test_label_studio_accepts_a_region(question: ConfigQuestion, label: str) -> None:
+    prediction = {"result": regions(question, label), "score": 0.5}
+    assert LabelInterface(XML).validate_prediction(prediction, return_errors=True) == []
+
+
+@pytest.mark.parametrize("label", ["Very good", "bad", "", "Worse"])
+def test_there_is_no_region_for_an_unknown_label(question: ConfigQuestion, label: str) -> None:
+    with pytest.raises(InvalidParameterError):
+        regions(question, label)
+
+
+@pytest.mark.parametrize("label", ["good", "Bad"])
+def test_a_region_is_read_back_as_its_label(question: ConfigQuestion, label: str) -> None:
+    assert question.answer(regions(question, label)) == label
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [],
+        [item([])],
+        [item(["good", "Bad"])],
+        [item(["good", "Gone"])],
+        [item(["Very good"])],
+        [item([["good"]])],
+        [item("good")],
+        [item(None)],
+        [item(["good"]), item(["Bad"])],
+        [item(["good"]), item(["good"])],
+        [item(["good"], from_name="other")],
+        [item(["good"], type="labels")],
+        [item(["good"], value=None)],
+        ["good", None, 3],
+    ],
+)
+def test_a_result_without_exactly_one_known_label_is_no_answer(
+    question: ConfigQuestion, result: list[object]
+) -> None:
+    assert question.answer(result) is None
+
+
+def test_other_controls_of_an_annotation_are_ignored(question: ConfigQuestion) -> None:
+    assert question.answer([item(["x"], from_name="topic"), item(["Bad"]), {"type": "relation"}]) == "Bad"
+
+
+def test_the_digest_outlives_the_process(question: ConfigQuestion) -> None:
+    assert question.digest == "a5d21d424d64ab4355584ca45601a738905fa39e727a22b602a8f8c41a17614f"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"control": OneOf((Label("good", "Very good", "praise"), Label("Bad", "Awful")), "choices")},
+        {"control": OneOf((Label("good", "Very good", "applause"), Label("Bad", "Bad")), "choices")},
+        {"control": OneOf((Label("fine", "Very good", "praise"), Label("Bad", "Bad")), "choices")},
+        {"control": OneOf((Label("Bad", "Bad"), Label("good", "Very good", "praise")), "choices")},
+        {"instructions": "Judge."},
+        {"name": "feeling"},
+    ],
+)
+def test_the_digest_changes_with_what_a_model_sees(question: ConfigQuestion, change: dict[str, Any]) -> None:
+    assert dataclasses.replace(question, **change).digest != question.digest
+
+
+def test_the_digest_changes_with_the_fields(question: ConfigQuestion) -> None:
+    fewer = dataclasses.replace(question, fields=question.fields[:1])
+    other_tag = dataclasses.replace(
+        question, fields=(dataclasses.replace(question.fields[0], tag="HyperText"),)
+    )
+    assert len({question.digest, fewer.digest, other_tag.digest}) == 3
+
+
+def test_the_digest_ignores_how_the_objects_are_called(question: ConfigQuestion) -> None:
+    renamed = dataclasses.replace(question, to_name="words")
+    assert renamed.digest == question.digest

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from backend import errors
+from backend.errors import ModelError, Usage
+from camvo import errors as core
+from camvo.errors import CamvoError
+
+CLASSES = {
+    found
+    for module in (core, errors)
+    for _, found in inspect.getmembers(module, inspect.isclass)
+    if issubclass(found, CamvoError)
+}
+
+
+def test_every_error_has_a_code_of_its_own():
+    codes = [error.code for error in CLASSES]
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"[a-z_]+", code) for code in codes)
+
+
+def test_the_drawn_tree_is_the_tree():
+    parents, drawn = {0: "CamvoError"}, {}
+    for bars, name in re.findall(r"^    ((?:│   |    )*)[├└]── (\w+)", errors.__doc__, flags=re.MULTILINE):
+        depth = len(bars) // 4 + 1
+        drawn[name], parents[depth] = parents[depth - 1], name
+    real = {error.__name__: error.__mro__[1].__name__ for error in CLASSES if error is not CamvoError}
+    assert drawn == real
+
+
+@pytest.mark.parametrize(
+    ("details", "text"),
+    [
+        ({}, "no price"),
+        ({"where": "models[2]"}, "models[2]: no price"),
+        ({"where": "models[2]", "fix": "write input_price: 0"}, "models[2]: no price (write input_price: 0)"),
+        ({"fix": "write input_price: 0"}, "no price (write input_price: 0)"),
+    ],
+    ids=["bare", "where", "where and fix", "fix"],
+)
+def test_an_error_reads_where_what_and_what_to_do(details, text):
+    assert str(CamvoError("no price", **details)) == text
+
+
+def test_exactly_the_passing_troubles_of_a_model_are_worth_a_retry():
+    retried = {error.__name__ for error in CLASSES if issubclass(error, ModelError) and error.retry}
+    assert retried == {"RateLimitedError", "UnavailableError"}
+
+
+def test_a_failed_call_keeps_what_it_cost():
+    assert ModelError("refused", usage=Usage(10, 2, 0.5)).usage == Usage(10, 2, 0.5)
+    assert ModelError("refused").usage is None

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from camvo.errors import InvalidParameterError
+from camvo.policies.baselines import Baseline, Majority, Single
+from camvo.policies.camvo import CaMVo
+from camvo.replays.replay import replay
+from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.votes_table import VotesTable
+
+MODELS = {
+    "large": SyntheticModel(0.92, 10.0),
+    "medium": SyntheticModel(0.85, 2.0),
+    "small": SyntheticModel(0.8, 1.0),
+    "tiny": SyntheticModel(0.7, 0.5),
+}
+LABELS = ("no", "yes", "maybe")
+
+
+def drawn(items=300, seed=0, **options):
+    return votes_table(MODELS, items=items, labels=LABELS, seed=seed, dimension=8, **options)
+
+
+def test_asking_everyone_costs_the_full_price_every_time():
+    table = drawn()
+    trace = replay(Majority(), table)
+    assert table.full_cost == 13.5
+    assert trace.costs.tolist() == [13.5] * 300
+    assert trace.asked.all()
+
+
+def test_a_single_models_labels_are_its_votes():
+    table = drawn()
+    trace = replay(Single(model="small"), table)
+    assert trace.labels.tolist() == table.votes[:, 2].tolist()
+    assert set(trace.costs) == {1.0}
+    assert trace.asked.sum(axis=0).tolist() == [0, 0, 300, 0]
+
+
+def test_the_unweighted_majority_is_the_plurality_of_the_row():
+    table = drawn()
+    for label, row in zip(replay(Majority(), table).labels, table.votes, strict=True):
+        counts = np.bincount(row, minlength=len(LABELS))
+        assert counts[label] == counts.max()
+
+
+def test_the_cost_of_an_item_is_the_price_of_whom_it_asked():
+    table = drawn()
+    trace = replay(CaMVo(delta=0.9), table)
+    assert trace.costs == pytest.approx(trace.asked @ np.array(list(table.prices.values())))
+
+
+def test_camvo_costs_less_than_everyone_once_it_has_learnt():
+    table = drawn(items=600)
+    trace = replay(CaMVo(delta=0.9, k_min=1), table)
+    assert trace.asked[:10].all()
+    assert trace.costs[300:].mean() < 0.8 * table.full_cost
+    assert np.mean(trace.labels == table.truth) > 0.8
+
+
+def test_scores_are_probabilities_and_promise_about_what_they_keep():
+    table = drawn(items=600, correlation=0.0)
+    trace = replay(Baseline(), table)
+    assert np.all((trace.scores >= 0.0) & (trace.scores <= 1.0))
+    assert trace.scores.mean() == pytest.approx(np.mean(trace.labels == table.truth), abs=0.05)
+
+
+def test_the_truth_is_not_looked_at():
+    table = drawn()
+    blind = VotesTable(table.labels, table.prices, table.contexts, table.votes, np.zeros_like(table.truth))
+    assert np.array_equal(replay(CaMVo(), table).labels, replay(CaMVo(), blind).labels)
+
+
+def test_a_vote_of_a_model_that_was_not_asked_is_not_looked_at():
+    table = drawn()
+    trace = replay(CaMVo(delta=0.9, k_min=1), table)
+    assert not trace.asked.all()
+    hidden = VotesTable(
+        table.labels, table.prices, table.contexts, np.where(trace.asked, table.votes, -1), table.truth
+    )
+    again = replay(CaMVo(delta=0.9, k_min=1), hidden)
+    assert np.array_equal(trace.labels, again.labels)
+    assert np.array_equal(trace.scores, again.scores)
+
+
+def test_a_replay_is_the_same_every_time():
+    one, two = replay(CaMVo(), drawn()), replay(CaMVo(), drawn())
+    assert np.array_equal(one.labels, two.labels)
+    assert np.array_equal(one.scores, two.scores)
+
+
+def test_models_that_are_silent_are_paid_and_replaced_and_an_item_without_a_vote_has_no_label():
+    table = drawn(items=40)
+    votes = table.votes.copy()
+    votes[:, 0] = -1
+    votes[7] = -1
+    trace = replay(
+        CaMVo(k_min=1, n0=1, delta=0.6), VotesTable(LABELS, table.prices, table.contexts, votes, table.truth)
+    )
+    assert trace.labels[7] == -1
+    assert np.isnan(trace.scores[7])
+    assert trace.asked[7].all()
+    assert trace.costs[7] == table.full_cost
+    assert np.all(np.delete(trace.labels, 7) >= 0)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (6, 3)], ids=["items", "models"])
+def test_a_table_whose_parts_do_not_fit_is_refused(shape):
+    with pytest.raises(InvalidParameterError, match="6 items and 4 models"):
+        VotesTable(
+            LABELS,
+            dict.fromkeys(MODELS, 1.0),
+            np.zeros((6, 2)),
+            np.zeros(shape, dtype=np.int64),
+            np.zeros(6, dtype=np.int64),
+        )
+
+
+def test_the_same_seed_draws_the_same_table_and_another_seed_another():
+    assert np.array_equal(drawn(seed=3).votes, drawn(seed=3).votes)
+    assert np.array_equal(drawn(seed=3).contexts, drawn(seed=3).contexts)
+    assert not np.array_equal(drawn(seed=3).votes, drawn(seed=4).votes)
+
+
+def test_the_drawn_models_are_about_as_accurate_as_asked_for():
+    tables = [drawn(items=4000, seed=seed) for seed in range(10)]
+    accuracy = np.mean([(table.votes == table.truth[:, None]).mean(axis=0) for table in tables], axis=0)
+    assert accuracy == pytest.approx([model.accuracy for model in MODELS.values()], abs=0.03)
+
+
+def test_the_drawn_models_are_wrong_together_when_they_are_correlated():
+    def together(correlation):
+        table = drawn(items=4000, correlation=correlation, skill_spread=0.0)
+        return np.corrcoef((table.votes != table.truth[:, None]).T)[0, 1]
+
+    assert together(0.0) == pytest.approx(0.0, abs=0.05)
+    assert together(0.6) > 0.2
+
+
+def test_the_contexts_are_unit_vectors():
+    assert np.linalg.norm(drawn().contexts, axis=1) == pytest.approx(np.ones(300))
+
+
+def test_a_window_is_planned_on_the_state_before_it():
+    table = drawn(items=60)
+    trace = replay(CaMVo(delta=0.9), table, window=60)
+    assert trace.asked.all()
+
+
+def test_the_truth_of_an_item_that_a_human_labels_replaces_the_voted_label():
+    table = drawn(items=400)
+    everyone = np.ones(400, dtype=np.bool_)
+    told = replay(Baseline(), VotesTable(**_swapped(table)), human=everyone)
+    untold = replay(Baseline(), VotesTable(**_swapped(table)))
+    truth = _swapped(table)["truth"]
+    assert np.mean(told.labels == truth) > np.mean(untold.labels == truth) + 0.1
+
+
+def _swapped(table):
+    """The table with three bad copies of one voter, which outvote the good ones until told better."""
+    rng = np.random.default_rng(3)
+    bad = np.where(rng.random(len(table.truth)) < 0.4, table.truth, (table.truth + 1) % len(table.labels))
+    votes = np.column_stack([table.votes[:, :2], bad, bad, bad])
+    prices = dict.fromkeys(("large", "medium", "one", "three", "two"), 1.0)
+    return {
+        "labels": table.labels,
+        "prices": prices,
+        "contexts": table.contexts,
+        "votes": votes,
+        "truth": table.truth,
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"window": 0}, {"human": np.ones(3, dtype=np.bool_)}])
+def test_a_window_of_nothing_and_a_human_of_other_items_are_refused(wrong):
+    with pytest.raises(InvalidParameterError):
+        replay(Majority(), drawn(items=10), **wrong)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from camvo.policies.baselines import Majority
+from camvo.policies.cascade import Cascade
+from camvo.replays.replay import replay
+from camvo.replays.rescored import rescored
+from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.scores import scorer
+from camvo.scores.calibration import IDENTITY
+from camvo.scores.panel import Panel
+from camvo.scores.scorer import Scorer, Seen
+
+MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
+LABELS = ("yes", "no", "maybe")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return votes_table(MODELS, items=300, labels=LABELS, seed=1, dimension=2)
+
+
+@pytest.fixture(scope="module")
+def trace(table):
+    return replay(Cascade(threshold=0.9), table)
+
+
+def seen(table, trace, item, human=None):
+    """A round as the server's ledger has it."""
+    votes = {
+        arm: LABELS[table.votes[item, column]]
+        for column, arm in enumerate(table.prices)
+        if trace.asked[item, column]
+    }
+    right = None if human is None or not human[item] else float(trace.labels[item] == table.truth[item])
+    return Seen(votes, LABELS[trace.labels[item]], right)
+
+
+def test_the_first_score_is_what_is_usual(table, trace):
+    usual, one = Scorer(LABELS, Panel.usual(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
+    assert rescored(trace, table)[0] == pytest.approx(usual.score(one.votes, one.label))
+
+
+def first(trace, table, items):
+    """The first so many items alone."""
+    table = replace(
+        table, contexts=table.contexts[:items], votes=table.votes[:items], truth=table.truth[:items]
+    )
+    parts = {name: getattr(trace, name)[:items] for name in ("labels", "scores", "costs", "asked")}
+    return replace(trace, **parts), table
+
+
+def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
+    human = np.arange(40) % 3 == 0
+    rounds = [seen(table, trace, item, human) for item in range(40)]
+    scores = rescored(*first(trace, table, 40), human, growth=0.0)
+    for item in (1, 20, 39):
+        fitted = scorer.fit(rounds[:item], tuple(MODELS), LABELS)
+        assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
+
+
+def test_later_rounds_change_no_score(table, trace):
+    assert rescored(*first(trace, table, 150)).tolist() == rescored(trace, table)[:150].tolist()
+
+
+def test_a_label_without_a_human_is_not_looked_up(table, trace):
+    human = np.arange(300) < 20
+    blind = replace(table, truth=np.where(human, table.truth, 0))
+    assert rescored(trace, blind, human).tolist() == rescored(trace, table, human).tolist()
+
+
+def test_human_labels_mend_scores_that_are_off(table):
+    wrong = replace(table, truth=np.where(np.arange(300) % 3 == 0, (table.truth + 1) % 3, table.truth))
+    trace = replay(Majority(), wrong)
+    late = np.arange(300) >= 200
+    right = np.mean(trace.labels[late] == wrong.truth[late])
+    without, with_labels = (
+        rescored(trace, wrong, human)[late].mean() for human in (None, np.ones(300, dtype=np.bool_))
+    )
+    assert without > right + 0.15
+    assert with_labels == pytest.approx(right, abs=0.08)
+
+
+def test_without_a_label_there_is_no_score(table, trace):
+    labels = trace.labels.copy()
+    labels[[0, 7]] = -1
+    scores = rescored(replace(trace, labels=labels), table)
+    assert np.flatnonzero(np.isnan(scores)).tolist() == [0, 7]
+    assert np.isnan(rescored(replace(trace, labels=np.full(300, -1)), table)).all()

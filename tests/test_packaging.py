@@ -55,7 +55,7 @@ def test_every_module_and_every_data_file_is_in_the_wheel(wheel: Path) -> None:
         for path in (ROOT / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {"backend/py.typed", "camvo/py.typed", "backend/demo/texts.json"} <= wanted
+    assert {"backend/py.typed", "camvo/py.typed", "backend/commands/demo/texts.json"} <= wanted
     assert {"label_config/sentiment.xml", "label_config/topic.xml"} <= wanted
     found = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
     assert wanted - found == set()
@@ -73,7 +73,7 @@ def test_the_command_line_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> No
 def test_a_ledger_is_migrated_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     code = """
 import sys
-import backend.ledger, backend.llms, backend.labels, camvo.policy
+import backend.ledger, backend.models, backend.questions, camvo.policies.camvo
 from backend.ledger import Ledger
 ledger = Ledger("sqlite:///new.sqlite")
 ledger.migrate()

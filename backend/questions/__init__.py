@@ -1,7 +1,7 @@
 """Label configs: which questions a project asks, what its annotators read, and what Label Studio stores.
 
-``parse`` turns the XML into ``ConfigQuestion`` objects, one for each control tag that can be voted on, and says
-which controls cannot and why. A new control tag is one module in ``controls``, entered in ``controls.tags``.
+``parse`` turns the XML into ``ConfigQuestion`` objects, one for each control tag that can be voted on, and
+says which controls cannot. A new control tag is one module in ``controls``, entered in ``controls.tags``.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def test_a_round_records_votes_label_score_and_context(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         [prediction] = backend.predict(task(1, "A walk in the sun."))
         [round_] = backend.rounds(1)
-        expected = backend.server.runtime.embedder.embed(["A walk in the sun."])[0]
+        expected = backend.runtime.embedder.embed(["A walk in the sun."])[0]
     assert round_.votes == {"red": "Glad", "green": "Glad", "blue": "Sad"}
     assert (round_.label, round_.taught, round_.taught_by) == ("Glad", "Glad", "vote")
     assert round_.score == prediction["score"]
@@ -75,7 +75,7 @@ def test_a_vote_rewards_those_who_agree_with_it(tmp_path: Path) -> None:
 def test_one_query_answers_all_questions_of_a_config(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Travel")) as backend:
         [prediction] = backend.predict(task(1), project=TWO)
-        assert backend.server.gunicorn_server.count() == 3
+        assert backend.server.count() == 3
     labels = {region["from_name"]: region["value"]["choices"] for region in prediction["result"]}
     assert labels == {"mood": ["Sad"], "topic": ["Travel"]}
 
@@ -151,9 +151,9 @@ def test_a_model_without_a_vote_is_replaced(tmp_path: Path, broken: Reply) -> No
 
     with Backend(tmp_path, script, FOUR, policy=ONE_ROUND_IS_ENOUGH) as backend:
         backend.predict(task(1, "The first."))
-        start = backend.server.gunicorn_server.count()
+        start = backend.server.count()
         backend.predict(task(2, "The second."))
-        asked = [request.model for request in backend.server.gunicorn_server.requests[start:]]
+        asked = [request.model for request in backend.server.requests[start:]]
         assert (set(asked[:3]), asked[3:]) == ({"blue", "green", "grey"}, ["red"])
         assert backend.rounds(2)[0].votes == {"blue": None, "green": "Glad", "grey": "Glad", "red": "Glad"}
 
@@ -194,7 +194,7 @@ def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> No
     }
     with Backend(tmp_path, lambda body: replies[body["model"]]) as backend:
         assert backend.predict(task(1)) == backend.predict(task(1)) == [[]]
-        assert backend.server.gunicorn_server.count() == 3
+        assert backend.server.count() == 3
 
 
 def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Path) -> None:
@@ -202,10 +202,10 @@ def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Pat
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue=None)) as backend:
         for number in range(5):
             backend.predict(task(number, f"Entry {number}."))
-        assert backend.server.runtime.pool.resting("blue")
-        before = backend.server.gunicorn_server.count()
+        assert backend.runtime.pool.resting("blue")
+        before = backend.server.count()
         assert label(backend.predict(task(9, "The last one."))[0]) == "Glad"
-        assert backend.server.gunicorn_server.count() - before == 2
+        assert backend.server.count() - before == 2
 
 
 # -- lone votes
@@ -244,7 +244,7 @@ def test_an_audited_task_teaches_and_is_not_asked_again(tmp_path: Path) -> None:
     [blind, *_] = audited(0.5, range(12))
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), audit=0.5) as backend:
         assert backend.predict(task(blind)) == backend.predict(task(blind)) == [[]]
-        assert (backend.server.gunicorn_server.count(), len(backend.learnt())) == (3, 3)
+        assert (backend.server.count(), len(backend.learnt())) == (3, 3)
 
 
 def test_the_audited_share_is_about_what_was_asked_for() -> None:
@@ -295,7 +295,7 @@ def test_every_call_is_settled_to_the_cent_failures_too(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: replies[body["model"]]) as backend:
         backend.predict(task(1))
         with backend.ledger.read() as connection:
-            account = spending.spent(connection, Project().key, now=backend.server.runtime.clock())
+            account = spending.spent(connection, Project().key, now=backend.runtime.clock())
         calls = settled(backend)
     paid = (6000 * 1.0 + 60 * 2.0) / 1e6
     assert account.total_usd == pytest.approx(paid, abs=1e-12)
@@ -333,10 +333,10 @@ def test_when_the_budget_is_exhausted_the_rest_gets_nothing_and_nobody_is_asked(
     expensive = Reply.says('{"mood": "Glad"}', usage=(round(usd * 1e6), 2))  # one call uses all of it
     with Backend(tmp_path / "limited", lambda body: expensive, budget={name: usd}) as backend:
         assert backend.predict(task(1))[0]
-        before = backend.server.gunicorn_server.count()
+        before = backend.server.count()
         outcome = backend.metric("camvo_tasks_total", outcome="budget_exhausted")
         assert backend.predict(task(2), task(3)) == [[], []]
-        assert backend.server.gunicorn_server.count() == before
+        assert backend.server.count() == before
         assert backend.metric("camvo_tasks_total", outcome="budget_exhausted") == outcome + 2
 
 
@@ -354,7 +354,7 @@ def test_an_exhausted_budget_still_answers_from_the_ledger(tmp_path: Path) -> No
 def test_the_log_says_that_the_budget_is_exhausted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Backend(tmp_path, ALL_GLAD, budget={"project_usd": 0.0}) as backend:
         assert backend.predict(task(1)) == [[]]
-        assert backend.server.gunicorn_server.count() == 0
+        assert backend.server.count() == 0
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     [said] = [line for line in lines if line.get("event") == "no_prediction"]
     assert said["code"] == "budget_exhausted"
@@ -435,14 +435,14 @@ def test_other_policies_ask_as_they_are_named(
 ) -> None:
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), policy=policy) as backend:
         assert label(backend.predict(task(1))[0]) == "Glad"
-        assert {request.model for request in backend.server.gunicorn_server.requests} == asked
+        assert {request.model for request in backend.server.requests} == asked
 
 
 def test_the_models_asked_are_asked_once_each(tmp_path: Path) -> None:
     numbers = itertools.count(1)
     with Backend(tmp_path, ALL_GLAD) as backend:
         backend.predict(*(task(next(numbers)) for _ in range(5)))
-        assert Counter(request.model for request in backend.server.gunicorn_server.requests) == {
+        assert Counter(request.model for request in backend.server.requests) == {
             "red": 5,
             "green": 5,
             "blue": 5,

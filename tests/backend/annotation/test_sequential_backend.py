@@ -229,7 +229,7 @@ def test_a_model_that_fails_is_no_vote_and_the_others_decide(tmp_path: Path) -> 
 
     with Backend(tmp_path, broken, MODELS, policy=SEQUENTIAL) as backend:
         rounds = [staged(backend, number) for number in range(1, 9)]
-        assert backend.server.runtime.pool.resting("amber")
+        assert backend.runtime.pool.resting("amber")
     failed = [round_ for round_ in rounds if "amber" in round_.votes]
     assert len(failed) == 5
     for round_ in failed:
@@ -242,4 +242,4 @@ def test_a_model_that_fails_is_no_vote_and_the_others_decide(tmp_path: Path) -> 
 def test_a_task_whose_models_all_fail_ends_without_a_prediction(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda _: Reply.fails(400), MODELS, policy=SEQUENTIAL) as backend:
         assert backend.predict(entry(1), entry(1)) == [[], []]
-        assert backend.server.gunicorn_server.count() == len(MODELS)
+        assert backend.server.count() == len(MODELS)

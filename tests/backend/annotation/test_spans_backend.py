@@ -109,7 +109,7 @@ def test_a_region_gets_the_class_that_most_gave_it(prediction: dict[str, Any]) -
 
 def test_a_table_and_a_chat_are_read_as_text(backend: Backend, prediction: dict[str, Any]) -> None:
     assert regions(prediction, "kind")[0]["value"] == {"choices": ["Visit"]}
-    shown = backend.server.gunicorn_server.requests[0].body["messages"][1]["content"]
+    shown = backend.server.requests[0].body["messages"][1]["content"]
     assert "\nCity: Rome\nnights: 3\n" in shown
     assert "\nuser: Hello!\nassistant: Welcome back.\n" in shown
 
@@ -210,26 +210,24 @@ def test_models_that_cannot_see_are_not_asked(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda _: says(**SEEN)) as backend:
         [result] = backend.predict(picture(1, URL, caption="My cat."), project=blind)
         assert [region["from_name"] for region in result["result"]] == ["animal"]
-        assert all(
-            isinstance(r.body["messages"][1]["content"], str) for r in backend.server.gunicorn_server.requests
-        )
-        assert backend.server.gunicorn_server.count() == 3
+        assert all(isinstance(r.body["messages"][1]["content"], str) for r in backend.server.requests)
+        assert backend.server.count() == 3
 
 
 def test_a_single_model_that_cannot_see_is_not_asked_and_nobody_in_its_place(tmp_path: Path) -> None:
     policy = {"name": "single", "model": "green"}
     with Backend(tmp_path, lambda _: says(**SEEN), policy=policy) as backend:
-        backend.server.runtime.pool._models["red"].__dict__["sees"] = True
+        backend.runtime.pool._models["red"].__dict__["sees"] = True
         assert backend.predict(picture(1, URL), project=PICTURE) == [[]]
-        assert backend.server.gunicorn_server.count() == 0
+        assert backend.server.count() == 0
 
 
 def test_only_the_models_that_see_are_asked_about_an_image(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda _: says(**SEEN)) as backend:
-        backend.server.runtime.pool._models["red"].__dict__["sees"] = True
+        backend.runtime.pool._models["red"].__dict__["sees"] = True
         [result] = backend.predict(picture(1, URL), project=PICTURE)
         assert result["result"]
-        assert {request.model for request in backend.server.gunicorn_server.requests} == {"red"}
+        assert {request.model for request in backend.server.requests} == {"red"}
 
 
 def test_the_ledger_does_not_keep_the_picture(seeing: Backend) -> None:

@@ -121,7 +121,7 @@ def rewards(backend: Backend, control: str) -> dict[str, float]:
 def test_every_question_is_decided_in_one_query(backend: Backend) -> None:
     [prediction] = backend.predict(task(1, data=DATA), project=PROJECT)
     assert {item["from_name"]: item["value"] for item in prediction["result"]} == DECIDED
-    assert backend.server.gunicorn_server.count() == len(ANSWERS)
+    assert backend.server.count() == len(ANSWERS)
     assert LabelInterface(CONFIG).validate_prediction(prediction, return_errors=True) == []
 
 

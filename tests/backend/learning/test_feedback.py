@@ -394,10 +394,10 @@ def test_a_deleted_task_withdraws_the_human_reward_and_keeps_the_votes(backend: 
 
 def test_an_answer_that_another_task_uses_outlives_the_deleted_one(backend: Backend) -> None:
     backend.predict(task(1, "Shared words."), task(2, "Shared words."))
-    calls = backend.server.gunicorn_server.count()
+    calls = backend.server.count()
     backend.hook(tasks_deleted(1))
     backend.predict(task(3, "Shared words."))
-    assert backend.server.gunicorn_server.count() == calls
+    assert backend.server.count() == calls
 
 
 def test_an_annotation_that_comes_after_its_task_was_deleted_stays_deleted(backend: Backend) -> None:

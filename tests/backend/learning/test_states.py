@@ -324,6 +324,6 @@ def test_a_restarted_pool_knows_what_its_models_reported(tmp_path: Path) -> None
     messages = [{"role": "user", "content": "How much is this?"}]
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))
-        before = backend.server.runtime.pool.cost("red", messages)
+        before = backend.runtime.pool.cost("red", messages)
     with Backend(tmp_path, SPLIT) as backend:
-        assert backend.server.runtime.pool.cost("red", messages) == pytest.approx(before)
+        assert backend.runtime.pool.cost("red", messages) == pytest.approx(before)

@@ -44,7 +44,7 @@ def people() -> Iterator[ThreadPoolExecutor]:
 
 def warm(backend: Backend) -> None:
     """Load the embedder and litellm, so that no deadline is spent on them."""
-    backend.server.runtime.embedder.load()
+    backend.runtime.embedder.load()
     while not backend.predict(task(99_999, "Warm up."))[0]:
         pass
 
@@ -66,11 +66,11 @@ def test_after_the_release_the_same_request_is_answered_without_a_new_call(
         warm(backend)
         assert backend.predict(task(1, "slow")) == [[]]
         gate.open.set()
-    calls = backend.server.gunicorn_server.count()
+    calls = backend.server.count()
     with Backend(tmp_path, gate) as backend:  # the first has written what came late
         [prediction] = backend.predict(task(1, "slow"))
         assert prediction["result"][0]["value"] == {"choices": ["Glad"]}
-        assert (calls, backend.server.gunicorn_server.count()) == (6, 0)
+        assert (calls, backend.server.count()) == (6, 0)
 
 
 def test_asking_again_while_the_work_goes_on_joins_it(tmp_path: Path, gate: Gate) -> None:
@@ -81,7 +81,7 @@ def test_asking_again_while_the_work_goes_on_joins_it(tmp_path: Path, gate: Gate
         assert first == second == [[]]
         gate.open.set()
     assert len(backend.rounds(1)) == 1
-    assert backend.server.gunicorn_server.count() == 6
+    assert backend.server.count() == 6
 
 
 def test_the_deadline_is_counted(tmp_path: Path, gate: Gate) -> None:
@@ -98,12 +98,12 @@ def test_identical_requests_in_flight_share_the_calls(
 ) -> None:
     with Backend(tmp_path, gate) as backend:
         asked = [people.submit(backend.predict, task(1, "slow")) for _ in range(3)]
-        assert backend.server.gunicorn_server.wait_for(3)
+        assert backend.server.wait_for(3)
         gate.open.set()
         answers = [future.result() for future in asked]
         assert answers[0][0]
         assert answers[0] == answers[1] == answers[2]
-        assert backend.server.gunicorn_server.count() == 3
+        assert backend.server.count() == 3
         assert len(backend.rounds(1)) == 1
 
 
@@ -112,7 +112,7 @@ def test_a_task_that_is_asked_for_twice_at_once_is_worked_on_once(
 ) -> None:
     with Backend(tmp_path, gate) as backend:
         asked = people.submit(backend.predict, task(1, "slow"), task(1, "slow"), task(1, "slow"))
-        assert backend.server.gunicorn_server.wait_for(3)
+        assert backend.server.wait_for(3)
         assert backend.metric("camvo_tasks_under_way") == 1.0
         gate.open.set()
         first, second, third = asked.result()
@@ -123,7 +123,7 @@ def test_two_tasks_with_the_same_text_share_the_calls_and_are_two_rounds(tmp_pat
     with Backend(tmp_path, gate) as backend:
         first, second = backend.predict(task(1, "the same text"), task(2, "the same text"))
         assert (bool(first), bool(second)) == (True, True)
-        assert backend.server.gunicorn_server.count() == 3
+        assert backend.server.count() == 3
         assert [len(backend.rounds(1)), len(backend.rounds(2))] == [1, 1]
 
 
@@ -133,7 +133,7 @@ def test_a_full_house_still_answers_everything_else(
     """Three threads leave one seat; the second predict gets [] while the first still waits for its model."""
     with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
         seated = people.submit(backend.predict, task(1, "slow"))
-        assert backend.server.gunicorn_server.wait_for(3)
+        assert backend.server.wait_for(3)
         assert backend.predict(task(2, "slow too")) == [[]]
         assert backend.client.get("/health").status_code == 200
         assert backend.post("/setup", {"project": "7.1", "extra_params": None}).status_code == 200
@@ -148,13 +148,13 @@ def test_a_task_that_found_no_seat_is_worked_on_all_the_same(
 ) -> None:
     with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
         seated = people.submit(backend.predict, task(1, "slow"))
-        assert backend.server.gunicorn_server.wait_for(3)
+        assert backend.server.wait_for(3)
         backend.predict(task(2, "slow too"))
-        assert backend.server.gunicorn_server.wait_for(6)
+        assert backend.server.wait_for(6)
         gate.open.set()
         seated.result()
         assert backend.predict(task(2, "slow too"))[0]
-        assert backend.server.gunicorn_server.count() == 6
+        assert backend.server.count() == 6
 
 
 def test_a_seat_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: Gate) -> None:

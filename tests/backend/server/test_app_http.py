@@ -43,7 +43,7 @@ def test_the_event_loop_stands_still_while_a_webhook_is_written(
     with Backend(tmp_path, votes(red="Glad")) as backend:
 
         def apply(*_: object) -> None:
-            backend.server.runtime._loop.call_soon_threadsafe(worked.set)
+            backend.runtime._loop.call_soon_threadsafe(worked.set)
             meanwhile.append(worked.wait(0.2))
 
         monkeypatch.setattr(right_of_way, "_LONGEST", 60.0)

@@ -186,9 +186,9 @@ def test_a_repeated_predict_returns_the_stored_prediction(backend: Backend) -> N
 def test_a_repeated_predict_asks_nobody_and_teaches_nothing(backend: Backend) -> None:
     asked = new_task()
     backend.predict(asked)
-    calls, events = backend.server.gunicorn_server.count(), len(backend.events())
+    calls, events = backend.server.count(), len(backend.events())
     backend.predict(asked)
-    assert (backend.server.gunicorn_server.count(), len(backend.events())) == (calls, events)
+    assert (backend.server.count(), len(backend.events())) == (calls, events)
 
 
 def test_a_task_twice_in_one_request_is_one_round(backend: Backend) -> None:
@@ -229,18 +229,18 @@ def test_annotations_and_predictions_of_a_task_never_reach_a_prompt(backend: Bac
     human["created_username"] = "wilhelmina@diary.test"
     machine = {"id": 4, "result": [choice("Calm")], "score": 0.123456, "model_version": "older-votes"}
     asked = new_task(annotations=[human], predictions=[machine], meta={"secret": "meta-of-the-task"})
-    start = backend.server.gunicorn_server.count()
+    start = backend.server.count()
     backend.predict(asked)
-    prompts = "".join(json.dumps(request.body) for request in backend.server.gunicorn_server.requests[start:])
+    prompts = "".join(json.dumps(request.body) for request in backend.server.requests[start:])
     assert len(prompts) > 0
     for leak in ("wilhelmina", "older-votes", "0.123456", "was_cancelled", "meta-of-the-task", "choices"):
         assert leak not in prompts
 
 
 def test_only_the_fields_of_the_questions_reach_a_prompt(backend: Backend) -> None:
-    start = backend.server.gunicorn_server.count()
+    start = backend.server.count()
     backend.predict(new_task(data={"text": "A walk by the river.", "diagnosis": "unmentionable"}))
-    prompts = [prompt_of(request.body) for request in backend.server.gunicorn_server.requests[start:]]
+    prompts = [prompt_of(request.body) for request in backend.server.requests[start:]]
     assert len(prompts) == 3
     assert all("by the river" in prompt and "unmentionable" not in prompt for prompt in prompts)
 

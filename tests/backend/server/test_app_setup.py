@@ -65,33 +65,33 @@ def test_bad_extra_params_are_refused_and_the_old_ones_stay(
 def test_a_project_asks_its_own_models_only(backend: Backend) -> None:
     backend.post("/setup", setup(extra_params={"models": ["red", "blue"]}))
     backend.predict(task(1))
-    assert sorted(request.model for request in backend.server.gunicorn_server.requests) == ["blue", "red"]
+    assert sorted(request.model for request in backend.server.requests) == ["blue", "red"]
 
 
 def test_a_projects_override_leaves_other_projects_alone(backend: Backend) -> None:
     backend.post("/setup", setup(extra_params={"models": ["red"]}))
     backend.predict(task(1, project=Project(number=8)), project=Project(number=8))
-    assert backend.server.gunicorn_server.count() == 3
+    assert backend.server.count() == 3
 
 
 def test_a_projects_k_min_is_used(backend: Backend) -> None:
     backend.post("/setup", setup(extra_params={"k_min": 2}))
     backend.predict(task(1))  # all three are young and asked
-    before = backend.server.gunicorn_server.count()
+    before = backend.server.count()
     backend.predict(task(2, "Something else altogether."))
-    assert backend.server.gunicorn_server.count() - before == 2
+    assert backend.server.count() - before == 2
 
 
 def test_a_projects_delta_is_used(backend: Backend) -> None:
     """After one round the cheapest single model is enough for δ = 0; no set at all reaches δ = 1."""
     backend.predict(task(1))
-    before = backend.server.gunicorn_server.count()
+    before = backend.server.count()
     backend.predict(task(2, "With little confidence."))
-    assert backend.server.gunicorn_server.count() - before == 1
+    assert backend.server.count() - before == 1
     backend.post("/setup", setup(extra_params={"delta": 1.0}))
-    before = backend.server.gunicorn_server.count()
+    before = backend.server.count()
     backend.predict(task(3, "With all confidence."))
-    assert backend.server.gunicorn_server.count() - before == 3
+    assert backend.server.count() - before == 3
 
 
 def test_a_projects_instructions_reach_the_models_as_an_object_or_as_text(backend: Backend) -> None:
@@ -99,7 +99,7 @@ def test_a_projects_instructions_reach_the_models_as_an_object_or_as_text(backen
     for number, extra_params in enumerate((given, json.dumps(given))):
         backend.post("/setup", setup(extra_params=extra_params))
         backend.predict(task(number, f"Entry {number}."))
-        assert "Judge as a poet." in prompt_of(backend.server.gunicorn_server.requests[-1].body)
+        assert "Judge as a poet." in prompt_of(backend.server.requests[-1].body)
         backend.post("/setup", setup(extra_params=None))
 
 
@@ -107,7 +107,7 @@ def test_null_takes_the_overrides_back(backend: Backend) -> None:
     backend.post("/setup", setup(extra_params={"models": ["red"]}))
     backend.post("/setup", setup(extra_params=None))
     backend.predict(task(1))
-    assert backend.server.gunicorn_server.count() == 3
+    assert backend.server.count() == 3
 
 
 def test_overrides_that_no_longer_fit_the_settings_are_refused_at_predict(

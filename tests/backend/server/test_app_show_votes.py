@@ -54,7 +54,7 @@ def test_the_ensembles_prediction_is_the_same_as_without_the_votes(tmp_path: Pat
         (alone,) = backend.predict(task(1))
     with Backend(tmp_path, SPLIT, show_votes=True) as backend:
         (predictions,) = backend.predict(task(1))
-        assert backend.server.gunicorn_server.count() == 0
+        assert backend.server.count() == 0
     assert predictions[-1] == alone
 
 

@@ -28,7 +28,7 @@ from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
 from camvo.scores import calibration, panel_fit, suggestions
 from camvo.scores.suggestions import Candidate
-from camvo.state.kept_rounds import CastVote, Row
+from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.typing import Array
 from camvo.weights import stacking
 
@@ -124,7 +124,7 @@ def relearnt(project: Decided, labelled: ITEMS) -> int:
     rows = []
     for item in labelled.tolist():
         cast = tuple(CastVote(arm, vote, weights[arm]) for arm, vote in project.cast(item).items())
-        rows.append(Row(cast, names[project.truth[item]], len(cast) == len(weights)))
+        rows.append(KeptRound(cast, names[project.truth[item]], len(cast) == len(weights)))
     stack = stacking.fit(rows, names)
     gained = 0
     for item in np.setdiff1d(np.arange(len(project.labels)), labelled).tolist():

@@ -21,7 +21,7 @@ from backend.telemetry import metrics
 from camvo.policies.ensemble import lesson
 from camvo.stages.stages import teachers
 from camvo.state.contribution import Contribution, revision
-from camvo.state.kept_rounds import Row
+from camvo.state.kept_rounds import KeptRound
 from camvo.votes import named
 from camvo.votes.aggregation import Aggregation
 
@@ -145,7 +145,7 @@ def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
         return taught
     weights = {arm: row[_WEIGHTS_KEPT[kept]] for arm, row in plan["arms"].items()}
     everyone = kept == "everyone" and stages["coin"] == "everyone"
-    return replace(taught, kept=Row.of(round_.votes, weights, label if human else None, everyone=everyone))
+    return replace(taught, kept=KeptRound.of(round_.votes, weights, label if human else None, everyone=everyone))
 
 
 def _aggregation(plan: Mapping[str, Any]) -> Aggregation:

@@ -28,7 +28,7 @@ from camvo.replays.measures import mean_interval, weighted_labels
 from camvo.replays.replay import replay
 from camvo.replays.rescored import rescored
 from camvo.replays.votes_table import VotesTable
-from camvo.state.kept_rounds import Head, Row
+from camvo.state.kept_rounds import LatestRounds, KeptRound
 from camvo.weights.vote_weights import VoteWeights
 
 FIRST, WINDOW, DIMENSION = 1000, 64, 8
@@ -67,21 +67,21 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
     found = {}
     for way, ranked in ways.items():
         for count in LABELS:
-            head = Head(tuple(row(items, trace.asked[item], item) for item in np.sort(ranked[:count])))
+            head = LatestRounds(tuple(row(items, trace.asked[item], item) for item in np.sort(ranked[:count])))
             stack = WeightsMaterial(head, table.labels, tuple(policy.latest.items())).study()
             after = accuracy(table, others, VoteWeights(policy.latest, stack).of())
             found[way, count] = 100.0 * (after - before)
     return found
 
 
-def row(items: VotesTable, asked: NDArray[np.bool_], item: int) -> Row:
+def row(items: VotesTable, asked: NDArray[np.bool_], item: int) -> KeptRound:
     """The round of one item, labelled."""
     votes = {
         arm: items.labels[vote] if vote >= 0 else None
         for arm, vote, was in zip(items.prices, items.votes[item].tolist(), asked, strict=True)
         if was
     }
-    found = Row.of(votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False)
+    found = KeptRound.of(votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False)
     assert found is not None
     return found
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.ensemble import Choice, Ensemble
-from camvo.policies.estimates import Estimates
+from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
-from camvo.stages.stages import throw
+from camvo.stages.exploration import uniform_draw
 from camvo.typing import Array
 
 
@@ -36,7 +36,7 @@ class Majority(Ensemble):
 
 @dataclass(frozen=True, kw_only=True)
 class Single(Ensemble):
-    """Ask one model and take its word. It learns only where a human has answered.
+    """Ask one model and take its label. It learns only from human labels.
 
     Attributes:
         model: the name of the model.
@@ -44,10 +44,11 @@ class Single(Ensemble):
 
     model: str
 
-    def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
-    ) -> Sequence[Choice]:
-        return [_always((self.model,), arms)] * len(estimates)
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """The one model."""
+        return _always((self.model,), arms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,22 +66,23 @@ class Fixed(Baseline):
         if not self.models:
             raise InvalidParameterError("a fixed subset needs at least one model")
 
-    def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
-    ) -> Sequence[Choice]:
-        return [_always(self.models, arms)] * len(estimates)
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """The same models every time."""
+        return _always(self.models, arms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Baseline):
-    """Ask models drawn by lot, weighed as by Algorithm 2: what money buys without thought.
+    """Ask models drawn at random, weighed as by Algorithm 2: what money buys without a policy.
 
-    Each model is as likely as any other, so the expected cost is ``share`` of that of asking everyone. The
-    lot is drawn from the context and from how many rewards there are, so that a replay can be repeated.
+    Each model is as likely as any other, so the expected cost is ``share`` of the cost of asking everyone.
+    The draw is derived from the context and the number of rewards, so that a replay can be repeated.
 
     Attributes:
-        share: of the K models that are asked, in (0, 1]. Where it is no whole number of models, one more or
-            one fewer are asked so that it holds on average; at least one is.
+        share: of the K models that are asked, in (0, 1]. If it is not a whole number of models, one more or
+            one fewer is asked so that it holds on average; at least one model is asked.
     """
 
     share: float
@@ -90,21 +92,26 @@ class Random(Baseline):
         if not 0.0 < self.share <= 1.0:
             raise InvalidParameterError(f"a share of the models is in (0, 1], got {self.share}")
 
-    def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
-    ) -> Sequence[Choice]:
-        return [self._drawn(len(arms), next(iter(seen.values()))) for seen in estimates]
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """Models drawn at random."""
+        columns = next(iter(estimates.values()))
+        draw = uniform_draw((columns.context,), int(columns.rewards.sum()))
+        rng = np.random.default_rng(int(2**53 * draw))
+        size = max(1, int(self.share * len(arms) + rng.random()))
+        return Choice(np.sort(rng.permutation(len(arms))[:size]).tolist())
 
-    def _drawn(self, arms: int, seen: Estimates) -> Choice:
-        rng = np.random.default_rng(int(2**53 * throw((seen.context,), int(seen.rewards.sum()))))
-        size = max(1, int(self.share * arms + rng.random()))
-        return Choice(np.sort(rng.permutation(arms)[:size]).tolist())
-
-    def _plan(
-        self, arms: tuple[str, ...], prices: Array, estimates: Mapping[str, Estimates], choice: Choice
+    def assemble(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        choice: Choice,
     ) -> Plan:
-        chance = max(self.share, 1.0 / len(arms))
-        return replace(super()._plan(arms, prices, estimates, choice), propensity=np.full(len(arms), chance))
+        """The plan, with the probability that a draw asks a model as its propensity."""
+        plan = super().assemble(observations, costs, estimates, choice)
+        return replace(plan, propensity=np.full(len(costs), max(self.share, 1.0 / len(costs))))
 
 
 def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:

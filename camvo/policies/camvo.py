@@ -25,11 +25,11 @@ class CaMVo(Ensemble):
     Attributes:
         delta: δ in [0, 1], the confidence asked for on every question.
         k_min: the fewest models to ask.
-        n0: an arm with fewer rewards than this is asked beside the subset and does not count towards δ_A;
-            while no arm has as many, the vote is unweighted. 1 is the paper.
+        n0: an arm with fewer rewards than this is asked beside the subset and does not count towards δ_A.
+            While no arm has as many, the vote is unweighted. 1 is the paper.
         confidence: how δ_A is computed, ``"beta"``, ``"exact"`` or ``"copula"`` (see
             :mod:`camvo.subsets.confidence`).
-        budget: sets that one search may look at; a search that needs more takes the best that it found, or
+        budget: how many sets one search may look at. A search that needs more takes the best set so far, or
             asks all arms.
     """
 
@@ -51,16 +51,16 @@ class CaMVo(Ensemble):
             raise InvalidParameterError(f"a search needs a budget of at least one set, got {self.budget}")
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The subset first; then, where an arm gave no vote, whoever the Oracle puts in its place."""
+        """The subset first; then the arms that the Oracle puts in the place of those that gave no vote."""
         first = super().ask(plan, votes)
         if first or all(len(answers) == len(plan.estimates) for answers in votes.values()):
             return first
         return self.complement(plan, votes)
 
     def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The cheapest arms that make the votes at hand confident enough, whatever the plan's subset was.
+        """The cheapest arms that make the votes at hand confident enough, independently of the plan's subset.
 
-        Nobody where the votes are enough (and at least k_min); all that are left where no set of them is.
+        None if the votes are enough (and at least k_min). All remaining arms if no set of them is enough.
         """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
         choice = self._cheapest(
@@ -89,27 +89,49 @@ class CaMVo(Ensemble):
         return 0.0 if alone is None else alone.confidence
 
     def _demands_after(self, plan: Plan, votes: Votes) -> list[Demand]:
-        """Each question's (L, ω), where an arm that was asked and left the question out has no weight."""
+        """Each question's (L, ω); an arm that was asked and did not answer the question has no weight."""
         demands = []
         for question, estimates in plan.estimates.items():
-            lower, weights = self._demand(estimates)
+            lower, weights = self.demand(estimates)
             silent = [arm in votes and question not in votes[arm] for arm in plan.arms]
             demands.append((lower, np.where(silent, 0.0, weights)))
         return demands
 
-    def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
-    ) -> Sequence[Choice]:
-        counts = zip(*(seen.rewards.tolist() for seen in estimates[0].values()), strict=True)
-        held = [position for position, rewards in enumerate(counts) if min(rewards) < self.n0]
-        if self.confidence == "beta" and 0.5 < self.delta < 1.0 and 2 ** len(arms) <= self._listed:
-            demands = [self._demands([seen[question] for seen in estimates]) for question in estimates[0]]
-            found = cheapest_of_each(costs, demands, self.delta, self.k_min, held=held)
-            return [self._choice(subset, len(arms)) for subset in found]
-        return [
-            self._cheapest(costs, [self._demand(e) for e in seen.values()], seen, held=held)
-            for seen in estimates
-        ]
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """The Oracle's subset, with the arms below n₀ beside it (line 11)."""
+        prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
+        held = self.newcomers([*estimates.values()])
+        if self.searches_table(len(arms)):
+            lone = [
+                (lower[None], weights[None])
+                for lower, weights in (self.demand(columns) for columns in estimates.values())
+            ]
+            [subset] = cheapest_of_each(prices, lone, self.delta, self.k_min, held=held)
+            return self.choice(subset, len(arms))
+        demands = [self.demand(columns) for columns in estimates.values()]
+        return self._cheapest(prices, demands, estimates, held=held)
+
+    def newcomers(self, questions: Sequence[Estimates]) -> list[int]:
+        """Positions of the arms with fewer than n₀ rewards on any of the questions."""
+        fewest = np.min([columns.rewards for columns in questions], axis=0)
+        return [position for position, rewards in enumerate(fewest.tolist()) if rewards < self.n0]
+
+    def searches_table(self, arms: int) -> bool:
+        """Whether the Oracle looks every set up in one table, which serves several tasks at once."""
+        return self.confidence == "beta" and 0.5 < self.delta < 1.0 and 2**arms <= min(self.budget, MOST_SETS)
+
+    def demand(self, estimates: Estimates) -> Demand:
+        """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
+        return estimates.lower, estimates.weights * (estimates.rewards >= self.n0)
+
+    def choice(self, subset: Subset | None, arms: int, excluded: Sequence[int] = ()) -> Choice:
+        """The Oracle's set, or all arms that did not fail if no set is known to be confident enough."""
+        if subset is None or (not subset.complete and subset.confidence < self.delta - TIE):
+            everyone = [position for position in range(arms) if position not in excluded]
+            return Choice(everyone, complete=subset is None)
+        return Choice(subset.arms, subset.confidence, subset.complete)
 
     def _cheapest(
         self,
@@ -130,33 +152,12 @@ class CaMVo(Ensemble):
             excluded=excluded,
             budget=self.budget,
         )
-        return self._choice(subset, len(costs), excluded)
-
-    def _choice(self, subset: Subset | None, arms: int, excluded: Sequence[int] = ()) -> Choice:
-        """The Oracle's set, or all arms that did not fail where no set is known to be confident enough."""
-        if subset is None or (not subset.complete and subset.confidence < self.delta - TIE):
-            everyone = [position for position in range(arms) if position not in excluded]
-            return Choice(everyone, complete=subset is None)
-        return Choice(subset.arms, subset.confidence, subset.complete)
+        return self.choice(subset, len(costs), excluded)
 
     @property
-    def _correlated(self) -> bool:
+    def correlated(self) -> bool:
+        """Whether δ_A allows for arms that err together."""
         return self.confidence == "copula"
-
-    @property
-    def _listed(self) -> int:
-        """The most sets that are looked at in a table."""
-        return min(self.budget, MOST_SETS)
-
-    def _demand(self, estimates: Estimates) -> Demand:
-        """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
-        return estimates.lower, estimates.weights * (estimates.rewards >= self.n0)
-
-    def _demands(self, seen: Sequence[Estimates]) -> Demand:
-        """The :meth:`_demand` of every task on one question, shape (W, K) each."""
-        lower = np.array([estimates.lower for estimates in seen])
-        weights = np.array([estimates.weights for estimates in seen])
-        return lower, weights * (seen[0].rewards >= self.n0)
 
     def _weights(self, estimates: Estimates) -> Array:
         if max(estimates.rewards.tolist()) < self.n0:
@@ -177,5 +178,5 @@ def _voted(plan: Plan, votes: Votes) -> list[int]:
 
 
 def _copulas(estimates: Mapping[str, Estimates]) -> list[Copula]:
-    """The questions' copulas, where the policy asked for them."""
+    """The questions' copulas, if the policy asked for them."""
     return [seen.copula for seen in estimates.values() if seen.copula is not None]

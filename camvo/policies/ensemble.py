@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.background_fits import Material
+from camvo.policies.background_fits import FitData
 from camvo.policies.estimates import Estimates, Observation, estimate
 from camvo.policies.plan import Plan
+from camvo.policies.teaching import TaughtRound
 from camvo.state.beta_mixture import ESTIMATORS, EstimatorName
-from camvo.state.contribution import Change, Contribution
+from camvo.state.contribution import Contribution
 from camvo.typing import Array, Votes
 from camvo.votes.aggregation import Ballot
 from camvo.votes.decision import Decision
-from camvo.votes.labels import LABEL_VOTE
-
-
-def lesson(
-    context: Array,
-    q: Mapping[str, float],
-    votes: Mapping[str, str],
-    label: str,
-    *,
-    human: bool,
-    reward: Callable[[str, str], float] = LABEL_VOTE.reward,
-) -> Contribution:
-    """The contribution of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
-
-    Fewer than two votes teach nothing unless ``label`` comes from a human: an arm alone always agrees with
-    itself. The round is counted in t all the same.
-
-    Args:
-        context: e_t, shape (d,).
-        q: arm → its estimate when the round was planned.
-        votes: arm → label, on this question.
-        label: the voted label, or the human's.
-        human: whether ``label`` is a human's.
-        reward: r_i from a vote and ``label``: the :meth:`reward` of the question's aggregation.
-    """
-    if len(votes) < 2 and not human:
-        return Contribution(context, ())
-    changes = [Change(arm, q[arm], None, reward(vote, label)) for arm, vote in sorted(votes.items())]
-    return Contribution(context, tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +31,9 @@ class Choice:
 @dataclass(frozen=True, kw_only=True)
 class Ensemble:
     """What all policies share: estimating, asking a fixed set, counting votes and learning from them.
+
+    :meth:`plan` is three steps: :meth:`estimate` every question, :meth:`choose` whom to ask first, and
+    :meth:`assemble` the plan.
 
     Attributes:
         alpha: α ≥ 0, the width of the confidence bound.
@@ -78,61 +53,62 @@ class Ensemble:
         if self.estimator not in ESTIMATORS:
             raise InvalidParameterError(f'estimator is "moments" or "mle", got {self.estimator!r}')
 
-    def material(self, seen: Observation, costs: Mapping[str, float]) -> Material | None:
-        """What is to be studied apart from planning, because it takes long: nothing."""
+    def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
+        """``None``: the policy needs no background fit."""
         return None
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Estimate every arm on every question and choose the subset to ask first.
 
-        Raises:
-            InvalidParameterError: no arm, no question, or a context that does not fit its state.
-        """
-        return self.plan_window([observations], costs)[0]
-
-    def plan_window(
-        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
-    ) -> list[Plan]:
-        """The plans of several tasks with the same questions, states and prices, as one by one but quicker.
+        Args:
+            observations: question → what is known of it.
+            costs: arm → the expected price of asking it, $.
 
         Raises:
-            InvalidParameterError: as :meth:`plan`, or tasks that differ in their questions or states.
+            InvalidParameterError: there is no arm or no question, or a context does not fit its state.
         """
-        if not costs or not tasks or not tasks[0]:
+        if not costs or not observations:
             raise InvalidParameterError("a plan needs at least one model and one question")
-        questions = tuple(tasks[0])
-        if any(tuple(task) != questions for task in tasks):
-            raise InvalidParameterError("tasks that are planned together have the same questions")
         arms = tuple(sorted(costs))
-        prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
-        columns = [
-            estimate(
-                [task[question] for task in tasks],
-                arms,
-                alpha=self.alpha,
-                lambda_r=self.lambda_r,
-                estimator=self.estimator,
-                correlated=self._correlated,
-            )
-            for question in questions
-        ]
-        estimates = [dict(zip(questions, row, strict=True)) for row in zip(*columns, strict=True)]
-        chosen = self._choose(arms, prices, estimates)
-        return [
-            self._plan(arms, prices, seen, choice) for seen, choice in zip(estimates, chosen, strict=True)
-        ]
+        estimates = {
+            question: self.estimate(observation, arms) for question, observation in observations.items()
+        }
+        choice = self.choose(arms, costs, estimates)
+        return self.assemble(observations, costs, estimates, choice)
 
-    def _plan(
-        self, arms: tuple[str, ...], prices: Array, estimates: Mapping[str, Estimates], choice: Choice
+    def estimate(self, observation: Observation, arms: Sequence[str]) -> Estimates:
+        """What the state says about every arm on one question."""
+        return estimate(
+            observation,
+            arms,
+            alpha=self.alpha,
+            lambda_r=self.lambda_r,
+            estimator=self.estimator,
+            correlated=self.correlated,
+        )
+
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """Whom to ask first: everyone."""
+        return Choice(range(len(arms)))
+
+    def assemble(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        choice: Choice,
     ) -> Plan:
+        """The plan that asks the chosen arms first."""
+        arms = tuple(sorted(costs))
         propensity = np.zeros(len(arms))
-        for position in choice.arms:
-            propensity[position] = 1.0
+        propensity[[*choice.arms]] = 1.0
         return Plan(
             arms=arms,
-            costs=prices,
+            costs=np.array([costs[arm] for arm in arms], dtype=np.float64),
             estimates=estimates,
-            weights={question: self._weights(seen) for question, seen in estimates.items()},
+            weights={question: self._weights(columns) for question, columns in estimates.items()},
             subset=tuple([arms[position] for position in choice.arms]),
             confidence=choice.confidence,
             complete=choice.complete,
@@ -159,33 +135,13 @@ class Ensemble:
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
-        """The :func:`lesson` of the round on ``question``, without arms asked because of the votes."""
-        estimates = plan.estimates[question]
-        teachers = votes.keys() if plan.stages is None else plan.stages.teachers(human=human)
-        cast = {
-            arm: answers[question]
-            for arm, answers in votes.items()
-            if question in answers and arm in teachers
-        }
-        return lesson(
-            estimates.context,
-            dict(zip(plan.arms, estimates.q.tolist(), strict=True)),
-            cast,
-            label,
-            human=human,
-            reward=estimates.aggregation.reward,
-        )
+        """What the state of ``question`` learns if its label is ``label`` (:class:`.TaughtRound`)."""
+        return TaughtRound.planned(plan, question, votes).contribution(label, human=human)
 
     @property
-    def _correlated(self) -> bool:
+    def correlated(self) -> bool:
         """Whether the policy needs to know how the arms depend on each other."""
         return False
-
-    def _choose(
-        self, arms: tuple[str, ...], costs: Array, estimates: Sequence[Mapping[str, Estimates]]
-    ) -> Sequence[Choice]:
-        """Whom to ask first, for each task."""
-        return [Choice(range(len(arms)))] * len(estimates)
 
     def _weights(self, estimates: Estimates) -> Array:
         """The arms' weights in the vote, shape (K,)."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from camvo.errors import InvalidParameterError
-from camvo.policies.background_fits import Study
+from camvo.policies.background_fits import Fit
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.state import State
 from camvo.subsets.copula import Copula, stream
@@ -22,17 +21,19 @@ from camvo.votes.labels import LABEL_VOTE
 class Observation:
     """What a policy sees of one question of one task.
 
-    ``state`` is what has been learnt about the question, ``context`` the embedding e_t of shape (d,),
-    ``labels`` the label set in the order of the label config (or the items to be ranked; none for a number),
-    ``aggregation`` how votes on it are counted, ``study`` what the policy's ``material`` was found to say;
-    without one, that is worked out at once.
+    Attributes:
+        state: what was learnt about the question.
+        context: the embedding e_t, shape (d,).
+        labels: the label set in the order of the label config, or the items to be ranked; none for a number.
+        aggregation: how votes on the question are counted.
+        fit: the latest background fit of the policy's ``fit_data``; without one it is computed at once.
     """
 
     state: State
     context: Array
     labels: tuple[str, ...]
     aggregation: Aggregation = LABEL_VOTE
-    study: Study | None = None
+    fit: Fit | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ class Estimates:
         weights: ω = μ·q, q clipped to [0, 1] (line 10).
         correctness: the probability of being right that a vote's posterior is computed with.
         aggregation: how votes on the question are counted.
-        copula: how the arms' correctness goes together, where the policy asked for it.
+        copula: how the arms' correctness goes together, if the policy asked for it.
     """
 
     labels: tuple[str, ...]
@@ -64,55 +65,87 @@ class Estimates:
     copula: Copula | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Scoring:
+    """Lines 4–10 for one state and several arms: from what was scored to estimates.
+
+    Attributes:
+        state: of the question.
+        arms: the names of the K models.
+        alpha: α, the width of the confidence bound in standard deviations of the linear model.
+        lambda_r: λ_R, the strength of the log-Laplace regularisation.
+        estimator: how the parameters of the Beta distributions are estimated.
+    """
+
+    state: State
+    arms: Sequence[str]
+    alpha: float
+    lambda_r: float
+    estimator: EstimatorName
+
+    def columns(self, q: Array, width: Array, guess: Array | float) -> tuple[Array, ...]:
+        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``.
+
+        Args:
+            q: the linear estimates, shape (…, K).
+            width: their widths before α, shape (…, K).
+            guess: the expected reward of a vote cast at random, a number or of shape (…, 1).
+        """
+        standings = self.state.standings(self.arms, self.estimator)
+        n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
+        likely, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
+        smoothing = self.lambda_r * math.log(self.state.rounds + 2)
+        lower = likely
+        if smoothing > 0.0:
+            lower = (likely * n + smoothing / 2.0) / (n + smoothing)
+        correctness = (believed * n + 2.0 * (0.5 + 0.5 * guess)) / (n + 2.0)
+        return n, mu, lower, mu * np.minimum(np.maximum(q, 0.0), 1.0), correctness
+
+
 def estimate(
-    seen: Sequence[Observation],
+    observation: Observation,
     arms: Sequence[str],
     *,
     alpha: float,
     lambda_r: float,
     estimator: EstimatorName = "moments",
     correlated: bool = False,
-) -> list[Estimates]:
-    """Score every arm on one question of one or several tasks that are planned on the same state.
+) -> Estimates:
+    """Score every arm on one question of one task.
 
     Args:
-        seen: the question's context and label set in each task, with one state.
+        observation: what is known of the question.
         arms: the names of the K models.
-        alpha: α, the width of the confidence bound in standard deviations of the linear model.
-        lambda_r: λ_R, the strength of the log-Laplace regularisation.
-        estimator: how the parameters of the Beta distributions are estimated.
+        alpha: as in :class:`Scoring`, like the next two.
+        lambda_r: λ_R.
+        estimator: of the Beta distributions.
         correlated: whether the arms' copula is wanted (Appendix G); it freezes their correlation as of now.
 
     Raises:
-        InvalidParameterError: the tasks have different states, a context does not fit the state or is not
-            finite, or there is nothing to decide (no label, fewer than two items to rank).
+        InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
+            decide (no label, fewer than two items to rank).
     """
-    state = seen[0].state
-    if any(other.state is not state for other in seen):
-        raise InvalidParameterError("tasks that are planned together share one state for each question")
-    n, mu, prior, *evidence = np.array([*zip(*state.standings(arms, estimator), strict=True)])
-    q, width = state.score(arms, [one.context for one in seen])
-    likely, believed = posterior(np.array((q - alpha * width, q)), prior, evidence)
-    smoothing = lambda_r * math.log(state.rounds + 2)
-    lower = likely
-    if smoothing > 0.0:
-        lower = (likely * n + smoothing / 2.0) / (n + smoothing)
-    newcomer = np.array([[0.5 + 0.5 * one.aggregation.guess(one.labels)] for one in seen])
-    correctness = (believed * n + 2.0 * newcomer) / (n + 2.0)
-    weights = mu * np.minimum(np.maximum(q, 0.0), 1.0)
-    rho = state.pairs.correlation(arms) if correlated else None
-    return [
-        Estimates(
-            labels=one.labels,
-            context=one.context,
-            rewards=n,
-            agreement=mu,
-            q=q[task],
-            lower=lower[task],
-            weights=weights[task],
-            correctness=correctness[task],
-            aggregation=one.aggregation,
-            copula=None if rho is None else Copula(rho, stream(state.rounds, one.context)),
-        )
-        for task, one in enumerate(seen)
-    ]
+    state = observation.state
+    q, width = state.score(arms, observation.context)
+    guess = observation.aggregation.guess(observation.labels)
+    n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
+        q, width, guess
+    )
+    copula = copula_of(state, arms, observation.context) if correlated else None
+    return Estimates(
+        labels=observation.labels,
+        context=observation.context,
+        rewards=n,
+        agreement=mu,
+        q=q,
+        lower=lower,
+        weights=weights,
+        correctness=correctness,
+        aggregation=observation.aggregation,
+        copula=copula,
+    )
+
+
+def copula_of(state: State, arms: Sequence[str], context: Array) -> Copula:
+    """The Gaussian copula of the arms' correctness by today's correlation (Appendix G)."""
+    return Copula(state.pairs.correlation(arms), stream(state.rounds, context))

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from camvo.policies.estimates import Estimates
-from camvo.stages.courses import Courses
 from camvo.stages.stages import Stages
 from camvo.typing import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What was known and decided before the first model was asked.
+    """What was known and decided before the first model was asked. Frozen.
 
     Attributes:
         arms: the K models that could be asked, in alphabetical order, so that their order in a
@@ -25,11 +24,11 @@ class Plan:
         estimates: question → the arms' estimates.
         weights: question → the weights that the arms' votes will have, each of shape (K,).
         subset: the models to ask first, in the order of ``arms``.
-        confidence: δ_A of the subset on its weakest question; ``None`` where no set reached δ (then all are
+        confidence: δ_A of the subset on its weakest question; ``None`` if no set reached δ (then all are
             asked) or the policy does not compute it.
-        complete: false where the search for the subset ran out of its budget: a cheaper one may exist.
-        propensity: the probability with which each arm is asked whatever the votes, shape (K,).
-        stages: in which order arms are asked and when to stop, where a policy asks in stages.
+        complete: false if the search for the subset ran out of its budget: a cheaper one may exist.
+        propensity: the probability with which each arm is asked independently of the votes, shape (K,).
+        stages: in which order arms are asked and when to stop, if the policy asks in stages.
     """
 
     arms: tuple[str, ...]
@@ -40,22 +39,22 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
-    stages: Stages | Courses | None = None
+    stages: Stages | None = None
 
-    def staged(self, stages: Stages | Courses, weights: Mapping[str, Array], chance: float) -> Plan:
+    def staged(self, stages: Stages, weights: Mapping[str, Array], chance: float) -> Plan:
         """The same plan with its arms asked in stages.
 
         Args:
             stages: in which order, and when to stop.
             weights: question → the weights that the arms' votes will have, each of shape (K,).
-            chance: the probability with which everyone is asked whatever the votes.
+            chance: the probability with which everyone is asked independently of the votes.
         """
-        first = np.array([arm in stages.first for arm in self.arms])
+        first = frozenset(stages.first)
         return replace(
             self,
             weights=weights,
-            subset=tuple([arm for arm, there in zip(self.arms, first, strict=True) if there]),
-            propensity=np.where(first, 1.0, chance),
+            subset=tuple([arm for arm in self.arms if arm in first]),
+            propensity=np.array([1.0 if arm in first else chance for arm in self.arms]),
             stages=stages,
         )
 

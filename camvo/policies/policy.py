@@ -3,17 +3,17 @@
 A policy holds parameters and no state. For each task its four methods are called in turn::
 
     plan         = policy.plan(observations, costs)         before anyone is asked; frozen
-    arms         = policy.ask(plan, votes)                  again and again, until nobody is left to ask
+    arms         = policy.ask(plan, votes)                  again and again, until it names no arm
     decisions    = policy.decide(plan, votes)               the label and its score, for each question
     contribution = policy.contribution(plan, q, votes, y)   what the state of question q learns from it
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from camvo.policies.background_fits import Material
+from camvo.policies.background_fits import FitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.state.contribution import Contribution
@@ -24,22 +24,16 @@ from camvo.votes.decision import Decision
 class Policy(Protocol):
     """The interface of every policy; votes are arm → question → label (:data:`camvo.typing.Votes`)."""
 
-    def material(self, seen: Observation, costs: Mapping[str, float]) -> Material | None:
-        """What a :class:`Study` of the question would be made of by now; ``None`` where there is no need."""
+    def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
+        """The data a background fit would use now, or ``None`` if no fit is needed."""
         ...
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
         """Decide whom to ask first, from each question's observation and each arm's price in $."""
         ...
 
-    def plan_window(
-        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
-    ) -> list[Plan]:
-        """The plans of several tasks with the same questions, states and prices; as :meth:`plan` of each."""
-        ...
-
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The arms to ask now, given the votes so far; nobody means that the task is decided."""
+        """The arms to ask now, given the votes so far; none means that the task is decided."""
         ...
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
@@ -49,5 +43,5 @@ class Policy(Protocol):
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
-        """What the state of ``question`` learns when its label is ``label``."""
+        """What the state of ``question`` learns if its label is ``label``."""
         ...

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, owens_t
 
 from camvo.errors import InvalidParameterError
-from camvo.state.pairs import nearest_psd
+from camvo.numerics.correlation_matrices import nearest_psd
 from camvo.typing import Array
 
 _ROUNDING = 1e-12

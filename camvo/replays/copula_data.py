@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from camvo.errors import InvalidParameterError
+from camvo.numerics.correlation_matrices import root
 from camvo.replays.bernoulli_copula import Calibration, attained_correlation, calibrate
 from camvo.replays.paper_models import PAPER_MODELS
 from camvo.replays.synthetic import SyntheticModel
 from camvo.replays.votes_table import VotesTable
-from camvo.state.pairs import root
 from camvo.typing import Array
 
 

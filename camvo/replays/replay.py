@@ -12,15 +12,16 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+from camvo.replays.lookahead import LookaheadState
 from camvo.replays.votes_table import VotesTable
+from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
-from camvo.state.state import State
 from camvo.typing import Array, Votes
 
 _QUESTION = "label"
 
 _AHEAD = 64
-"""Items whose contexts the state is told of together: products of matrices gain little from more."""
+"""Items whose contexts are announced together: products of matrices gain little from more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ def replay(
         raise InvalidParameterError(f"a window holds at least one item, got {window}")
     if human is not None and human.shape != (n,):
         raise InvalidParameterError(f"{n} items, but {human.shape} says who has a human label")
-    state = State(table.contexts.shape[1], lambda_l)
+    state = LookaheadState(table.contexts.shape[1], lambda_l)
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
         labels=np.full(n, -1),
@@ -79,7 +80,7 @@ def replay(
     for items, seen in _windows(state, table, window):
         learnt: list[Contribution] = []
         asked: list[list[bool]] = []
-        for item, plan in zip(items, policy.plan_window(seen, table.prices), strict=True):
+        for item, plan in zip(items, plan_window(policy, seen, table.prices), strict=True):
             votes = _ask(policy, plan, table, item)
             asked.append([arm in votes for arm in table.prices])
             decision = policy.decide(plan, votes).get(_QUESTION)
@@ -101,13 +102,13 @@ def replay(
 
 
 def _windows(
-    state: State, table: VotesTable, window: int
+    state: LookaheadState, table: VotesTable, window: int
 ) -> Iterator[tuple[range, list[Mapping[str, Observation]]]]:
     """The items that are planned together, and what a policy sees of each; the state knows what is coming."""
     block = window * max(_AHEAD // window, 1)
     for start in range(0, len(table.truth), block):
         contexts = [*table.contexts[start : start + block]]
-        state.look_ahead(contexts)
+        state.announce(contexts)
         for first in range(0, len(contexts), window):
             together = contexts[first : first + window]
             items = range(start + first, start + first + len(together))

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from camvo.numerics.tolerances import TIE
-from camvo.state.kept_rounds import Row
+from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
 from camvo.weights.stacking import Stack
 
@@ -65,7 +65,7 @@ class Stops:
 
 def learn(
     stack: Stack,
-    rows: Sequence[Row],
+    rows: Sequence[KeptRound],
     order: Sequence[str],
     shares: Sequence[float],
     labels: Sequence[str],
@@ -113,7 +113,7 @@ def _cuts(pauses: int, places: int, before: Sequence[int]) -> Iterable[tuple[int
 
 
 def _seen(
-    stack: Stack, rows: Sequence[Row], order: Sequence[str], labels: Sequence[str]
+    stack: Stack, rows: Sequence[KeptRound], order: Sequence[str], labels: Sequence[str]
 ) -> tuple[Array, Array]:
     """After each arm of the order, the leader's margin and its chance given all votes, shape (n, K)."""
     margins, chances = np.full((len(rows), len(order)), -np.inf), np.zeros((len(rows), len(order)))

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from camvo.state.kept_rounds import Row
-from camvo.state.vote_patterns import Probe
+from camvo.state.kept_rounds import KeptRound
+from camvo.state.vote_patterns import ExplorationRound
 from camvo.typing import Array
 
 
 class Change(NamedTuple):
     """One arm's share of a contribution.
 
-    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read);
-    ``removed`` and ``added`` are rewards in [0, 1], ``None`` where nothing leaves or comes.
+    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read). ``removed``
+    and ``added`` are rewards in [0, 1], or ``None`` if no reward leaves or comes.
     """
 
     arm: str
@@ -28,22 +28,27 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one event teaches: a context (d,), the arms' changes, and how many rounds it completes.
+    """What one event teaches.
 
-    ``probe`` is what a round that a coin chose shows about stopping early; it is counted ``rounds`` times, so
-    a correction of the rewards leaves it alone and −1 takes it back. ``kept`` is the round itself where it is
-    to be kept whole, ``dropped`` what it was kept as until now.
+    Attributes:
+        context: the embedding e, shape (d,).
+        changes: the arms' changes.
+        rounds: how many rounds the event completes: 1, 0 for a correction, −1 for a withdrawn round.
+        exploration: what an exploration round shows about stopping early. It is counted ``rounds`` times, so
+            a correction of the rewards leaves it alone and −1 takes it back.
+        kept: the round itself, if it is to be kept whole.
+        dropped: the round as it was kept until now.
     """
 
     context: Array
     changes: tuple[Change, ...]
     rounds: int = 1
-    probe: Probe | None = None
-    kept: Row | None = None
-    dropped: Row | None = None
+    exploration: ExplorationRound | None = None
+    kept: KeptRound | None = None
+    dropped: KeptRound | None = None
 
     def pack(self) -> bytes:
-        """Serialise: a JSON header, a newline, the context (float32 when that loses nothing)."""
+        """Serialise: a JSON header, a newline, the context (float32 if that loses nothing)."""
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
         )
@@ -52,11 +57,11 @@ class Contribution:
             "rounds": self.rounds,
             "changes": [[c.arm, c.q, c.removed, c.added] for c in self.changes],
         }
-        if self.probe is not None:
-            header["probe"] = self.probe.to_list()
-        for name, row in (("kept", self.kept), ("dropped", self.dropped)):
-            if row is not None:
-                header[name] = row.to_list()
+        if self.exploration is not None:
+            header["probe"] = self.exploration.to_list()
+        for name, round_ in (("kept", self.kept), ("dropped", self.dropped)):
+            if round_ is not None:
+                header[name] = round_.to_list()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -68,18 +73,18 @@ class Contribution:
         header = json.loads(head)
         changes = tuple(Change(*change) for change in header["changes"])
         kept, dropped = (
-            Row.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
+            KeptRound.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
         )
         context = np.frombuffer(body, header["dtype"]).astype(np.float64)
-        probe = Probe.from_list(header["probe"]) if "probe" in header else None
-        return cls(context, changes, header["rounds"], probe, kept, dropped)
+        exploration = ExplorationRound.from_list(header["probe"]) if "probe" in header else None
+        return cls(context, changes, header["rounds"], exploration, kept, dropped)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
     """What turns ``before`` into ``after`` of the same round: all rewards out, all rewards in.
 
-    Where no reward differs there are no changes. Otherwise every arm is named, also with the same reward:
-    the sums over pairs of arms have to see both sides.
+    If no reward differs, there are no changes. Otherwise every arm is named, even with an unchanged reward:
+    the sums over pairs of arms need both sides.
     """
     old = {change.arm: change for change in before.changes}
     new = {change.arm: change for change in after.changes}

@@ -1,7 +1,7 @@
 """Rounds kept whole: those that a human has labelled, and those that asked everyone.
 
-What a vote is worth beside other votes cannot be learnt from sums over single models, so these rounds keep
-who voted for what. There are as many as human labels and a share of the rounds, and each can be taken back.
+Sums over single models cannot tell what a vote is worth beside other votes. These rounds therefore keep who
+voted for what. There are as many of them as human labels and exploration rounds, and each can be taken back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class CastVote(NamedTuple):
-    """What one arm that was asked said, ``None`` if nothing, and the weight ω ≥ 0 it had in the plan."""
+    """What one arm that was asked said (``None`` if nothing), and the weight ω ≥ 0 it had in the plan."""
 
     arm: str
     label: str | None
@@ -21,10 +21,10 @@ class CastVote(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One round: its votes in the order of the arms' names, and the human's label where there is one.
+class KeptRound:
+    """One round: its votes in the order of the arms' names, and the human's label if there is one.
 
-    ``everyone`` says that all arms were asked whatever the votes, and not because they were divided.
+    ``everyone`` says that all arms were asked independently of the votes, not because the votes were divided.
     """
 
     votes: tuple[CastVote, ...]
@@ -36,7 +36,7 @@ class Row:
         """The arms that were asked."""
         return frozenset(vote.arm for vote in self.votes)
 
-    def weighted(self, weights: Mapping[str, float]) -> Row:
+    def weighted(self, weights: Mapping[str, float]) -> KeptRound:
         """The same round with other weights, without the votes of arms that have none."""
         votes = (vote._replace(weight=weights[vote.arm]) for vote in self.votes if weights.get(vote.arm))
         return replace(self, votes=tuple(votes))
@@ -49,14 +49,14 @@ class Row:
         label: str | None,
         *,
         everyone: bool,
-    ) -> Row | None:
-        """The row of a finished round; ``None`` where it need not be kept.
+    ) -> KeptRound | None:
+        """A finished round, or ``None`` if it need not be kept.
 
         Args:
-            votes: arm → what it said, ``None`` where that was no label; an arm that was not asked is absent.
+            votes: arm → what it said, ``None`` if that was no label. Arms that were not asked are absent.
             weights: arm → ω in the plan.
-            label: the human's, ``None`` while there is none.
-            everyone: whether all arms were asked whatever the votes.
+            label: the human's label, ``None`` without one.
+            everyone: whether all arms were asked independently of the votes.
         """
         if label is None and not everyone:
             return None
@@ -67,72 +67,82 @@ class Row:
         return [[list(vote) for vote in self.votes], self.label, self.everyone]
 
     @classmethod
-    def from_list(cls, data: list[Any]) -> Row:
+    def from_list(cls, data: list[Any]) -> KeptRound:
         """Inverse of :meth:`to_list`."""
         votes, label, everyone = data
         return cls(tuple(CastVote(*vote) for vote in votes), label, everyone)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """Most of the latest rows, hashed by identity: it is the same object until one of its rows changes."""
+class LatestRounds:
+    """Most of the latest kept rounds. Hashed by identity: the same object until one of its rounds changes.
 
-    rows: tuple[Row, ...] = ()
+    ``labelled`` says whether a human has labelled any of them.
+    """
+
+    rounds: tuple[KeptRound, ...] = ()
+    labelled: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labelled", any(round_.label is not None for round_ in self.rounds))
 
 
 @dataclass(slots=True)
-class Rows:
-    """Rows in the order in which they came; one that is taken back before it came cancels it later."""
+class KeptRounds:
+    """Kept rounds in the order in which they came.
 
-    rows: list[Row] = field(default_factory=list)
-    owed: Counter[Row] = field(default_factory=Counter)
-    _head: Head = field(default_factory=Head)
+    A round that is taken back before it came is owed: it cancels the round when that comes.
+    """
+
+    rounds: list[KeptRound] = field(default_factory=list)
+    owed: Counter[KeptRound] = field(default_factory=Counter)
+    _latest: LatestRounds = field(default_factory=LatestRounds)
     _span: tuple[int, int] = (0, 0)
     _pools: Counter[frozenset[str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._pools = Counter(row.arms for row in self.rows if row.everyone)
+        self._pools = Counter(round_.arms for round_ in self.rounds if round_.everyone)
 
-    def add(self, row: Row) -> None:
+    def add(self, round_: KeptRound) -> None:
         """Keep a round."""
-        if self.owed[row]:
-            self.owed[row] -= 1
+        if self.owed[round_]:
+            self.owed[round_] -= 1
         else:
-            self.rows.append(row)
-            self._pools[row.arms] += row.everyone
+            self.rounds.append(round_)
+            self._pools[round_.arms] += round_.everyone
         self.owed = +self.owed
 
-    def remove(self, row: Row) -> None:
-        """Take one back: the last that is equal to it."""
-        for position in reversed(range(len(self.rows))):
-            if self.rows[position] == row:
-                del self.rows[position]
+    def remove(self, round_: KeptRound) -> None:
+        """Take a round back: the last one equal to it."""
+        for position in reversed(range(len(self.rounds))):
+            if self.rounds[position] == round_:
+                del self.rounds[position]
                 if position < self._span[1]:
-                    self._span, self._head = (0, 0), Head()
-                self._pools[row.arms] -= row.everyone
+                    self._span, self._latest = (0, 0), LatestRounds()
+                self._pools[round_.arms] -= round_.everyone
                 return
-        self.owed[row] += 1
+        self.owed[round_] += 1
 
-    def shown(self, arms: Collection[str]) -> int:
-        """How many rounds asked everyone and all of ``arms``."""
+    def everyone_rounds(self, arms: Collection[str]) -> int:
+        """How many rounds asked everyone, all of ``arms`` among them."""
         return sum(count for pool, count in self._pools.items() if pool.issuperset(arms))
 
-    def head(self, most: int) -> Head:
-        """The latest ``most`` rows but for the last few: it grows by a tenth at a time, for costly fits."""
+    def latest(self, most: int) -> LatestRounds:
+        """The latest ``most`` rounds without the last few: it grows by a tenth at a time, for costly fits."""
         end = 0
-        while end + end // 10 + 1 <= len(self.rows):
+        while end + end // 10 + 1 <= len(self.rounds):
             end += end // 10 + 1
         start = max(end - most, 0)
         if self._span != (start, end):
-            self._span, self._head = (start, end), Head(tuple(self.rows[start:end]))
-        return self._head
+            self._span, self._latest = (start, end), LatestRounds(tuple(self.rounds[start:end]))
+        return self._latest
 
     def to_list(self) -> list[Any]:
         """As plain JSON, for a snapshot."""
-        return [[row.to_list() for row in rows] for rows in (self.rows, [*self.owed.elements()])]
+        return [[round_.to_list() for round_ in part] for part in (self.rounds, [*self.owed.elements()])]
 
     @classmethod
-    def from_list(cls, data: list[Any]) -> Rows:
+    def from_list(cls, data: list[Any]) -> KeptRounds:
         """Inverse of :meth:`to_list`."""
-        rows, owed = ([Row.from_list(row) for row in part] for part in data)
-        return cls(rows, Counter(owed))
+        rounds, owed = ([KeptRound.from_list(round_) for round_ in part] for part in data)
+        return cls(rounds, Counter(owed))

@@ -1,12 +1,12 @@
 """LinUCB (Algorithm 1, lines 2, 6, 7 and 18; Li et al. 2010), on A⁻¹ kept up to date in place.
 
-A itself is never formed. Sherman–Morrison's formula for one context and Woodbury's for several take products
-uuᵀ off A⁻¹. While they are few, the vectors u are kept as they are: a dear model that is seldom asked costs a
-fraction to score, and a young project a fraction of the memory. When they are many, the lower triangle of a
-matrix is maintained by BLAS, which at d = 384 costs microseconds where an inversion costs milliseconds.
+A itself is never formed. Sherman–Morrison's formula for one context and Woodbury's for several subtract
+products uuᵀ from A⁻¹. While the vectors u are few, they are kept as they are: an expensive model that is
+seldom asked takes a fraction of the time to score, and a young project a fraction of the memory. When they
+are many, BLAS maintains the lower triangle of a matrix. At d = 384 that takes microseconds where an inversion
+takes milliseconds.
 
-Contexts and what is solved from them are the rows of C-ordered arrays, which BLAS reads as columns. Scoring
-and learning both begin with A⁻¹e: what was scored need not be solved again to be learnt.
+Contexts e and solutions A⁻¹e are the rows of C-ordered arrays, which BLAS reads as columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
 _FEW = 4
-"""Up to d/4 vectors are few: to solve takes half of the operations that it takes with a matrix, or less."""
+"""Up to d/4 vectors are few: solving with them takes at most half the operations of solving with a matrix."""
 
 
 class Inverse:
@@ -39,7 +39,7 @@ class Inverse:
         self._vectors: Array = np.empty((dimension // _FEW, dimension))
         self._signs: Array = np.empty(dimension // _FEW)
         self._count = 0
-        self._matrix: Array | None = None  # in Fortran's order, or BLAS would silently work on a copy
+        self._matrix: Array | None = None  # in Fortran order; BLAS would silently work on a copy otherwise
 
     def solve(self, contexts: Array, out: Array) -> None:
         """A⁻¹e of every context, written into ``out``.
@@ -64,12 +64,12 @@ class Inverse:
 
         Args:
             contexts: shape (m, d).
-            solved: :meth:`solve` of the contexts and this very A⁻¹, shape (m, d); it may be overwritten.
+            solved: :meth:`solve` of the contexts with the present A⁻¹, shape (m, d); may be overwritten.
             sign: +1 or −1.
 
         Raises:
-            InvalidParameterError: contexts that are withdrawn were never added (A would not stay positive
-                definite); nothing is changed.
+            InvalidParameterError: a withdrawn context was never added (A would not stay positive definite).
+                A⁻¹ is left as it was.
         """
         if len(contexts) == 1:
             pivot = 1.0 + sign * float(solved[0].dot(contexts[0]))
@@ -125,7 +125,7 @@ class Inverse:
 
     def _become(self, matrix: Array) -> None:
         self._matrix, self._count = matrix, 0
-        # Copies, since a part of an array keeps the whole of it in memory.
+        # Copies, since a view would keep the whole array in memory.
         self._vectors, self._signs = self._vectors[:0].copy(), self._signs[:0].copy()
 
     def _dense(self) -> Array:
@@ -146,7 +146,7 @@ def score(solved: Array, b: Array, contexts: Array) -> Array:
         b: of every arm, shape (K, d).
         contexts: the embeddings e, shape (m, d).
     """
-    found = np.empty((len(solved), 2, len(contexts)))
-    np.vecdot(solved, b[:, None], out=found[:, 0])
-    np.vecdot(solved, contexts, out=found[:, 1])
-    return found
+    estimates = np.empty((len(solved), 2, len(contexts)))
+    np.vecdot(solved, b[:, None], out=estimates[:, 0])
+    np.vecdot(solved, contexts, out=estimates[:, 1])
+    return estimates

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from camvo.numerics.correlation_matrices import nearest_psd, root
 from camvo.numerics.tolerances import TIE
-from camvo.state.pairs import nearest_psd, root
 from camvo.typing import Array
 
 SAMPLES = 4096

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from camvo.numerics.conditional_logit import Choices, Prior, fit_with_groups
 from camvo.numerics.conditional_logit import fit as fit_logit
-from camvo.state.kept_rounds import Row
+from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
 
 _SCALE, _NONE, _ALONE, _LEARNT = 0, 1, 2, 3
@@ -133,7 +133,7 @@ class Stack:
         return first, odds[first] - max(rivals, default=-math.inf)
 
 
-def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> Stack:
+def fit(rows: Sequence[KeptRound], labels: Sequence[str], belief: Belief = OPEN) -> Stack:
     """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
 
     The trust compares the corrections with the weighted vote on rounds that were held out (five folds): it is
@@ -195,7 +195,9 @@ def _trust(gains: Array) -> float:
     return float(ndtr(total / error + _LEANING)) if error > 0.0 else float(total > 0.0)
 
 
-def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str], *, by_label: bool) -> Choices:
+def _choices(
+    rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str], *, by_label: bool
+) -> Choices:
     """Each round's candidates: the labels that got a vote and, where others did not, "none of them"."""
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from camvo.state.vote_patterns import Evidence, Pattern, Signature, canonical
+from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern, canonical
 from camvo.typing import Array
 from camvo.weights.near_copies import near_copies_in
 from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, completed, log_odds
@@ -19,7 +19,7 @@ from camvo.weights.stacking import Stack
 
 @lru_cache(maxsize=64)
 def by_agreement(
-    evidence: Evidence, order: tuple[str, ...], shares: tuple[float, ...], labels: int
+    evidence: PatternCounts, order: tuple[str, ...], shares: tuple[float, ...], labels: int
 ) -> tuple[float, ...]:
     """ω of the arms in ``order``, from who voted with whom in the coin's rounds.
 
@@ -88,5 +88,5 @@ def _weights(
 
 
 @lru_cache(maxsize=2**14)
-def _among(pattern: Pattern, order: tuple[str, ...]) -> Signature | None:
+def _among(pattern: VotePattern, order: tuple[str, ...]) -> Signature | None:
     return pattern.among(order)

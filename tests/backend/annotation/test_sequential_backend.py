@@ -112,7 +112,7 @@ def test_every_round_that_a_coin_chose_leaves_its_probe_in_the_ledger(
     project: Backend, rounds: Sequence[Round]
 ) -> None:
     coins = sum(round_.plan["stages"]["coin"] != "nobody" for round_ in rounds)
-    assert sum(project.state().probes.patterns.values()) == coins == TASKS
+    assert sum(project.state().exploration.patterns.values()) == coins == TASKS
 
 
 def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(

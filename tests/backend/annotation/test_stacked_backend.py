@@ -29,7 +29,7 @@ from backend.ledger import Writer, events, snapshots
 from backend.ledger.database import tables
 from backend.ledger.rounds import Round
 from camvo.state.contribution import Contribution
-from camvo.state.kept_rounds import CastVote, Row
+from camvo.state.kept_rounds import CastVote, KeptRound
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 OUTVOTED = votes(amber="Glad", blue="Glad", green="Glad", red="Glad", violet="Sad")
@@ -37,22 +37,22 @@ UNANIMOUS = votes(**dict.fromkeys(MODELS, "Glad"))
 STACKED = {"name": "stacked"}
 
 
-def past(n: int) -> Iterable[Row]:
+def past(n: int) -> Iterable[KeptRound]:
     """Labelled rounds that asked everyone: four models err together half of the time, violet does not."""
     for number in range(n):
         right, wrong = ("Glad", "Sad") if number % 4 < 2 else ("Sad", "Glad")
         said = [right if number % 2 else wrong] * 4 + [right]
         weighed = tuple(CastVote(arm, vote, 0.8) for arm, vote in zip(MODELS, said, strict=True))
-        yield Row(weighed, right, everyone=True)
+        yield KeptRound(weighed, right, everyone=True)
 
 
-def alike(n: int) -> Iterable[Row]:
+def alike(n: int) -> Iterable[KeptRound]:
     """Rounds in which all models said the same, which people found right."""
     for mood in itertools.islice(itertools.cycle(("Glad", "Sad", "Calm")), n):
-        yield Row(tuple(CastVote(arm, mood, 0.8) for arm in MODELS), mood, everyone=True)
+        yield KeptRound(tuple(CastVote(arm, mood, 0.8) for arm in MODELS), mood, everyone=True)
 
 
-def remember(backend: Backend, rows: Iterable[Row]) -> StateKey:
+def remember(backend: Backend, rows: Iterable[KeptRound]) -> StateKey:
     """Have rounds in the ledger that were finished before, as many events as rows."""
     backend.predict(task(900))
     [round_] = backend.rounds(900)
@@ -73,8 +73,8 @@ def remember(backend: Backend, rows: Iterable[Row]) -> StateKey:
     return StateKey(key.project, key.control, key.epoch)
 
 
-def kept(backend: Backend) -> list[Row]:
-    return backend.state().rows.rows
+def kept(backend: Backend) -> list[KeptRound]:
+    return backend.state().kept_rounds.rounds
 
 
 # what is kept
@@ -85,7 +85,7 @@ def test_a_round_that_asked_everyone_is_kept_with_its_votes_and_weights(tmp_path
         backend.predict(task(1))
         [round_], [row] = backend.rounds(1), kept(backend)
     weights = {arm: numbers["weight"] for arm, numbers in round_.plan["arms"].items()}
-    assert row == Row.of(round_.votes, weights, None, everyone=True)
+    assert row == KeptRound.of(round_.votes, weights, None, everyone=True)
     assert dict(round_.votes) == {vote.arm: vote.label for vote in row.votes}
 
 

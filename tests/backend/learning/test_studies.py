@@ -14,14 +14,14 @@ from backend.learning.fits import PAUSE
 from backend.learning.states import StateKey
 from backend.learning.studies import Studies
 from camvo.policies.background_fits import Material, StackedMaterial, Study, WeightsMaterial
-from camvo.state.kept_rounds import CastVote, Head, Row
+from camvo.state.kept_rounds import CastVote, LatestRounds, KeptRound
 
 KEY = StateKey("7.1", "mood", "epoch")
 
 
 def material(n: int) -> StackedMaterial:
     said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
-    head = Head(tuple(Row(said, "Glad", everyone=True) for _ in range(n)))
+    head = LatestRounds(tuple(KeptRound(said, "Glad", everyone=True) for _ in range(n)))
     return StackedMaterial(head, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
 
 

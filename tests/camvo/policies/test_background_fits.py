@@ -8,7 +8,7 @@ import pytest
 from camvo.policies.background_fits import StackedMaterial
 from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
-from camvo.state.kept_rounds import CastVote, Head, Row
+from camvo.state.kept_rounds import CastVote, LatestRounds, KeptRound
 from camvo.state.state import State
 from camvo.weights.stacking import fit
 
@@ -24,11 +24,11 @@ def rows(n, everyone=True, seed=0):
         a, b, c = np.where(rng.random(3) < 0.7, truth, rng.integers(4, size=3))
         copy = rng.integers(4) if rng.random() < 0.001 else b
         said = zip(ARMS, (a, b, copy, c), strict=True)
-        yield Row(tuple(CastVote(arm, LABELS[vote], 0.7) for arm, vote in said), LABELS[truth], everyone)
+        yield KeptRound(tuple(CastVote(arm, LABELS[vote], 0.7) for arm, vote in said), LABELS[truth], everyone)
 
 
 def material(seen):
-    return StackedMaterial(Head(tuple(seen)), LABELS, ARMS, (0.25,) * 4, 1 / 75, 3)
+    return StackedMaterial(LatestRounds(tuple(seen)), LABELS, ARMS, (0.25,) * 4, 1 / 75, 3)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_without_one_a_plan_studies_what_the_state_has_kept():
     policy, costs = Stacked(), dict.fromkeys(ARMS, 1.0)
     state = State(2)
     for row in rows(20):
-        state.rows.add(row)
+        state.kept_rounds.add(row)
     seen = Observation(state, np.array([1.0, 0.5]), LABELS)
     at_once = policy.plan({"q": seen}, costs)
     study = policy.material(seen, costs).study()

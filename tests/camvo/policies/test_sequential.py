@@ -109,11 +109,11 @@ def test_it_begins_with_certificates_and_loosens_with_evidence(learned):
 
 def test_a_round_without_a_coin_leaves_no_evidence(learned):
     coins = sum(plan.stages.coin != "nobody" for plan in learned.plans)
-    assert sum(learned.state.probes.patterns.values()) == coins
+    assert sum(learned.state.exploration.patterns.values()) == coins
 
 
 def test_how_often_the_learned_stop_was_right_is_known(learned):
-    probes = learned.state.probes
+    probes = learned.state.exploration
     assert probes.tried > 100
     assert probes.right / probes.tried > 0.96
 
@@ -130,7 +130,7 @@ def test_weights_under_sequential_asking_agree_with_those_under_full_asking(lear
     error = np.sqrt(full * (1.0 - full) / rounds)
     assert np.all(np.abs(expit(learned.plans[-1].weights["q"]) - full) < 3.0 * error)
     to_the_end = Counter()
-    for pattern, count in learned.state.probes.patterns.items():
+    for pattern, count in learned.state.exploration.patterns.items():
         if UNASKED not in pattern.groups:
             to_the_end[pattern.groups] += count
     assert np.any(accuracies(to_the_end, prices, len(LABELS)) < full - 0.1)
@@ -196,7 +196,7 @@ def test_a_human_teaches_about_the_first_stage_and_can_be_taken_back(learned):
     for arm in COSTS:
         assert state[arm].rewards == learned.state[arm].rewards
         assert state[arm].reward_sum == pytest.approx(learned.state[arm].reward_sum, abs=1e-9)
-    assert state.probes == learned.state.probes
+    assert state.exploration == learned.state.exploration
 
 
 def test_a_model_that_joins_starts_from_certificates(learned):

@@ -16,7 +16,7 @@ from camvo.replays.votes_table import VotesTable
 from camvo.stages.courses import Course
 from camvo.stages.stack_stops import Stops
 from camvo.state.contribution import Contribution, revision
-from camvo.state.kept_rounds import CastVote, Row
+from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote
 
@@ -89,10 +89,10 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was():
     voted = policy.contribution(plan, "question", votes, "p")
     human = policy.contribution(plan, "question", votes, "q", human=True)
     state.add(voted, revision(voted, human))
-    assert [row.label for row in state.rows.rows] == ["q"]
+    assert [row.label for row in state.kept_rounds.rounds] == ["q"]
     state.add(revision(human, voted))
-    assert [row.label for row in state.rows.rows] == [None]
-    assert state.rows.rows == [voted.kept]
+    assert [row.label for row in state.kept_rounds.rounds] == [None]
+    assert state.kept_rounds.rounds == [voted.kept]
 
 
 def test_kept_rounds_survive_the_ledger_and_a_snapshot():
@@ -101,7 +101,7 @@ def test_kept_rounds_survive_the_ledger_and_a_snapshot():
     votes = {"good": {"question": "p"}, "twin1": {}}
     lesson = Contribution.unpack(policy.contribution(plan, "question", votes, "p", human=True).pack())
     state.add(lesson)
-    assert State.restore(state.snapshot()).rows.rows == state.rows.rows == [lesson.kept]
+    assert State.restore(state.snapshot()).rows.rows == state.kept_rounds.rounds == [lesson.kept]
 
 
 def test_rounds_that_were_asked_on_because_of_votes_teach_no_rewards():
@@ -126,7 +126,7 @@ def experienced():
     state = State(3)
     for number in range(200):
         label = LABELS[number % 4]
-        state.rows.add(Row(tuple(CastVote(arm, label, 0.8) for arm in sorted(PRICES)), label, everyone=True))
+        state.kept_rounds.add(KeptRound(tuple(CastVote(arm, label, 0.8) for arm in sorted(PRICES)), label, everyone=True))
     return state
 
 

@@ -12,7 +12,7 @@ from camvo.policies.sequential import Sequential
 from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import revision
-from camvo.state.kept_rounds import Row
+from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote
 from camvo.weights.stacking import ANCHORED, OPEN, fit
@@ -116,7 +116,7 @@ def test_labels_that_are_withdrawn_leave_the_weights_of_agreement(items):
     assert project.weights() != before
     for voted, human in project.lessons:
         project.state.add(revision(human, voted))
-    assert project.state.rows.rows == []
+    assert project.state.kept_rounds.rounds == []
     assert project.weights() == before
 
 
@@ -180,7 +180,7 @@ def test_there_is_nothing_to_study_about_a_question_whose_answers_are_no_labels(
 
 
 def test_a_plan_takes_the_study_that_it_is_given(taught):
-    study = fit(taught.state.rows.rows[:50], LABELS, ANCHORED)
+    study = fit(taught.state.kept_rounds.rounds[:50], LABELS, ANCHORED)
     assert taught.plan(study=study).stages.paths["q"].origin.stack is study
     fresh = taught.policy.material(Observation(taught.state, CONTEXT, LABELS), COSTS).study()
     assert taught.plan().stages.paths["q"].origin.stack == fresh
@@ -193,7 +193,7 @@ def rows(rights, seed=0):
         truth, wrong = rng.permutation(4)[:2]
         among = set(rng.permutation(5)[:right].tolist())
         said = {arm: LABELS[truth if at in among else wrong] for at, arm in enumerate(ARMS)}
-        yield Row.of(said, dict.fromkeys(ARMS, 1.5), LABELS[truth], everyone=False)
+        yield KeptRound.of(said, dict.fromkeys(ARMS, 1.5), LABELS[truth], everyone=False)
 
 
 @settings(max_examples=25)

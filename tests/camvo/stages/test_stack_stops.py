@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.stages.stack_stops import Stops, _backwards, learn
-from camvo.state.kept_rounds import CastVote, Row
+from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.weights.stacking import Stack
 
 ARMS = ("a", "b", "c")
@@ -16,7 +16,7 @@ STACK = Stack(scale=2.0)
 
 def rows(votes, everyone=True):
     return [
-        Row(tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(ARMS, row, strict=True)), None, everyone)
+        KeptRound(tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(ARMS, row, strict=True)), None, everyone)
         for row in votes
     ]
 
@@ -59,7 +59,7 @@ def test_the_best_pauses_among_twenty_models_are_found_in_a_moment():
     five, ten = ["yes"] * 5 + ["no"] * 15, ["yes"] * 3 + ["no"] * 17
     votes = [["yes"] * 20, five, ten, ["no"] * 20] * 40
     seen = [
-        Row(tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(arms, row, strict=True)), None, True)
+        KeptRound(tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(arms, row, strict=True)), None, True)
         for row in votes
     ]
     few, many = (

@@ -5,17 +5,17 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.kept_rounds import CastVote, Row, Rows
+from camvo.state.kept_rounds import CastVote, KeptRound, KeptRounds
 
 
 def row(number, label="yes"):
-    return Row(
+    return KeptRound(
         (CastVote("a", "yes", 0.5), CastVote("b", None, float(number))), label, everyone=number % 2 == 0
     )
 
 
 def kept(*numbers):
-    rows = Rows()
+    rows = KeptRounds()
     for number in numbers:
         rows.add(row(number))
     return rows
@@ -38,7 +38,7 @@ def test_a_row_that_is_taken_back_before_it_comes_never_does():
 def test_rows_read_back_are_the_same():
     rows = kept(1, 2)
     rows.remove(row(5))
-    again = Rows.from_list(json.loads(json.dumps(rows.to_list())))
+    again = KeptRounds.from_list(json.loads(json.dumps(rows.to_list())))
     assert (again.rows, again.owed) == (rows.rows, rows.owed)
 
 
@@ -74,10 +74,10 @@ def test_other_weights_leave_out_the_votes_that_have_none():
 
 @given(st.lists(st.sampled_from(["ab", "abc", "bc"])), st.lists(st.sampled_from(["ab", "abc", "bc"])))
 def test_rounds_that_showed_some_models_are_those_that_asked_everyone_and_all_of_them(come, gone):
-    rows = Rows()
+    rows = KeptRounds()
     for pool, change in [(pool, rows.add) for pool in come] + [(pool, rows.remove) for pool in gone]:
         for everyone in (True, False):
-            change(Row(tuple(CastVote(arm, None, 1.0) for arm in pool), None, everyone))
+            change(KeptRound(tuple(CastVote(arm, None, 1.0) for arm in pool), None, everyone))
     for arms in ("a", "c", "ac", ""):
         wanted = sum(row.everyone and set(arms) <= {vote.arm for vote in row.votes} for row in rows.rows)
-        assert rows.shown(arms) == Rows.from_list(rows.to_list()).shown(arms) == wanted
+        assert rows.shown(arms) == KeptRounds.from_list(rows.to_list()).shown(arms) == wanted

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.state import State
-from camvo.state.vote_patterns import SILENT, UNASKED, Pattern, Probe, ProbeSums, canonical
+from camvo.state.vote_patterns import SILENT, UNASKED, VotePattern, ExplorationRound, ExplorationSums, canonical
 
 ARMS = ("a", "b", "c", "d")
 
@@ -17,22 +17,22 @@ def contribution(probe, rounds=1):
 
 
 def probe(*groups, right=None):
-    return Probe(Pattern(ARMS, groups), right)
+    return ExplorationRound(VotePattern(ARMS, groups), right)
 
 
 def test_a_pattern_forgets_the_labels_and_keeps_who_agreed():
     votes = {"a": "x", "b": "y", "c": "x"}
-    assert Pattern.of(ARMS, votes).groups == (0, 1, 0, UNASKED)
-    assert Pattern.of(ARMS, {arm: label + "!" for arm, label in votes.items()}) == Pattern.of(ARMS, votes)
+    assert VotePattern.of(ARMS, votes).groups == (0, 1, 0, UNASKED)
+    assert VotePattern.of(ARMS, {arm: label + "!" for arm, label in votes.items()}) == VotePattern.of(ARMS, votes)
 
 
 def test_everyone_asked_by_chance_is_not_everyone_asked_because_the_votes_were_divided():
     votes = dict.fromkeys(ARMS, "x")
-    assert Pattern.of(ARMS, votes, everyone=True) != Pattern.of(ARMS, votes)
+    assert VotePattern.of(ARMS, votes, everyone=True) != VotePattern.of(ARMS, votes)
 
 
 def test_a_model_that_gave_no_vote_is_not_one_that_was_not_asked():
-    assert Pattern.of(ARMS, {"a": None, "b": "y"}).groups == (SILENT, 0, UNASKED, UNASKED)
+    assert VotePattern.of(ARMS, {"a": None, "b": "y"}).groups == (SILENT, 0, UNASKED, UNASKED)
 
 
 @given(st.lists(st.sampled_from(["x", "y", "z", SILENT, UNASKED]), max_size=8))
@@ -41,7 +41,7 @@ def test_the_groups_of_groups_are_the_groups(names):
 
 
 def test_along_an_order_the_groups_are_numbered_anew():
-    assert Pattern(ARMS, (0, 1, 0, 2)).along(("d", "c", "b", "a")) == (0, 1, 2, 1)
+    assert VotePattern(ARMS, (0, 1, 0, 2)).along(("d", "c", "b", "a")) == (0, 1, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_along_an_order_the_groups_are_numbered_anew():
     ids=["an arm that was not in the pool", "others asked first", "decided with an arm that has left"],
 )
 def test_a_round_that_does_not_show_what_happens_along_an_order_is_left_out(groups, order):
-    assert Pattern(ARMS, groups).along(order) is None
+    assert VotePattern(ARMS, groups).along(order) is None
 
 
 def test_a_round_with_every_vote_still_counts_when_an_arm_has_left():
-    assert Pattern(ARMS, (0, 1, 1, 0)).along(("c", "b", "d")) == (0, 0, 1)
+    assert VotePattern(ARMS, (0, 1, 1, 0)).along(("c", "b", "d")) == (0, 0, 1)
 
 
 def test_a_contribution_carries_its_probe():
@@ -68,7 +68,7 @@ def test_a_contribution_carries_its_probe():
 
 
 probes = st.builds(
-    lambda votes, everyone, right: Probe(Pattern.of(ARMS, votes, everyone=everyone), right),
+    lambda votes, everyone, right: ExplorationRound(VotePattern.of(ARMS, votes, everyone=everyone), right),
     st.dictionaries(st.sampled_from(ARMS), st.sampled_from(["x", "y", None])),
     st.booleans(),
     st.sampled_from([True, False, None]),
@@ -77,7 +77,7 @@ probes = st.builds(
 
 @given(st.lists(probes, max_size=8), st.lists(probes, max_size=8))
 def test_probes_taken_back_leave_no_trace(kept, withdrawn):
-    sums, expected = ProbeSums(), ProbeSums()
+    sums, expected = ExplorationSums(), ExplorationSums()
     for one in [*kept, *withdrawn]:
         sums.add(one, +1)
     for one in withdrawn:
@@ -92,9 +92,9 @@ def test_the_state_counts_probes_and_a_snapshot_keeps_them():
     for right in (True, False, None):
         state.add(contribution(probe(0, 0, 1, UNASKED, right=right)))
     restored = State.restore(state.snapshot())
-    assert restored.probes == state.probes
+    assert restored.probes == state.exploration
     assert (restored.probes.tried, restored.probes.right) == (2, 1)
-    assert restored.probes.patterns == {Pattern(ARMS, (0, 0, 1, UNASKED)): 3}
+    assert restored.probes.patterns == {VotePattern(ARMS, (0, 0, 1, UNASKED)): 3}
 
 
 def test_a_human_label_changes_rewards_and_leaves_the_probe():
@@ -104,7 +104,7 @@ def test_a_human_label_changes_rewards_and_leaves_the_probe():
     state.add(voted)
     state.add(revision(voted, human))
     assert state["a"].reward_sum == 0.0
-    assert state.probes.patterns == {Pattern(ARMS, (0, 0, 0, 1)): 1}
+    assert state.exploration.patterns == {VotePattern(ARMS, (0, 0, 0, 1)): 1}
 
 
 def test_a_round_taken_back_takes_its_probe_back():
@@ -114,11 +114,11 @@ def test_a_round_taken_back_takes_its_probe_back():
         np.array([1.0, 0.0]), (Change("a", 0.5, 1.0, None),), -1, probe(0, 1, 0, 1, right=True)
     )
     state.add(undone)
-    assert state.probes == ProbeSums()
+    assert state.exploration == ExplorationSums()
 
 
 def test_what_is_studied_lags_at_most_3_percent_behind_what_came():
-    sums, studies = ProbeSums(), set()
+    sums, studies = ExplorationSums(), set()
     for number in range(1000):
         sums.add(probe(0, 0, 0, number % 2), 1)
         assert number + 1 >= sums.evidence.rounds >= (number + 1) / 1.03 - 1
@@ -127,7 +127,7 @@ def test_what_is_studied_lags_at_most_3_percent_behind_what_came():
 
 
 def test_what_is_taken_back_is_studied_no_more():
-    sums = ProbeSums()
+    sums = ExplorationSums()
     for sign in (1, 1, -1):
         sums.add(probe(0, 0, 1, 0), sign)
-    assert sums.evidence.patterns == {Pattern(ARMS, (0, 0, 1, 0)): 1}
+    assert sums.evidence.patterns == {VotePattern(ARMS, (0, 0, 1, 0)): 1}

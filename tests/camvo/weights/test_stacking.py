@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.state.kept_rounds import CastVote, Row
+from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.votes.labels import weighted_vote
 from camvo.weights.stacking import Stack, fit
 
@@ -28,7 +28,7 @@ def rounds(n, seed=0, right=RIGHT, labels=LABELS, asked=1.0):
             label = labels[truth if luck < right[arm] else tempting]
             if rng.random() < asked:
                 votes.append(CastVote(arm, None if rng.random() < 0.05 else label, WEIGHTS[arm]))
-        rows.append(Row(tuple(votes), labels[truth], everyone=asked == 1.0))
+        rows.append(KeptRound(tuple(votes), labels[truth], everyone=asked == 1.0))
     return rows
 
 
@@ -57,7 +57,7 @@ def test_without_human_labels_it_is_the_weighted_vote(votes, weights):
 
 
 def test_rounds_without_a_human_label_teach_nothing():
-    assert fit([Row(row.votes, None, row.everyone) for row in rounds(50)], LABELS) == Stack()
+    assert fit([KeptRound(row.votes, None, row.everyone) for row in rounds(50)], LABELS) == Stack()
 
 
 def test_models_that_err_together_are_outvoted_by_the_one_that_does_not(stack):
@@ -121,7 +121,7 @@ def test_a_vote_for_a_label_makes_it_likelier(stack, votes, arm, label):
 def test_renaming_labels_renames_the_answer(stack, names, votes):
     new = dict(zip(LABELS, names, strict=True)) | {None: None}
     renamed = [
-        Row(tuple(v._replace(label=new[v.label]) for v in row.votes), new[row.label], row.everyone)
+        KeptRound(tuple(v._replace(label=new[v.label]) for v in row.votes), new[row.label], row.everyone)
         for row in rounds(300)
     ]
     there = fit(renamed, names).probabilities({a: new[v] for a, v in votes.items()}, WEIGHTS, names)
@@ -134,7 +134,7 @@ def test_renaming_labels_renames_the_answer(stack, names, votes):
 def test_renaming_models_changes_nothing(stack, names, votes):
     new = dict(zip(ARMS, names, strict=True))
     renamed = [
-        Row(tuple(v._replace(arm=new[v.arm]) for v in row.votes), row.label, row.everyone)
+        KeptRound(tuple(v._replace(arm=new[v.arm]) for v in row.votes), row.label, row.everyone)
         for row in rounds(300)
     ]
     weights = {new[arm]: weight for arm, weight in WEIGHTS.items()}
@@ -157,7 +157,7 @@ def test_a_model_that_labels_only_with_its_favourite_is_believed_elsewhere():
         truth = LABELS[rng.integers(4)]
         biased = "w" if rng.random() < 0.5 else truth
         other = truth if rng.random() < 0.7 else LABELS[rng.integers(4)]
-        rows.append(Row((CastVote("a", biased, 0.7), CastVote("b", other, 0.7)), truth, everyone=True))
+        rows.append(KeptRound((CastVote("a", biased, 0.7), CastVote("b", other, 0.7)), truth, everyone=True))
     stack = fit(rows, LABELS)
     assert stack.leader({"a": "w", "b": "x"}, WEIGHTS, LABELS)[0] == "x"
     assert stack.leader({"a": "y", "b": "x"}, WEIGHTS, LABELS)[0] == "y"

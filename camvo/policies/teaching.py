@@ -1,0 +1,156 @@
+"""What a finished round teaches the state: before it is stored, and again after a human's label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from camvo.policies.plan import Plan
+from camvo.stages.stages import Cast, KeptKind, teachers
+from camvo.state.contribution import Change, Contribution
+from camvo.state.kept_rounds import KeptRound
+from camvo.state.vote_patterns import ExplorationRound
+from camvo.typing import Array, Votes
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.named import restore
+
+_KEPT_WEIGHTS: Final[Mapping[KeptKind, str]] = {"labelled": "agreement", "everyone": "weight"}
+"""Which of the plan's columns a kept round holds as the weights of its votes."""
+
+
+def lesson(
+    context: Array,
+    q: Mapping[str, float],
+    votes: Mapping[str, str],
+    label: str,
+    *,
+    human: bool,
+    reward: Callable[[str, str], float] = LABEL_VOTE.reward,
+) -> Contribution:
+    """The rewards of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
+
+    Fewer than two votes teach nothing unless ``label`` comes from a human: an arm alone always agrees with
+    itself. The round is counted in t all the same.
+
+    Args:
+        context: e_t, shape (d,).
+        q: arm → its estimate when the round was planned.
+        votes: arm → label, on this question.
+        label: the voted label, or the human's.
+        human: whether ``label`` is a human's.
+        reward: r_i from a vote and ``label``: the :meth:`reward` of the question's aggregation.
+    """
+    if len(votes) < 2 and not human:
+        return Contribution(context, ())
+    changes = [Change(arm, q[arm], None, reward(vote, label)) for arm, vote in sorted(votes.items())]
+    return Contribution(context, tuple(changes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaughtRound:
+    """A finished round on one question, as far as it teaches.
+
+    Attributes:
+        context: e_t, shape (d,).
+        votes: the votes of the arms that were asked.
+        q: arm → its estimate when the round was planned.
+        aggregation: how votes on the question are counted.
+        order: all arms in the order of asking; ``None`` if the policy does not ask in stages.
+        first: how many of them were asked independently of the votes.
+        kept: which rounds the policy keeps whole; ``None`` for none.
+        everyone: whether exploration asked everyone.
+        weights: arm → the weight that a kept round holds.
+        exploration: what the round shows about stopping early. It is counted once, when the round is stored.
+    """
+
+    context: Array
+    votes: Cast
+    q: Mapping[str, float]
+    aggregation: Aggregation
+    order: tuple[str, ...] | None = None
+    first: int = 0
+    kept: KeptKind | None = None
+    everyone: bool = False
+    weights: Mapping[str, float] | None = None
+    exploration: ExplorationRound | None = None
+
+    @classmethod
+    def planned(cls, plan: Plan, question: str, votes: Votes) -> TaughtRound:
+        """The round that ends now.
+
+        Args:
+            plan: of the task.
+            question: the name of one of its questions.
+            votes: of the arms that were asked.
+        """
+        estimates, stages = plan.estimates[question], plan.stages
+        cast = {arm: answers.get(question) for arm, answers in votes.items()}
+        q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
+        if stages is None:
+            return cls(estimates.context, cast, q, estimates.aggregation)
+        kept = stages.questions[question].kept
+        column = estimates.agreement if kept == "labelled" else plan.weights[question]
+        return cls(
+            context=estimates.context,
+            votes=cast,
+            q=q,
+            aggregation=estimates.aggregation,
+            order=stages.order,
+            first=len(stages.first),
+            kept=kept,
+            everyone=stages.exploration == "everyone",
+            weights=None if kept is None else dict(zip(plan.arms, column.tolist(), strict=True)),
+            exploration=None if kept is None else stages.exploration_round(question, cast),
+        )
+
+    @classmethod
+    def stored(cls, plan: Mapping[str, Any], context: Array, votes: Cast) -> TaughtRound:
+        """A round of the ledger, without what it showed when it was stored.
+
+        Args:
+            plan: its plan's description (:meth:`camvo.policies.plan.Plan.describe`), with ``aggregation``.
+            context: e_t, shape (d,).
+            votes: of the arms that were asked.
+        """
+        arms: Mapping[str, Mapping[str, float]] = plan["arms"]
+        q = {arm: columns["q"] for arm, columns in arms.items()}
+        aggregation, stages = restore(plan.get("aggregation")), plan.get("stages")
+        if stages is None:
+            return cls(context, votes, q, aggregation)
+        # Rounds stored before "kept" was: those of the stacked vote have a stack.
+        kept: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
+        return cls(
+            context=context,
+            votes=votes,
+            q=q,
+            aggregation=aggregation,
+            order=tuple(stages["order"]),
+            first=stages["first"],
+            kept=kept,
+            everyone=stages.get("coin") == "everyone",
+            weights=kept and {arm: columns[_KEPT_WEIGHTS[kept]] for arm, columns in arms.items()},
+        )
+
+    def contribution(self, label: str, *, human: bool = False) -> Contribution:
+        """What the state learns if the round's label is ``label``.
+
+        Arms that were asked because of the votes get no reward: they were asked where it was hard.
+
+        Args:
+            label: the voted label, or the human's.
+            human: whether ``label`` is a human's.
+        """
+        among = self.votes if self.order is None else teachers(self.order, self.first, human=human)
+        votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in among}
+        rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
+        if self.kept is None or self.weights is None:
+            return rewards
+        kept = KeptRound.of(
+            self.votes,
+            self.weights,
+            label if human else None,
+            everyone=self.kept == "everyone" and self.everyone,
+        )
+        return replace(rewards, exploration=self.exploration, kept=kept)

@@ -1,0 +1,96 @@
+"""Planning several tasks at once: the same plans as one by one, computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from camvo.errors import InvalidParameterError
+from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.estimates import Estimates, Observation, Scoring, copula_of
+from camvo.policies.plan import Plan
+from camvo.policies.policy import Policy
+from camvo.replays.lookahead import LookaheadState
+from camvo.subsets.oracle import Demand
+from camvo.subsets.table_search import cheapest_of_each
+
+
+def plan_window(
+    policy: Policy, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
+) -> list[Plan]:
+    """The plans of several tasks with the same questions, states and prices; as ``policy.plan`` of each.
+
+    Args:
+        policy: any policy. One that is no :class:`Ensemble` plans the tasks one by one.
+        tasks: each task's observations. States that look ahead are scored once for all tasks.
+        costs: arm → the expected price of asking it, $.
+
+    Raises:
+        InvalidParameterError: as ``policy.plan``, or the tasks differ in their questions or states.
+    """
+    if len(tasks) == 1 or not isinstance(policy, Ensemble):
+        return [policy.plan(task, costs) for task in tasks]
+    questions = tuple(tasks[0])
+    if any(tuple(task) != questions for task in tasks):
+        raise InvalidParameterError("tasks that are planned together have the same questions")
+    arms = tuple(sorted(costs))
+    columns = [_estimate(policy, [task[question] for task in tasks], arms) for question in questions]
+    estimates = [dict(zip(questions, row, strict=True)) for row in zip(*columns, strict=True)]
+    choices = _choose(policy, arms, costs, estimates)
+    return [
+        policy.assemble(task, costs, row, choice)
+        for task, row, choice in zip(tasks, estimates, choices, strict=True)
+    ]
+
+
+def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Sequence[str]) -> list[Estimates]:
+    """One question's estimates in every task; as :func:`camvo.policies.estimates.estimate` of each."""
+    state = observations[0].state
+    if any(other.state is not state for other in observations):
+        raise InvalidParameterError("tasks that are planned together share one state for each question")
+    if not isinstance(state, LookaheadState):
+        return [policy.estimate(observation, arms) for observation in observations]
+    q, width = state.score_window(arms, [observation.context for observation in observations])
+    guess = np.array([[observation.aggregation.guess(observation.labels)] for observation in observations])
+    scoring = Scoring(state, arms, policy.alpha, policy.lambda_r, policy.estimator)
+    n, mu, lower, weights, correctness = scoring.columns(q, width, guess)
+    return [
+        Estimates(
+            labels=observation.labels,
+            context=observation.context,
+            rewards=n,
+            agreement=mu,
+            q=q[task],
+            lower=lower[task],
+            weights=weights[task],
+            correctness=correctness[task],
+            aggregation=observation.aggregation,
+            copula=copula_of(state, arms, observation.context) if policy.correlated else None,
+        )
+        for task, observation in enumerate(observations)
+    ]
+
+
+def _choose(
+    policy: Ensemble,
+    arms: tuple[str, ...],
+    costs: Mapping[str, float],
+    estimates: Sequence[Mapping[str, Estimates]],
+) -> list[Choice]:
+    """Whom to ask first in every task; as ``policy.choose`` of each."""
+    if not (isinstance(policy, CaMVo) and policy.searches_table(len(arms))):
+        return [policy.choose(arms, costs, row) for row in estimates]
+    demands: list[Demand] = []
+    for question in estimates[0]:
+        pairs = [policy.demand(row[question]) for row in estimates]
+        demands.append((np.array([lower for lower, _ in pairs]), np.array([omega for _, omega in pairs])))
+    subsets = cheapest_of_each(
+        np.array([costs[arm] for arm in arms], dtype=np.float64),
+        demands,
+        policy.delta,
+        policy.k_min,
+        held=policy.newcomers([*estimates[0].values()]),
+    )
+    return [policy.choice(subset, len(arms)) for subset in subsets]

@@ -23,7 +23,7 @@ samples = st.lists(estimates, min_size=2, max_size=40)
 
 
 def estimated(observation, arms, **parameters):
-    return estimate([observation], arms, **parameters)[0]
+    return estimate(observation, arms, **parameters)
 
 
 def summed(qs):

@@ -115,8 +115,11 @@ def test_a_fixed_subset_is_of_at_least_one_model_and_all_of_them_are_in_the_pool
 def draws(share, many=2000):
     """The subsets of as many contexts, indicator rows."""
     policy, rng, state = Random(share=share), np.random.default_rng(1), State(2)
-    seen = [{"q": Observation(state, context, LABELS)} for context in rng.normal(size=(many, 2))]
-    return np.array([[arm in planned.subset for arm in ARMS] for planned in policy.plan_window(seen, ARMS)])
+    plans = [
+        policy.plan({"q": Observation(state, context, LABELS)}, ARMS)
+        for context in rng.normal(size=(many, 2))
+    ]
+    return np.array([[arm in planned.subset for arm in ARMS] for planned in plans])
 
 
 @pytest.mark.parametrize("share", [0.4, 2 / 3, 0.9])

@@ -475,35 +475,6 @@ def test_a_cost_that_is_no_price_is_refused(cost):
         CaMVo().plan(seen(taught(GOOD)), PRICES | {"tiny": cost})
 
 
-@pytest.mark.parametrize("policy", [CaMVo(delta=0.9, n0=1), CaMVo(delta=0.9, confidence="copula")])
-def test_tasks_planned_together_are_planned_as_each_by_itself(policy):
-    rng = np.random.default_rng(8)
-    state, prices = State(3), {"a": 1.0, "b": 2.0, "c": 3.5}
-    for _ in range(60):
-        context = rng.normal(size=3)
-        state.add(
-            Contribution(context, tuple(Change(arm, 0.6, None, float(rng.random() < 0.9)) for arm in prices))
-        )
-    tasks = [{"q": Observation(state, rng.normal(size=3), ("no", "yes"))} for _ in range(12)]
-    for together, task in zip(policy.plan_window(tasks, prices), tasks, strict=True):
-        alone = policy.plan(task, prices)
-        assert together.subset == alone.subset
-        assert together.confidence == pytest.approx(alone.confidence, abs=1e-12)
-        np.testing.assert_allclose(together.weights["q"], alone.weights["q"], atol=1e-12)
-
-
-def test_tasks_planned_together_share_their_state():
-    tasks = [{"q": Observation(State(1), np.ones(1), ("no", "yes"))} for _ in range(2)]
-    with pytest.raises(InvalidParameterError, match="share one state"):
-        CaMVo().plan_window(tasks, {"a": 1.0})
-
-
-def test_tasks_planned_together_have_the_same_questions():
-    seen = Observation(State(1), np.ones(1), ("no", "yes"))
-    with pytest.raises(InvalidParameterError, match="same questions"):
-        CaMVo().plan_window([{"p": seen}, {"q": seen}], {"a": 1.0})
-
-
 def test_a_search_that_gave_up_says_so_in_the_plan():
     rng = np.random.default_rng(4)
     arms = [f"model {arm:02}" for arm in range(14)]

@@ -17,7 +17,7 @@ EAST, NORTH = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 
 
 def estimated(observation, arms, **parameters):
-    return estimate([observation], arms, **parameters)[0]
+    return estimate(observation, arms, **parameters)
 
 
 def taught(*rounds, dimension=2):

@@ -22,7 +22,7 @@ POLICY = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=5)
 
 
 def estimated(observation, arms, **parameters):
-    return estimate([observation], arms, **parameters)[0]
+    return estimate(observation, arms, **parameters)
 
 
 def taught(rewards, rounds=20):

@@ -101,21 +101,21 @@ def test_certificates_hold_with_missing_answers_and_any_number_of_stages(stages)
 
 
 def test_it_begins_with_certificates_and_loosens_with_evidence(learned):
-    coins = [plan.stages.coin for plan in learned.plans]
-    assert "nobody" not in coins[:60]
-    assert coins[-300:].count("nobody") > 200
+    drawn_kinds = [plan.stages.exploration for plan in learned.plans]
+    assert "nobody" not in drawn_kinds[:60]
+    assert drawn_kinds[-300:].count("nobody") > 200
     assert all(plan.stages.propensity[1] == 1.0 for plan in learned.plans[:60])
 
 
-def test_a_round_without_a_coin_leaves_no_evidence(learned):
-    coins = sum(plan.stages.coin != "nobody" for plan in learned.plans)
-    assert sum(learned.state.exploration.patterns.values()) == coins
+def test_a_round_without_exploration_leaves_no_evidence(learned):
+    explored = sum(plan.stages.exploration != "nobody" for plan in learned.plans)
+    assert sum(learned.state.exploration.patterns.values()) == explored
 
 
 def test_how_often_the_learned_stop_was_right_is_known(learned):
-    probes = learned.state.exploration
-    assert probes.tried > 100
-    assert probes.right / probes.tried > 0.96
+    exploration = learned.state.exploration
+    assert exploration.tried > 100
+    assert exploration.right / exploration.tried > 0.96
 
 
 def test_weights_under_sequential_asking_agree_with_those_under_full_asking(learned, table):
@@ -126,7 +126,7 @@ def test_weights_under_sequential_asking_agree_with_those_under_full_asking(lear
         canonical(row) for row in table.votes[:, [list(COSTS).index(arm) for arm in arms]].tolist()
     )
     full = accuracies(every, prices, len(LABELS))
-    rounds = sum(plan.stages.coin == "everyone" for plan in learned.plans)
+    rounds = sum(plan.stages.exploration == "everyone" for plan in learned.plans)
     error = np.sqrt(full * (1.0 - full) / rounds)
     assert np.all(np.abs(expit(learned.plans[-1].weights["q"]) - full) < 3.0 * error)
     to_the_end = Counter()
@@ -179,12 +179,12 @@ def test_only_a_round_that_asked_everyone_teaches_by_its_vote(learned):
     policy = Sequential()
     for plan in learned.plans[-300:]:
         taught, _ = voted(policy, plan, dict.fromkeys(plan.subset, "yes"))
-        assert bool(taught.changes) == (plan.stages.coin == "everyone")
+        assert bool(taught.changes) == (plan.stages.exploration == "everyone")
 
 
 def test_a_human_teaches_about_the_first_stage_and_can_be_taken_back(learned):
     policy = Sequential()
-    plan = next(plan for plan in reversed(learned.plans) if plan.stages.coin == "nobody")
+    plan = next(plan for plan in reversed(learned.plans) if plan.stages.exploration == "nobody")
     before = learned.state.snapshot()
     state = State.restore(before)
     first, votes = voted(policy, plan, dict.fromkeys(plan.stages.order, "no"))
@@ -202,8 +202,8 @@ def test_a_human_teaches_about_the_first_stage_and_can_be_taken_back(learned):
 def test_a_model_that_joins_starts_from_certificates(learned):
     seen = {"q": Observation(learned.state, CONTEXT, LABELS)}
     plan = Sequential(agreement=0.97).plan(seen, COSTS | {"new": 5.0})
-    assert plan.stages.coin in ("certificate", "everyone")
-    assert plan.stages.paths["q"].rule.certain
+    assert plan.stages.exploration in ("certificate", "everyone")
+    assert plan.stages.questions["q"].rule.certain
 
 
 def test_a_model_that_leaves_takes_nothing_along_but_its_votes(learned):
@@ -240,7 +240,7 @@ def test_questions_that_are_not_labels_ask_everyone():
     plan = Sequential().plan(seen, COSTS)
     assert set(plan.subset) == set(COSTS)
     taught = Sequential().contribution(plan, "q", {arm: {"q": "3"} for arm in COSTS}, "3")
-    assert taught.probe is None
+    assert taught.exploration is None
     assert len(taught.changes) == len(COSTS)
 
 
@@ -275,5 +275,5 @@ def test_a_plan_of_another_policy_is_refused(learned):
     from camvo.policies.baselines import Majority  # noqa: PLC0415
 
     plan = Majority().plan({"q": Observation(learned.state, CONTEXT, LABELS)}, COSTS)
-    with pytest.raises(InvalidParameterError, match="another policy"):
+    with pytest.raises(InvalidParameterError, match="does not ask in stages"):
         Sequential().ask(plan, {})

@@ -13,8 +13,8 @@ from camvo.policies.stacked import Stacked
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, votes_table
 from camvo.replays.votes_table import VotesTable
-from camvo.stages.courses import Course
 from camvo.stages.stack_stops import Stops
+from camvo.stages.worth_stages import WorthStages
 from camvo.state.contribution import Contribution, revision
 from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.state.state import State
@@ -101,7 +101,7 @@ def test_kept_rounds_survive_the_ledger_and_a_snapshot():
     votes = {"good": {"question": "p"}, "twin1": {}}
     lesson = Contribution.unpack(policy.contribution(plan, "question", votes, "p", human=True).pack())
     state.add(lesson)
-    assert State.restore(state.snapshot()).rows.rows == state.kept_rounds.rounds == [lesson.kept]
+    assert State.restore(state.snapshot()).kept_rounds.rounds == state.kept_rounds.rounds == [lesson.kept]
 
 
 def test_rounds_that_were_asked_on_because_of_votes_teach_no_rewards():
@@ -126,7 +126,9 @@ def experienced():
     state = State(3)
     for number in range(200):
         label = LABELS[number % 4]
-        state.kept_rounds.add(KeptRound(tuple(CastVote(arm, label, 0.8) for arm in sorted(PRICES)), label, everyone=True))
+        state.kept_rounds.add(
+            KeptRound(tuple(CastVote(arm, label, 0.8) for arm in sorted(PRICES)), label, everyone=True)
+        )
     return state
 
 
@@ -136,7 +138,7 @@ def test_a_plan_is_described_in_plain_json():
     described = plan.describe("question")
     assert json.loads(json.dumps(described, allow_nan=False)) == described
     assert described["stages"]["first"] == described["stops"]["upto"][0] < len(PRICES)
-    never = Course(None, Stops((1, 4), (math.inf, -math.inf), ((0.0, 1.0),))).describe()
+    _, never = WorthStages(Stops((1, 4), (math.inf, -math.inf), ((0.0, 1.0),)), None, (), {}).describe()
     assert json.loads(json.dumps(never, allow_nan=False)) == never
 
 
@@ -145,7 +147,7 @@ def test_a_model_that_joins_has_everyone_asked_again():
     known, joined = (
         Stacked(first=100).plan(observed(state), prices) for prices in (PRICES, PRICES | {"new": 9.0})
     )
-    assert (known.stages.chance, joined.stages.chance) == (0.03, 1.0)
+    assert (known.stages.propensity, joined.stages.propensity) == (0.03, 1.0)
     assert set(joined.subset) == {*PRICES, "new"}
 
 

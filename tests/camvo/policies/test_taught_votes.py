@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camvo.policies.background_fits import Fit
 from camvo.policies.estimates import Observation
 from camvo.policies.sequential import Sequential
 from camvo.replays.replay import replay
@@ -60,8 +61,8 @@ class Project:
                 self.state.add(revision(voted, taught))
                 self.lessons.append((voted, taught))
 
-    def plan(self, context=CONTEXT, study=None):
-        return self.policy.plan({"q": Observation(self.state, context, LABELS, study=study)}, self.costs)
+    def plan(self, context=CONTEXT, fit=None):
+        return self.policy.plan({"q": Observation(self.state, context, LABELS, fit=fit)}, self.costs)
 
     def weights(self):
         plan = self.plan()
@@ -106,13 +107,13 @@ def test_certificates_hold_with_the_weights_that_humans_taught(taught):
         votes = {}
         while wanted := policy.ask(plan, votes):
             votes |= {arm: every[arm] for arm in wanted}
-        if plan.stages.paths["q"].rule.certain:
+        if plan.stages.questions["q"].rule.certain:
             assert policy.decide(plan, votes)["q"].label == policy.decide(plan, every)["q"].label
 
 
 def test_labels_that_are_withdrawn_leave_the_weights_of_agreement(items):
     project = Project(Sequential(), table(items=60), labelled(60, 30))
-    before = project.plan().stages.paths["q"].origin.agreed
+    before = project.plan().stages.questions["q"].vote_weights.agreed
     assert project.weights() != before
     for voted, human in project.lessons:
         project.state.add(revision(human, voted))
@@ -124,7 +125,7 @@ def test_the_score_is_what_human_labels_give_to_the_label(taught):
     plan = taught.plan()
     votes = {arm: {"q": "yes" if arm == "best" else "no"} for arm in ARMS}
     decision = taught.policy.decide(plan, votes)["q"]
-    origin = plan.stages.paths["q"].origin
+    origin = plan.stages.questions["q"].vote_weights
     chances = origin.stack.probabilities({arm: votes[arm]["q"] for arm in ARMS}, origin.agreed, LABELS)
     assert (decision.label, decision.trust) == ("yes", origin.stack.trust)
     assert decision.posterior == chances
@@ -152,7 +153,7 @@ def test_labels_on_models_that_have_left_say_nothing(items):
     project = Project(Sequential(), table(items=30), labelled(30, 15))
     left = {"new": 1.0, "other": 2.0}
     plan = project.policy.plan({"q": Observation(project.state, CONTEXT, LABELS)}, left)
-    assert plan.stages.paths["q"].origin.stack is None
+    assert plan.stages.questions["q"].vote_weights.stack is None
 
 
 def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(taught):
@@ -168,22 +169,22 @@ def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(t
     assert (kept.label, kept.everyone) == ("yes", False)
 
 
-def test_there_is_nothing_to_study_before_the_first_human_label():
+def test_there_is_nothing_to_fit_before_the_first_human_label():
     project = Project(Sequential(), table(items=40), labelled(40, 0))
     seen = Observation(project.state, CONTEXT, LABELS)
-    assert project.policy.material(seen, COSTS) is None
+    assert project.policy.fit_data(seen, COSTS) is None
 
 
-def test_there_is_nothing_to_study_about_a_question_whose_answers_are_no_labels(taught):
+def test_there_is_nothing_to_fit_about_a_question_whose_answers_are_no_labels(taught):
     seen = Observation(taught.state, CONTEXT, (), NumericVote(0.0, 1.0))
-    assert taught.policy.material(seen, COSTS) is None
+    assert taught.policy.fit_data(seen, COSTS) is None
 
 
-def test_a_plan_takes_the_study_that_it_is_given(taught):
-    study = fit(taught.state.kept_rounds.rounds[:50], LABELS, ANCHORED)
-    assert taught.plan(study=study).stages.paths["q"].origin.stack is study
-    fresh = taught.policy.material(Observation(taught.state, CONTEXT, LABELS), COSTS).study()
-    assert taught.plan().stages.paths["q"].origin.stack == fresh
+def test_a_plan_takes_the_fit_that_its_observation_brings(taught):
+    stack = fit(taught.state.kept_rounds.rounds[:50], LABELS, ANCHORED)
+    assert taught.plan(fit=Fit(stack)).stages.questions["q"].vote_weights.stack is stack
+    fresh = taught.policy.fit_data(Observation(taught.state, CONTEXT, LABELS), COSTS).compute()
+    assert taught.plan().stages.questions["q"].vote_weights.stack == fresh.stack
 
 
 def rows(rights, seed=0):

@@ -16,7 +16,9 @@ STACK = Stack(scale=2.0)
 
 def rows(votes, everyone=True):
     return [
-        KeptRound(tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(ARMS, row, strict=True)), None, everyone)
+        KeptRound(
+            tuple(CastVote(arm, vote, 1.0) for arm, vote in zip(ARMS, row, strict=True)), None, everyone
+        )
         for row in votes
     ]
 

@@ -24,14 +24,14 @@ def kept(*numbers):
 def test_what_is_taken_back_is_gone():
     rows = kept(1, 2, 3)
     rows.remove(row(2))
-    assert rows.rows == [row(1), row(3)]
+    assert rows.rounds == [row(1), row(3)]
 
 
 def test_a_row_that_is_taken_back_before_it_comes_never_does():
     rows = kept(1)
     rows.remove(row(2))
     rows.add(row(2))
-    assert rows.rows == [row(1)]
+    assert rows.rounds == [row(1)]
     assert not rows.owed
 
 
@@ -39,33 +39,33 @@ def test_rows_read_back_are_the_same():
     rows = kept(1, 2)
     rows.remove(row(5))
     again = KeptRounds.from_list(json.loads(json.dumps(rows.to_list())))
-    assert (again.rows, again.owed) == (rows.rows, rows.owed)
+    assert (again.rounds, again.owed) == (rows.rounds, rows.owed)
 
 
 def test_the_head_is_one_object_while_nothing_in_it_changes():
     rows = kept(*range(105))
-    before = rows.head(1000)
+    before = rows.latest(1000)
     rows.add(row(105))
-    assert rows.head(1000) is before
+    assert rows.latest(1000) is before
     rows.remove(row(3))
-    assert rows.head(1000) is not before
+    assert rows.latest(1000) is not before
 
 
 @given(st.integers(1, 400), st.integers(1, 400))
 def test_the_head_is_the_latest_rows_but_for_a_tenth_of_all(size, most):
     rows = kept(*range(size))
-    head = list(rows.head(most).rows)
-    end = rows.rows.index(head[-1]) + 1
+    head = list(rows.latest(most).rounds)
+    end = rows.rounds.index(head[-1]) + 1
     assert size / 1.1 - 1 <= end <= size
-    assert head == rows.rows[max(end - most, 0) : end]
+    assert head == rows.rounds[max(end - most, 0) : end]
 
 
 def test_the_head_of_rows_that_were_all_taken_back_is_empty():
     rows = kept(1, 2)
-    rows.head(10)
+    rows.latest(10)
     for number in (1, 2):
         rows.remove(row(number))
-    assert rows.head(10).rows == ()
+    assert rows.latest(10).rounds == ()
 
 
 def test_other_weights_leave_out_the_votes_that_have_none():
@@ -79,5 +79,7 @@ def test_rounds_that_showed_some_models_are_those_that_asked_everyone_and_all_of
         for everyone in (True, False):
             change(KeptRound(tuple(CastVote(arm, None, 1.0) for arm in pool), None, everyone))
     for arms in ("a", "c", "ac", ""):
-        wanted = sum(row.everyone and set(arms) <= {vote.arm for vote in row.votes} for row in rows.rows)
-        assert rows.shown(arms) == KeptRounds.from_list(rows.to_list()).shown(arms) == wanted
+        wanted = sum(row.everyone and set(arms) <= {vote.arm for vote in row.votes} for row in rows.rounds)
+        assert (
+            rows.everyone_rounds(arms) == KeptRounds.from_list(rows.to_list()).everyone_rounds(arms) == wanted
+        )

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.state.contribution import Change, Contribution, revision
 from camvo.numerics.correlation_matrices import nearest_psd, root
+from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.pairs import PairSums
 from camvo.state.state import State
 

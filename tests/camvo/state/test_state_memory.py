@@ -18,8 +18,8 @@ def learn(state, rng, rounds):
     """What a server does with a round: score the context, then add what its votes taught."""
     for _ in range(rounds):
         context = rng.normal(size=DIMENSION)
-        q, _ = state.score(ARMS, [context])
-        changes = zip(ARMS, q[0].tolist(), rng.random(len(ARMS)).round().tolist(), strict=True)
+        q, _ = state.score(ARMS, context)
+        changes = zip(ARMS, q.tolist(), rng.random(len(ARMS)).round().tolist(), strict=True)
         state.add(
             Contribution(context, tuple(Change(arm, seen, None, reward) for arm, seen, reward in changes))
         )

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.state import State
-from camvo.state.vote_patterns import SILENT, UNASKED, VotePattern, ExplorationRound, ExplorationSums, canonical
+from camvo.state.vote_patterns import (
+    SILENT,
+    UNASKED,
+    ExplorationRound,
+    ExplorationSums,
+    VotePattern,
+    canonical,
+)
 
 ARMS = ("a", "b", "c", "d")
 
@@ -23,7 +30,9 @@ def probe(*groups, right=None):
 def test_a_pattern_forgets_the_labels_and_keeps_who_agreed():
     votes = {"a": "x", "b": "y", "c": "x"}
     assert VotePattern.of(ARMS, votes).groups == (0, 1, 0, UNASKED)
-    assert VotePattern.of(ARMS, {arm: label + "!" for arm, label in votes.items()}) == VotePattern.of(ARMS, votes)
+    assert VotePattern.of(ARMS, {arm: label + "!" for arm, label in votes.items()}) == VotePattern.of(
+        ARMS, votes
+    )
 
 
 def test_everyone_asked_by_chance_is_not_everyone_asked_because_the_votes_were_divided():
@@ -63,8 +72,8 @@ def test_a_round_with_every_vote_still_counts_when_an_arm_has_left():
 
 def test_a_contribution_carries_its_probe():
     carried = Contribution.unpack(contribution(probe(0, 0, 1, UNASKED, right=True)).pack())
-    assert carried.probe == probe(0, 0, 1, UNASKED, right=True)
-    assert Contribution.unpack(contribution(None).pack()).probe is None
+    assert carried.exploration == probe(0, 0, 1, UNASKED, right=True)
+    assert Contribution.unpack(contribution(None).pack()).exploration is None
 
 
 probes = st.builds(
@@ -92,15 +101,15 @@ def test_the_state_counts_probes_and_a_snapshot_keeps_them():
     for right in (True, False, None):
         state.add(contribution(probe(0, 0, 1, UNASKED, right=right)))
     restored = State.restore(state.snapshot())
-    assert restored.probes == state.exploration
-    assert (restored.probes.tried, restored.probes.right) == (2, 1)
-    assert restored.probes.patterns == {VotePattern(ARMS, (0, 0, 1, UNASKED)): 3}
+    assert restored.exploration == state.exploration
+    assert (restored.exploration.tried, restored.exploration.right) == (2, 1)
+    assert restored.exploration.patterns == {VotePattern(ARMS, (0, 0, 1, UNASKED)): 3}
 
 
 def test_a_human_label_changes_rewards_and_leaves_the_probe():
     state = State(2)
     voted = contribution(probe(0, 0, 0, 1))
-    human = Contribution(voted.context, (Change("a", 0.5, None, 0.0),), 1, voted.probe)
+    human = Contribution(voted.context, (Change("a", 0.5, None, 0.0),), 1, voted.exploration)
     state.add(voted)
     state.add(revision(voted, human))
     assert state["a"].reward_sum == 0.0

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
+from camvo.replays.lookahead import LookaheadState
 from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.state import State
 
@@ -17,6 +18,10 @@ DIMENSION, COMING = 24, 10
 
 def contexts_of(rng, count):
     return [vector / np.linalg.norm(vector) for vector in rng.normal(size=(count, DIMENSION))]
+
+
+def scored_one_by_one(state, contexts):
+    return np.array([state.score(ARMS, context) for context in contexts]).transpose(1, 0, 2)
 
 
 def taught(rng, context, arms):
@@ -57,18 +62,18 @@ def test_what_is_scored_and_learnt_is_the_same_as_without_looking_ahead(seed, in
     rng = np.random.default_rng(seed)
     past = [taught(rng, context, ARMS[:-1]) for context in contexts_of(rng, 5)]
     coming = contexts_of(rng, COMING)
-    told, plain = State(DIMENSION), State(DIMENSION)
+    told, plain = LookaheadState(DIMENSION), State(DIMENSION)
     for state in (told, plain):
         state.add(*past)
-    told.look_ahead(coming)
+    told.announce(coming)
     for number, event in enumerate(events(rng, coming)):
         told.add(event)
         plain.add(event)
         one = number % COMING
         for ahead in (coming[one : one + 1], coming[one:], coming):
             for seen, expected in zip(
-                told.score(ARMS, ahead),
-                plain.score(ARMS, [context.copy() for context in ahead]),
+                told.score_window(ARMS, ahead),
+                scored_one_by_one(plain, ahead),
                 strict=True,
             ):
                 np.testing.assert_allclose(seen, expected, rtol=0.0, atol=1e-10)
@@ -82,14 +87,14 @@ def test_what_is_scored_and_learnt_is_the_same_as_without_looking_ahead(seed, in
 def test_a_context_that_was_not_announced_may_be_scored_in_between():
     rng = np.random.default_rng(1)
     coming, other = contexts_of(rng, COMING), contexts_of(rng, 1)
-    told, plain = State(DIMENSION), State(DIMENSION)
-    told.look_ahead(coming)
+    told, plain = LookaheadState(DIMENSION), State(DIMENSION)
+    told.announce(coming)
     for context in coming:
         event = taught(rng, context, ARMS)
-        told.score(ARMS, [context])
+        told.score(ARMS, context)
         for state in (told, plain):
             state.add(event)
-        seen, expected = (np.array(state.score(ARMS, other)) for state in (told, plain))
+        seen, expected = (np.array(state.score(ARMS, other[0])) for state in (told, plain))
         np.testing.assert_allclose(seen, expected, rtol=0.0, atol=1e-12)
 
 
@@ -100,4 +105,4 @@ def test_a_context_that_was_not_announced_may_be_scored_in_between():
 )
 def test_a_context_that_cannot_be_scored_is_refused_when_it_is_announced(context, said):
     with pytest.raises(InvalidParameterError, match=said):
-        State(DIMENSION).look_ahead([context])
+        LookaheadState(DIMENSION).announce([context])

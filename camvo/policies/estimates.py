@@ -26,6 +26,12 @@ class Observation:
     ``labels`` the label set in the order of the label config (or the items to be ranked; none for a number),
     ``aggregation`` how votes on it are counted, ``study`` what the policy's ``material`` was found to say;
     without one, that is worked out at once.
+
+    >>> import camvo
+    >>> import numpy as np
+    >>> seen = camvo.Observation(camvo.State(dimension=2), np.array([1.0, 0.0]), ("neg", "pos"))
+    >>> camvo.Baseline().plan({"mood": seen}, {"small": 0.1, "large": 5.0}).subset
+    ('large', 'small')
     """
 
     state: State

@@ -33,6 +33,10 @@ class Contribution:
     ``probe`` is what a round that a coin chose shows about stopping early; it is counted ``rounds`` times, so
     a correction of the rewards leaves it alone and −1 takes it back. ``kept`` is the round itself where it is
     to be kept whole, ``dropped`` what it was kept as until now.
+
+    >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
+    >>> Contribution.unpack(lesson.pack()).changes
+    (Change(arm='small', q=0.5, removed=None, added=1.0),)
     """
 
     context: Array

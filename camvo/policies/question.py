@@ -25,6 +25,9 @@ from camvo.votes.labels import LABEL_VOTE
 class Question:
     """One question, the models that can answer it and what has been learned about them.
 
+    To add or remove a model or to change a price, make a new question with the same ``state``. A question
+    is not safe to use from several threads at once.
+
     Args:
         labels: the label set, at least one label and no label twice; the items of a ranking; empty for a
             number or a free text.
@@ -33,8 +36,8 @@ class Question:
         policy: decides whom to ask and how to count; :class:`camvo.Sequential` by default.
         aggregation: how votes become one answer; a weighted vote over ``labels`` by default.
         lambda_l: λ_L > 0, the ridge strength of the linear model in a new state; 1 by default.
-        state: the state to continue from, for example
-            ``camvo.State.restore(snapshot)``. It is used in place, not copied.
+        state: the state to continue from, for example ``camvo.State.restore(snapshot)``. It is used in
+            place, not copied.
 
     Attributes:
         labels: the label set.

@@ -16,7 +16,7 @@ def main() -> None:
         if package in ("", "backend", "camvo"):
             raise
         print(  # noqa: T201 - this is what a person reads
-            f"camvo: the package {package} is not installed; the server needs: pip install 'camvo[server]'",
+            f'camvo: the package {package} is missing; the command needs: pip install "camvo[server]"',
             file=sys.stderr,
         )
         sys.exit(2)

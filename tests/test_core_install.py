@@ -67,7 +67,7 @@ def test_the_command_without_the_server_says_what_to_install_in_one_line() -> No
     done = run_with_core_only(START_THE_COMMAND)
     assert done.stdout == ""
     assert done.stderr == (
-        "camvo: the package typer is not installed; the server needs: pip install 'camvo[server]'\n"
+        'camvo: the package typer is missing; the command needs: pip install "camvo[server]"\n'
     )
 
 
@@ -133,4 +133,4 @@ class TestInAFreshEnvironment:
         done = run_in(core, "camvo")
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
-        assert "pip install 'camvo[server]'" in done.stderr
+        assert 'pip install "camvo[server]"' in done.stderr

@@ -1,1 +1,117 @@
-"""CaMVo's algorithm: which models to ask, how to count their votes, what to learn from them."""
+"""CaMVo: ask the cheapest language models whose weighted vote is confident enough, and learn from the votes.
+
+Start with :class:`Question`. The policies, the learned state and the ways of counting votes can also be used
+on their own. The library needs NumPy and SciPy only; the server for Label Studio is the extra ``[server]``.
+
+Names are imported when they are first used, so that ``camvo --help`` does not wait for SciPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from camvo.errors import CamvoError, InvalidParameterError, SnapshotError
+    from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
+    from camvo.policies.camvo import CaMVo, CCaMVo
+    from camvo.policies.cascade import Cascade
+    from camvo.policies.estimates import Observation
+    from camvo.policies.plan import Plan
+    from camvo.policies.policy import Policy
+    from camvo.policies.question import Question
+    from camvo.policies.sequential import Sequential
+    from camvo.policies.stacked import Stacked
+    from camvo.policies.task import ScoredLabel, Task
+    from camvo.replays.replay import replay
+    from camvo.replays.votes_table import VotesTable
+    from camvo.scores.guarantee import Guarantee
+    from camvo.scores.scorer import Scorer
+    from camvo.state.contribution import Contribution
+    from camvo.state.state import State
+    from camvo.votes.decision import Decision
+    from camvo.votes.labels import LabelVote
+    from camvo.votes.numbers import NumericVote
+    from camvo.votes.open_numbers import OpenNumericVote
+    from camvo.votes.rankings import RankingVote
+    from camvo.votes.sets import SubsetVote
+    from camvo.votes.span_vote import SpanVote
+    from camvo.votes.texts import OpenVote
+
+__all__ = [
+    "Baseline",
+    "CCaMVo",
+    "CaMVo",
+    "CamvoError",
+    "Cascade",
+    "Contribution",
+    "Decision",
+    "Fixed",
+    "Guarantee",
+    "InvalidParameterError",
+    "LabelVote",
+    "Majority",
+    "NumericVote",
+    "Observation",
+    "OpenNumericVote",
+    "OpenVote",
+    "Plan",
+    "Policy",
+    "Question",
+    "Random",
+    "RankingVote",
+    "ScoredLabel",
+    "Scorer",
+    "Sequential",
+    "Single",
+    "SnapshotError",
+    "SpanVote",
+    "Stacked",
+    "State",
+    "SubsetVote",
+    "Task",
+    "VotesTable",
+    "replay",
+]
+
+_MODULES: Final = {
+    "camvo.errors": ("CamvoError", "InvalidParameterError", "SnapshotError"),
+    "camvo.policies.baselines": ("Baseline", "Fixed", "Majority", "Random", "Single"),
+    "camvo.policies.camvo": ("CCaMVo", "CaMVo"),
+    "camvo.policies.cascade": ("Cascade",),
+    "camvo.policies.estimates": ("Observation",),
+    "camvo.policies.plan": ("Plan",),
+    "camvo.policies.policy": ("Policy",),
+    "camvo.policies.question": ("Question",),
+    "camvo.policies.sequential": ("Sequential",),
+    "camvo.policies.stacked": ("Stacked",),
+    "camvo.policies.task": ("ScoredLabel", "Task"),
+    "camvo.replays.replay": ("replay",),
+    "camvo.replays.votes_table": ("VotesTable",),
+    "camvo.scores.guarantee": ("Guarantee",),
+    "camvo.scores.scorer": ("Scorer",),
+    "camvo.state.contribution": ("Contribution",),
+    "camvo.state.state": ("State",),
+    "camvo.votes.decision": ("Decision",),
+    "camvo.votes.labels": ("LabelVote",),
+    "camvo.votes.numbers": ("NumericVote",),
+    "camvo.votes.open_numbers": ("OpenNumericVote",),
+    "camvo.votes.rankings": ("RankingVote",),
+    "camvo.votes.sets": ("SubsetVote",),
+    "camvo.votes.span_vote": ("SpanVote",),
+    "camvo.votes.texts": ("OpenVote",),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

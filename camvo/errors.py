@@ -1,20 +1,30 @@
-"""The errors that the algorithm raises, and the root of the backend's (:mod:`backend.errors` draws the tree).
+"""The errors of the algorithm; :mod:`backend.errors` draws the whole tree.
 
-A person reads ``str(error)``: what went wrong, where, and what to do about it. A program reads
-``error.code``, which is stable.
+``str(error)`` is for people: what went wrong, where, and what to do. ``error.code`` is for programs and never
+changes.
 
 ::
 
     CamvoError
-    ├── InvalidParameterError     a parameter or an array the algorithm cannot work with
-    └── SnapshotError             bytes that are no snapshot of a state
+    ├── InvalidParameterError     a parameter, a vote or an array that the algorithm cannot work with
+    └── SnapshotError             bytes that are not a snapshot of a state
 """
 
 from __future__ import annotations
 
 
 class CamvoError(Exception):
-    """The root: ``message`` says what went wrong, ``where`` the file, key or task, ``fix`` what to do."""
+    """Base class of every error that CaMVo raises on purpose.
+
+    Attributes:
+        message: what went wrong.
+        where: the file, key or task; ``None`` if it is obvious.
+        fix: what to do; ``None`` if nothing can be said.
+        code: a stable name for programs.
+
+    >>> str(CamvoError("no price", where="models[2]", fix="write input_price: 0"))
+    'models[2]: no price (write input_price: 0)'
+    """
 
     code = "camvo_error"
 
@@ -30,12 +40,26 @@ class CamvoError(Exception):
 
 
 class InvalidParameterError(CamvoError, ValueError):
-    """A parameter or an array the algorithm cannot work with."""
+    """A parameter, a vote or an array that the algorithm cannot work with. It is a ``ValueError`` too.
+
+    >>> import camvo
+    >>> camvo.CaMVo(delta=1.5)
+    Traceback (most recent call last):
+    camvo.errors.InvalidParameterError: δ is a probability, got 1.5
+    """
 
     code = "invalid_parameter"
 
 
 class SnapshotError(CamvoError):
-    """Bytes that are no snapshot of a state, or one of another shape."""
+    """Bytes that are not a snapshot of a state, or a snapshot of another format.
+
+    >>> import camvo
+    >>> try:
+    ...     camvo.State.restore(b"something else")
+    ... except camvo.SnapshotError as error:
+    ...     print(error.code)
+    snapshot_unreadable
+    """
 
     code = "snapshot_unreadable"

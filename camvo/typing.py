@@ -1,4 +1,4 @@
-"""The types that several modules of the algorithm share."""
+"""Types that several rooms of the algorithm share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
-"""A float64 array; its shape is in the docstring of whoever takes or returns it."""
+"""A float64 array. The docstring of each function that takes or returns one gives its shape."""
 
 Votes: TypeAlias = Mapping[str, Mapping[str, str]]
-"""The answers so far: arm → question → label. An arm that was asked and failed maps to what it did answer,
-which may be nothing; an arm that is absent was not asked."""
+"""The votes so far: arm → question → vote.
+
+An arm that has not been asked is absent. An arm that was asked and failed maps to the questions that it did
+answer, possibly none.
+"""

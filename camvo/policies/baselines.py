@@ -20,6 +20,17 @@ class Baseline(Ensemble):
     """Algorithm 2: ask every model, weigh its vote by how often it agreed with the label so far.
 
     The weight is ω_def = Σr / N, and 1 before an arm's first reward.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Baseline()
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> task = question.task([1.0, 0.0])
+    >>> task.ask()
+    ('large', 'small')
+    >>> task.add({"large": "pos", "small": "pos"})
+    >>> task.decide().label
+    'pos'
     """
 
     def _weights(self, estimates: Estimates) -> Array:
@@ -28,7 +39,17 @@ class Baseline(Ensemble):
 
 @dataclass(frozen=True, kw_only=True)
 class Majority(Ensemble):
-    """Ask every model; each vote counts the same."""
+    """Ask every model; each vote counts the same.
+
+    >>> import camvo
+    >>> question = camvo.Question(
+    ...     ("neg", "pos"), prices={"a": 1.0, "b": 1.0, "c": 9.0}, dimension=2, policy=camvo.Majority()
+    ... )
+    >>> task = question.task([1.0, 0.0])
+    >>> task.add({"a": "neg", "b": "neg", "c": "pos"})
+    >>> task.decide().label
+    'neg'
+    """
 
     def _weights(self, estimates: Estimates) -> Array:
         return np.ones_like(estimates.weights)
@@ -40,6 +61,13 @@ class Single(Ensemble):
 
     Attributes:
         model: the name of the model.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Single(model="small")
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> question.task([1.0, 0.0]).ask()
+    ('small',)
     """
 
     model: str
@@ -57,6 +85,13 @@ class Fixed(Baseline):
 
     Attributes:
         models: the names of the models, at least one.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Fixed(models=("large",))
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> question.task([1.0, 0.0]).ask()
+    ('large',)
     """
 
     models: tuple[str, ...]
@@ -83,6 +118,13 @@ class Random(Baseline):
     Attributes:
         share: of the K models that are asked, in (0, 1]. If it is not a whole number of models, one more or
             one fewer is asked so that it holds on average; at least one model is asked.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Random(share=0.5)
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> [len(question.task([1.0, float(number)]).ask()) for number in range(4)]
+    [1, 1, 1, 1]
     """
 
     share: float

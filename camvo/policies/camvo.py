@@ -31,6 +31,18 @@ class CaMVo(Ensemble):
             :mod:`camvo.subsets.confidence`).
         budget: how many sets one search may look at. A search that needs more takes the best set so far, or
             asks all arms.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.CaMVo(delta=0.8, k_min=1)
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> for _ in range(20):
+    ...     task = question.task([1.0, 0.0])
+    ...     while models := task.ask():
+    ...         task.add(dict.fromkeys(models, "pos"))
+    ...     task.learn()
+    >>> question.task([1.0, 0.0]).ask()
+    ('small',)
     """
 
     delta: float = 0.97
@@ -167,7 +179,15 @@ class CaMVo(Ensemble):
 
 @dataclass(frozen=True, kw_only=True)
 class CCaMVo(CaMVo):
-    """CaMVo with δ_A from correlated arms (Appendix G); nothing else is changed."""
+    """CaMVo with δ_A from correlated arms (Appendix G); nothing else is changed.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.CCaMVo(delta=0.8)
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> question.task([1.0, 0.0]).ask()  # no arm has a history yet
+    ('large', 'small')
+    """
 
     confidence: ConfidenceName = field(default="copula", init=False)
 

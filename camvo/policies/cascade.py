@@ -23,6 +23,17 @@ class Cascade(Baseline):
 
     Attributes:
         threshold: the score in [0, 1] that is enough.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Cascade(threshold=0.8)
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> task = question.task([1.0, 0.0])
+    >>> task.ask()
+    ('small',)
+    >>> task.add({"small": "pos"})
+    >>> task.ask()  # the score is 0.75 so far
+    ('large',)
     """
 
     threshold: float

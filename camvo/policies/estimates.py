@@ -27,6 +27,12 @@ class Observation:
         labels: the label set in the order of the label config, or the items to be ranked; none for a number.
         aggregation: how votes on the question are counted.
         fit: the latest background fit of the policy's ``fit_data``; without one it is computed at once.
+
+    >>> import camvo
+    >>> import numpy as np
+    >>> seen = camvo.Observation(camvo.State(dimension=2), np.array([1.0, 0.0]), ("neg", "pos"))
+    >>> camvo.Baseline().plan({"mood": seen}, {"small": 0.1, "large": 5.0}).subset
+    ('large', 'small')
     """
 
     state: State

@@ -29,6 +29,12 @@ class Plan:
         complete: false if the search for the subset ran out of its budget: a cheaper one may exist.
         propensity: the probability with which each arm is asked independently of the votes, shape (K,).
         stages: in which order arms are asked and when to stop, if the policy asks in stages.
+
+    >>> import camvo
+    >>> question = camvo.Question(("neg", "pos"), prices={"small": 0.1, "large": 5.0}, dimension=2)
+    >>> plan = question.task([1.0, 0.0]).plan
+    >>> plan.arms, plan.costs.tolist(), plan.subset
+    (('large', 'small'), [5.0, 0.1], ('large', 'small'))
     """
 
     arms: tuple[str, ...]

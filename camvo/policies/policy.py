@@ -22,7 +22,19 @@ from camvo.votes.decision import Decision
 
 
 class Policy(Protocol):
-    """The interface of every policy; votes are arm → question → label (:data:`camvo.typing.Votes`)."""
+    """The interface of every policy; votes are arm → question → label (:data:`camvo.typing.Votes`).
+
+    >>> import camvo
+    >>> import numpy as np
+    >>> policy: camvo.Policy = camvo.Sequential()
+    >>> state = camvo.State(dimension=2)
+    >>> seen = {"mood": camvo.Observation(state, np.array([1.0, 0.0]), ("neg", "pos"))}
+    >>> plan = policy.plan(seen, {"small": 0.1, "large": 5.0})
+    >>> votes = {arm: {"mood": "pos"} for arm in policy.ask(plan, {})}
+    >>> policy.ask(plan, votes), policy.decide(plan, votes)["mood"].label
+    ((), 'pos')
+    >>> state.add(policy.contribution(plan, "mood", votes, "pos"))
+    """
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """The data a background fit would use now, or ``None`` if no fit is needed."""

@@ -41,6 +41,18 @@ class Sequential(Staged):
         agreement: the least share of labels that equal the label of all models together, in [0, 1]; 1 stops
             at certificates only.
         max_stages: how often the policy may wait for models. 1 asks one set; K can ask one after another.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Sequential()
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> for _ in range(20):
+    ...     task = question.task([1.0, 0.0])
+    ...     while models := task.ask():
+    ...         task.add(dict.fromkeys(models, "pos"))
+    ...     task.learn()
+    >>> question.task([1.0, 0.0]).ask()
+    ('small',)
     """
 
     agreement: float = 0.99

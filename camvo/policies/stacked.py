@@ -39,6 +39,13 @@ class Stacked(Staged):
         max_stages: how often the policy may wait for models.
         first: how many rounds ask everyone before any stops early, and again when a model joins. Human
             labels teach most there.
+
+    >>> import camvo
+    >>> prices = {"small": 0.1, "large": 5.0}
+    >>> policy = camvo.Stacked(first=200)
+    >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
+    >>> question.task([1.0, 0.0]).ask()  # everyone, for the first 200 rounds
+    ('small', 'large')
     """
 
     worth: float = 75.0

@@ -62,6 +62,18 @@ def replay(
 
     Raises:
         InvalidParameterError: the window is smaller than 1, or ``human`` has another shape.
+
+    >>> import camvo
+    >>> table = camvo.VotesTable(
+    ...     labels=("neg", "pos"),
+    ...     prices={"small": 1.0, "large": 9.0},
+    ...     contexts=np.ones((2, 3)),
+    ...     votes=np.array([[1, 1], [1, 0]]),
+    ...     truth=np.array([1, 0]),
+    ... )
+    >>> trace = camvo.replay(camvo.Single(model="small"), table)
+    >>> trace.labels.tolist(), trace.costs.tolist()
+    ([1, 1], [1.0, 1.0])
     """
     n = len(table.truth)
     if window < 1:

@@ -23,6 +23,16 @@ class VotesTable:
         votes: the position of each vote in ``labels``, shape (n, K) in the order of ``prices``; −1 where a
             model gave no answer.
         truth: the position of the right label, shape (n,).
+
+    >>> table = VotesTable(
+    ...     labels=("neg", "pos"),
+    ...     prices={"small": 1.0, "large": 9.0},
+    ...     contexts=np.ones((2, 3)),
+    ...     votes=np.array([[1, 1], [1, 0]]),
+    ...     truth=np.array([1, 0]),
+    ... )
+    >>> table.full_cost
+    10.0
     """
 
     labels: tuple[str, ...]

@@ -72,6 +72,11 @@ class Guarantee:
 
     Raises:
         InvalidParameterError: a parameter out of range.
+
+    >>> guarantee = Guarantee(target=0.97)
+    >>> guarantee.update([(0.96, 1.0)] * 300)  # 300 audited labels with the score 0.96, all of them right
+    >>> guarantee.certified().audits
+    300
     """
 
     def __init__(self, grid: Sequence[float] = GRID, target: float = 0.97, confidence: float = 0.95) -> None:

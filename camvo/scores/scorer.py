@@ -42,6 +42,11 @@ class Scorer:
         labels: the label set.
         panel: how the models' errors go together.
         calibration: from the panel's probability to the score; the identity until humans confirmed labels.
+
+    >>> from camvo.scores.panel import Panel
+    >>> scorer = Scorer(("neg", "pos"), Panel.usual(("a", "b", "c")))
+    >>> round(scorer.score({"a": "pos", "b": "pos", "c": "neg"}, "pos"), 2)
+    0.71
     """
 
     labels: tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,10 @@ class Contribution:
             a correction of the rewards leaves it alone and −1 takes it back.
         kept: the round itself, if it is to be kept whole.
         dropped: the round as it was kept until now.
+
+    >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
+    >>> Contribution.unpack(lesson.pack()).changes
+    (Change(arm='small', q=0.5, removed=None, added=1.0),)
     """
 
     context: Array
@@ -101,3 +105,9 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
     kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
     rounds = after.rounds - before.rounds
     return Contribution(before.context, changes if changed else (), rounds, kept=kept, dropped=dropped)
+
+
+def withdrawal(taught: Contribution) -> Contribution:
+    """The opposite of what a round taught: all rewards out, the round and what it showed uncounted."""
+    nothing = Contribution(taught.context, (), rounds=0)
+    return replace(revision(taught, nothing), exploration=taught.exploration)

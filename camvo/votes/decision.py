@@ -13,6 +13,10 @@ class Decision:
     For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
     holds nothing else. ``trust`` in [0, 1] is how far what human labels taught proved right on rounds
     that were held out; 0 where the policy does not learn from them.
+
+    >>> decision = Decision("pos", 0.9, {"neg": 0.1, "pos": 0.9})
+    >>> decision.label, decision.score
+    ('pos', 0.9)
     """
 
     label: str

@@ -95,7 +95,16 @@ def _check(votes: Mapping[str, str], labels: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LabelVote:
-    """Labels: the weighted vote of Algorithm 1; a vote is right if it is the label."""
+    """Labels: the weighted vote of Algorithm 1; a vote is right if it is the label.
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": "yes", "b": "yes", "c": "no"}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = LabelVote().aggregate(ballot, ("no", "yes"))
+    >>> answer, round(scores[answer], 2)
+    ('yes', 0.8)
+    """
 
     def guess(self, options: Sequence[str]) -> float:
         """1/M with M labels."""

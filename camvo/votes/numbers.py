@@ -56,6 +56,14 @@ class NumericVote:
         rule: ``"median"`` (robust, and the one that δ_A bounds: :mod:`camvo.votes.aggregation`) or
         ``"mean"``. scale: the error, in the votes' unit, that is worth nothing: in (0, high − low].
         step: the answer is rounded to low + n·step (half a step upwards); ``None`` leaves it as it is.
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": "1", "b": "2", "c": "9"}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = NumericVote(low=0, high=10).aggregate(ballot, ())
+    >>> answer, round(scores[answer], 2)
+    ('2', 0.86)
     """
 
     low: float

@@ -29,6 +29,14 @@ class OpenNumericVote:
         high: the greatest, ``None`` if there is none.
         step: the answer is rounded to low (or 0) + n·step; where there is none, the least scale is 1.
         tolerance: the error, in the votes' unit, that is worth nothing, whatever the answer is.
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": "98", "b": "100", "c": "700"}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = OpenNumericVote().aggregate(ballot, ())
+    >>> answer, round(scores[answer], 2)
+    ('100', 0.84)
     """
 
     low: float | None = None

@@ -65,6 +65,14 @@ class RankingVote:
         rule: ``"scores"`` adds the arms' scores up, times ω (the paper's; ask for them on one scale, as one
             that is wider outweighs the rest); ``"borda"`` adds up how many items each is ranked above;
             ``"kemeny"`` agrees with the most weight over all pairs (at most eight items).
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": '["x", "y"]', "b": '["x", "y"]', "c": '["y", "x"]'}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = RankingVote().aggregate(ballot, ("x", "y"))
+    >>> answer, round(scores[answer], 2)
+    ('["x","y"]', 0.8)
     """
 
     rule: RankingRule = "borda"

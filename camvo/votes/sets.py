@@ -25,6 +25,14 @@ class SubsetVote:
 
     Attributes:
         size: the number of labels, M ≥ 1.
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": '["x"]', "b": '["x", "y"]', "c": '["y", "z"]'}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = SubsetVote(size=3).aggregate(ballot, ("x", "y", "z"))
+    >>> answer, round(scores[answer], 2)
+    ('["x","y"]', 0.8)
     """
 
     size: int

@@ -32,6 +32,14 @@ class SpanVote:
 
     A span that a majority marked exactly alike is in the answer as it is. Where every weight is 0 the arms' L
     weigh the votes, and where those are all 0 too, each counts the same.
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": '[[0,5,"city"]]', "b": '[[0,5,"city"]]', "c": "[]"}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = SpanVote().aggregate(ballot, ("city", "name"))
+    >>> answer, round(scores[answer], 2)
+    ('[[0,5,"city"]]', 0.88)
     """
 
     def guess(self, options: Sequence[str]) -> float:

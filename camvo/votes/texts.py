@@ -60,6 +60,14 @@ class OpenVote:
     Attributes:
         comparison: ``"exact"`` or ``"words"``.
         size: M ≥ 2.
+
+    >>> from camvo.votes.aggregation import Ballot
+    >>> votes = {"a": "Ada Lovelace", "b": "ada lovelace.", "c": "Byron"}
+    >>> equal = dict.fromkeys(votes, 1.0)
+    >>> ballot = Ballot(votes, equal, equal, dict.fromkeys(votes, 0.8))
+    >>> answer, scores = OpenVote("words").aggregate(ballot, ())
+    >>> answer, round(scores[answer], 2)
+    ('Ada Lovelace', 0.97)
     """
 
     comparison: Comparison = "exact"

@@ -14,7 +14,7 @@ from backend.learning.fits import PAUSE
 from backend.learning.states import StateKey
 from backend.learning.studies import Studies
 from camvo.policies.background_fits import Material, StackedMaterial, Study, WeightsMaterial
-from camvo.state.kept_rounds import CastVote, LatestRounds, KeptRound
+from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
 
 KEY = StateKey("7.1", "mood", "epoch")
 

@@ -27,15 +27,15 @@ def test_an_exception_undoes_the_whole_write_and_passes_on(ledger: Ledger) -> No
     with pytest.raises(ZeroDivisionError):
         write()
     with ledger.read() as connection:
-        assert projects.all(connection) == []
+        assert projects.list_all(connection) == []
 
 
 def test_a_reader_sees_one_snapshot_while_others_write(ledger: Ledger) -> None:
     with ledger.read() as reader:
-        assert projects.all(reader) == []
+        assert projects.list_all(reader) == []
         with ledger.write() as writer:
             projects.ensure(writer, "1.1", 5.0)
-        assert projects.all(reader) == []
+        assert projects.list_all(reader) == []
 
 
 def test_a_reader_cannot_write(ledger: Ledger) -> None:
@@ -45,7 +45,7 @@ def test_a_reader_cannot_write(ledger: Ledger) -> None:
 
 def test_a_connection_that_read_can_write_later(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        projects.all(connection)
+        projects.list_all(connection)
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
 
@@ -77,16 +77,16 @@ def test_sqlite_keeps_a_write_ahead_log_and_waits_for_the_disk(sqlite_ledger: Le
 
 def test_a_ledger_answers_once_it_is_migrated(database_url: str) -> None:
     ledger = Ledger(database_url)
-    before = ledger.answers()
+    before = ledger.is_ready()
     ledger.migrate()
-    assert (before, ledger.answers()) == (False, True)
+    assert (before, ledger.is_ready()) == (False, True)
     ledger.close()
 
 
 def test_missing_tables_are_explained(database_url: str) -> None:
     ledger = Ledger(database_url)
     with pytest.raises(LedgerError, match="migrate the ledger"), ledger.read() as connection:
-        projects.all(connection)
+        projects.list_all(connection)
     ledger.close()
 
 
@@ -108,7 +108,7 @@ def test_an_unreachable_server_is_explained_without_the_password() -> None:
         pass
     assert "hunter" not in str(caught.value)
     assert "hunter" not in str(caught.value.__cause__)
-    assert not ledger.answers()
+    assert not ledger.is_ready()
 
 
 def test_a_failure_does_not_quote_what_was_to_be_written(ledger: Ledger) -> None:
@@ -148,7 +148,7 @@ def test_a_ledger_that_may_only_be_read_is_explained(tmp_path: Path) -> None:
     ledger.migrate()
     ledger.close()
     read_only = Ledger(f"sqlite:///file:{file}?immutable=1&uri=true")
-    with pytest.raises(LedgerError, match="let this user write"), read_only.write() as connection:
+    with pytest.raises(LedgerError, match="allow this user to write"), read_only.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
     read_only.close()
     assert file.stat().st_mode & stat.S_IRUSR
@@ -164,5 +164,5 @@ def test_a_backup_made_by_sqlite_itself_can_be_opened(sqlite_ledger: Ledger, tmp
     restored = Ledger(f"sqlite:///{tmp_path / 'copy.sqlite'}")
     restored.migrate()
     with restored.read() as connection:
-        assert [project.key for project in projects.all(connection)] == ["1.1"]
+        assert [project.key for project in projects.list_all(connection)] == ["1.1"]
     restored.close()

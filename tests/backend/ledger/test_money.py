@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,16 +13,24 @@ from sqlalchemy import Connection, text
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger
-from backend.ledger.money import spending
+from backend.ledger.money import accounts, spending
 from backend.ledger.money.accounts import day_of
 from backend.ledger.money.picodollars import from_picodollars, to_picodollars
-from backend.ledger.money.spending import ModelUsage, Spending
+from backend.ledger.money.usage import ModelUsage, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
 NOON = 12 * 3_600.0
 
 _projects = itertools.count(1)
+
+
+class Spending(NamedTuple):
+    """What one project has spent and reserved in all, and what every project has spent on a day, in $."""
+
+    total_usd: float
+    today_usd: float
+    reserved_usd: float
 
 
 def reserve(connection: Connection, usd: float, **changes: Any) -> int:
@@ -47,7 +55,9 @@ def settle(connection: Connection, call: int, usd: float, *, error_code: str | N
 
 
 def spent(connection: Connection, *, now: float = NOON) -> Spending:
-    return spending.spent(connection, "1.1", now=now)
+    total = accounts.balance(connection, "1.1", accounts.TOTAL)
+    today = accounts.balance(connection, accounts.EVERY_PROJECT, day_of(now))
+    return Spending(*map(from_picodollars, (total.spent, today.spent, total.reserved)))
 
 
 def test_reserved_money_is_not_spent_yet(ledger: Ledger) -> None:
@@ -157,8 +167,8 @@ def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("project_usd", ["project 1.1", "project's budget of 1 $", "0.25 $ are spent", "cost 0.4 $"]),
-        ("day_usd", ["every project", "day's budget of 1 $", "wait for the next UTC day"]),
+        ("project_usd", ["project 1.1", "project's budget of $1", "$0.25 is spent", "cost $0.4"]),
+        ("day_usd", ["every project", "day's budget of $1", "wait for the next UTC day"]),
     ],
 )
 def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: str, words: list[str]) -> None:
@@ -193,7 +203,8 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
         spending.expire(connection, NOON + 1.0)
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
-        small = ModelUsage(
+        assert usage_by_model(connection)["large"] == ModelUsage(1, 0, 100, 110, 7, 0.5, 0.0)
+        assert usage_by_model(connection)["small"] == ModelUsage(
             calls=4,
             failures=2,
             counted_tokens=200,
@@ -202,16 +213,11 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
             cost_usd=0.5,
             failed_usd=0.625,
         )
-        assert spending.usage_by_model(connection) == {
-            "large": ModelUsage(1, 0, 100, 110, 7, 0.5, 0.0),
-            "small": small,
-        }
-        assert spending.calls_by_model(connection, "1.1") == {"small": small}
 
 
 def test_nothing_was_used_before_the_first_call(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert spending.usage_by_model(connection) == {}
+        assert usage_by_model(connection) == {}
 
 
 prices = st.floats(min_value=0, max_value=1000, allow_subnormal=False)
@@ -236,14 +242,14 @@ def test_the_accounts_are_the_exact_sums_of_the_calls(
     project, noon = f"{number}.1", NOON + number * 86_400
     expected: Counter[str] = Counter()
     with sqlite_ledger.write() as connection:
-        for reserved, cost, fate in calls:
-            seconds = 1.0 if fate == "lose" else 1000.0
+        for reserved, cost, outcome in calls:
+            seconds = 1.0 if outcome == "lose" else 1000.0
             call = reserve(connection, reserved, project=project, seconds=seconds, now=noon)
-            if fate == "settle":
+            if outcome == "settle":
                 settle(connection, call, cost)
             spending.expire(connection, noon + 1.0)
-            exact = Fraction(repr(cost if fate == "settle" else reserved)) * 10**12
-            expected["reserved" if fate == "wait" else "spent"] += round(exact)
+            exact = Fraction(repr(cost if outcome == "settle" else reserved)) * 10**12
+            expected["reserved" if outcome == "wait" else "spent"] += round(exact)
         for owner, scope in ((project, "total"), ("*", day_of(noon))):
             query = text("SELECT spent, reserved FROM accounts WHERE project = :project AND scope = :scope")
             row = connection.execute(query, {"project": owner, "scope": scope}).one_or_none()

@@ -34,12 +34,12 @@ def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1"
 def annotate(ledger: Ledger, number: int, task: int, *, teaches: bool = True) -> None:
     annotation = Annotation(PROJECT, number, task, "2026-11-21T10:00:00Z", {}, teaches=teaches)
     with ledger.write() as connection:
-        human_annotations.put(connection, annotation, 1.0)
+        human_annotations.store(connection, annotation, 1.0)
 
 
 def open_tasks(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[int]:
     with ledger.read() as connection:
-        return [one.task for one in open_rounds.find(connection, PROJECT, control, epoch)]
+        return [one.task for one in open_rounds.latest_per_task(connection, PROJECT, control, epoch)]
 
 
 @pytest.mark.parametrize("teaches", [True, False], ids=["annotated", "skipped"])
@@ -71,7 +71,7 @@ def test_tasks_kept_blind_are_counted_and_not_listed(ledger: Ledger) -> None:
     store(ledger, 2, audit=True)
     annotate(ledger, 11, task=2)
     with ledger.read() as connection:
-        assert open_rounds.blind(connection, PROJECT) == 1
+        assert open_rounds.count_blind_tasks(connection, PROJECT) == 1
     assert open_tasks(ledger) == []
 
 
@@ -79,7 +79,7 @@ def test_of_an_edited_task_the_latest_round_counts(ledger: Ledger) -> None:
     store(ledger, 1)
     latest = store(ledger, 1, question="edited")
     with ledger.read() as connection:
-        assert [one.id for one in open_rounds.find(connection, PROJECT, "mood", "e1")] == [latest]
+        assert [one.id for one in open_rounds.latest_per_task(connection, PROJECT, "mood", "e1")] == [latest]
 
 
 def test_a_controls_epoch_is_that_of_its_latest_round(ledger: Ledger) -> None:
@@ -87,7 +87,7 @@ def test_a_controls_epoch_is_that_of_its_latest_round(ledger: Ledger) -> None:
     store(ledger, 1, control="topic", epoch="e7")
     store(ledger, 2, epoch="e2")
     with ledger.read() as connection:
-        assert open_rounds.epochs(connection, PROJECT) == {"mood": "e2", "topic": "e7"}
+        assert open_rounds.latest_epochs(connection, PROJECT) == {"mood": "e2", "topic": "e7"}
 
 
 def test_contexts_come_in_the_order_of_the_ids(ledger: Ledger) -> None:
@@ -101,4 +101,4 @@ def test_labelled_rounds_are_those_with_a_human_label(ledger: Ledger) -> None:
     store(ledger, 1)
     known = store(ledger, 2, human="Sad", confirmed=0.0)
     with ledger.read() as connection:
-        assert open_rounds.labelled(connection, PROJECT, "mood", "e1") == [known]
+        assert open_rounds.labelled_round_ids(connection, PROJECT, "mood", "e1") == [known]

@@ -16,7 +16,7 @@ def test_ensuring_a_project_twice_keeps_the_first(ledger: Ledger) -> None:
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
         projects.ensure(connection, "1.1", 6.0)
-        assert projects.all(connection) == [Project("1.1", 0, None, None, None, 5.0)]
+        assert projects.list_all(connection) == [Project("1.1", 0, None, None, None, 5.0)]
 
 
 def test_what_is_not_mentioned_stays_remembered(ledger: Ledger) -> None:
@@ -38,7 +38,7 @@ def test_projects_are_listed_by_key(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for key in ("2.1", "1.1", "10.1"):
             projects.ensure(connection, key, 1.0)
-        assert [project.key for project in projects.all(connection)] == ["1.1", "10.1", "2.1"]
+        assert [project.key for project in projects.list_all(connection)] == ["1.1", "10.1", "2.1"]
 
 
 def test_sequences_count_up_from_one_in_each_project(ledger: Ledger) -> None:

@@ -139,7 +139,7 @@ def test_rounds_are_summed_by_question_epoch_and_audit(filled: Filled) -> None:
     groups: dict[tuple[str, str, bool], list[Round]] = defaultdict(list)
     for round_ in filled.rounds:
         groups[round_.key.control, round_.key.epoch, round_.audit].append(round_)
-    found = filled.read(reports.rounds)
+    found = filled.read(reports.sum_rounds)
     assert [(row.control, row.epoch, row.audit) for row in found] == sorted(groups)
     for row in found:
         mine = groups[row.control, row.epoch, row.audit]
@@ -155,7 +155,7 @@ def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
     for round_ in filled.rounds:
         if round_.confirmed is not None:
             groups[round_.audit, sum(round_.score >= k / 10 for k in range(1, 10))].append(round_)
-    found = filled.read(reports.scores)
+    found = filled.read(reports.sum_scores)
     assert [(row.audit, row.bin) for row in found] == sorted(groups)
     for row in found:
         mine = groups[row.audit, row.bin]
@@ -171,7 +171,7 @@ def test_audits_are_counted_by_question_epoch_and_score(filled: Filled) -> None:
         if round_.key.project == PROJECT:
             cell = sum(round_.score >= threshold for threshold in thresholds)
             groups[round_.key.control, round_.key.epoch, cell].append(round_)
-    found = filled.read(reports.audits, thresholds)
+    found = filled.read(reports.count_audits, thresholds)
     assert [(row.control, row.epoch, row.cell) for row in found] == sorted(groups)
     for row in found:
         mine = groups[row.control, row.epoch, row.cell]
@@ -192,7 +192,7 @@ def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
                 checked=int(arm in right),
                 confirmed=int(right.get(arm, 0)),
             )
-    found = filled.read(reports.votes)
+    found = filled.read(reports.sum_votes)
     assert [(row.model, row.audit) for row in found] == sorted(expected)
     for row in found:
         counted = expected[row.model, row.audit]
@@ -206,7 +206,7 @@ def test_calls_are_summed_by_model_and_how_they_ended(filled: Filled) -> None:
         expected[key].append(0.0 if call["open"] else call["usd"])
     found = {
         (row.model, row.under_way, row.failure): (row.calls, row.cost_usd)
-        for row in filled.read(reports.calls)
+        for row in filled.read(reports.sum_calls)
     }
     assert found == {key: (len(usd), pytest.approx(sum(usd))) for key, usd in expected.items()}
 
@@ -215,7 +215,7 @@ def test_a_call_that_was_lost_with_its_process_is_a_failure_of_its_own(ledger: L
     with ledger.write() as connection:
         _call(connection, PROJECT, 1, {"model": "red", "open": True})
         spending.expire(connection, 1000.0)
-        (row,) = reports.calls(connection, PROJECT)
+        (row,) = reports.sum_calls(connection, PROJECT)
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
 
 
@@ -228,7 +228,7 @@ def test_a_quantile_is_the_time_of_that_rank(filled: Filled, quantile: float) ->
             if call["model"] == arm and not call["open"] and call["code"] is None
         )
         rank = math.ceil(quantile * len(times))
-        assert filled.read(reports.seconds, arm, len(times), quantile) == times[rank - 1]
+        assert filled.read(reports.answer_seconds, arm, len(times), quantile) == times[rank - 1]
 
 
 def test_human_annotations_are_counted_without_those_that_were_deleted(ledger: Ledger) -> None:
@@ -242,17 +242,17 @@ def test_human_annotations_are_counted_without_those_that_were_deleted(ledger: L
             (annotation(3, 5, teaches=False), 7.0),
             (annotation(4, 6), 9.0),
         ):
-            human_annotations.put(connection, made, now)
+            human_annotations.store(connection, made, now)
         human_annotations.delete(connection, PROJECT, [4], 10.0)
-        found = reports.humans(connection, PROJECT)
+        found = reports.sum_annotations(connection, PROJECT)
     assert found == reports.HumansRow(annotations=3, teaching=2, tasks=1, ground_truths=1, last_at=7.0)
 
 
 def test_a_project_that_never_came_up_has_nothing(filled: Filled) -> None:
     with filled.ledger.read() as connection:
-        for query in (reports.rounds, reports.scores, reports.votes, reports.calls):
+        for query in (reports.sum_rounds, reports.sum_scores, reports.sum_votes, reports.sum_calls):
             assert query(connection, "9.9") == []
-        assert reports.humans(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, None)
+        assert reports.sum_annotations(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, None)
 
 
 def test_a_deleted_task_takes_what_came_of_its_votes_with_it(ledger: Ledger) -> None:
@@ -263,5 +263,5 @@ def test_a_deleted_task_takes_what_came_of_its_votes_with_it(ledger: Ledger) -> 
             votes.store(
                 connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={}, examples={}
             )
-        deleted_tasks.delete(connection, PROJECT, 1, 1.0)
-        assert sum(row.asked for row in reports.votes(connection, PROJECT)) == len(made[1].votes)
+        deleted_tasks.delete_task(connection, PROJECT, 1, 1.0)
+        assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(made[1].votes)

@@ -11,13 +11,13 @@ from sqlalchemy.pool import Pool
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, Writer, events, projects
-from backend.ledger.database import writer as module
+from backend.ledger.database import batches
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits shares a transaction, however slow the machine is."""
-    monkeypatch.setattr(module, "_SECONDS", 60.0)
+    monkeypatch.setattr(batches, "_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_an_event_loop_gives_way_before_it_writes(sqlite_ledger: Ledger) -> None
 def test_a_transaction_takes_nothing_in_after_its_time(
     sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "_SECONDS", 0.0)
     writer, gate, others = Writer(sqlite_ledger), Gate(), list[list[bytes]]()
     writer.submit(gate)
     assert gate.entered.wait(30)
@@ -332,7 +332,7 @@ def test_a_closed_writer_refuses(ledger: Ledger) -> None:
     writer = Writer(ledger)
     writer.close()
     writer.close()
-    with pytest.raises(LedgerError, match="the writer is closed"):
+    with pytest.raises(LedgerError, match="the ledger's writer is closed"):
         asyncio.run(writer.run(append))
 
 

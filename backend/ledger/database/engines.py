@@ -16,8 +16,8 @@ _WRITE_LOCK = 0x43614D566F  # number of the PostgreSQL advisory lock that serial
 _CHECKPOINT_PAGES = 8_192
 """Pages (32 MB) in SQLite's write-ahead log at which a commit copies them into the database file.
 
-That commit is slow, so it should be rare; SQLite's default is 1,000 pages. Only commits run checkpoints: up to
-version 3.51.2, SQLite can lose a write while another connection runs one (the "WAL-reset bug")."""
+That commit is slow, so it should be rare; SQLite's default is 1,000 pages. Only commits run checkpoints:
+SQLite up to version 3.51.2 can lose a write while another connection runs one (the "WAL-reset bug")."""
 
 
 def normalise(url: str) -> URL:

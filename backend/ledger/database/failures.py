@@ -29,7 +29,7 @@ def place(url: URL) -> str:
 
 
 def ledger_error(error: SQLAlchemyError, url: URL) -> LedgerError:
-    """Return the error to raise for ``error``: the first line of the driver's message, which quotes no values."""
+    """Convert a database failure; the message is the driver's first line, which quotes no values."""
     message = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     reason = (message.strip().splitlines() or [type(error).__name__])[0]
     lower = message.lower()

@@ -26,9 +26,11 @@ PATIENCE = 30.0
 """Seconds that a writer waits for its turn before it fails."""
 
 _PAUSE = 0.02
-_LAST_TO_MIGRATE = "d9d5b7b"
 _DEVELOPMENT_REVISIONS = {"0001", "0002", "0003"}
 """Revisions whose migrations no longer exist: they were folded into 0004 before the first release."""
+
+_LAST_TO_MIGRATE = "d9d5b7b"
+"""The last commit that can migrate a ledger from these revisions."""
 
 
 class Ledger:
@@ -137,10 +139,9 @@ class Ledger:
     def _refuse_development_version(self, revision: str | None) -> None:
         if revision in _DEVELOPMENT_REVISIONS:
             raise LedgerError(
-                f"the ledger's tables are of revision {revision}, from a development version that this CaMVo "
-                "cannot migrate",
+                f"this CaMVo cannot migrate the ledger from revision {revision}, a development version",
                 where=self.place,
-                fix=f"run `camvo check` once with commit {_LAST_TO_MIGRATE} of CaMVo, which migrates the ledger",
+                fix=f"run `camvo check` with commit {_LAST_TO_MIGRATE} of CaMVo first, which migrates the ledger",
             )
 
     def _switch_to_wal(self) -> None:

@@ -95,7 +95,7 @@ rounds = Table(
         "full_cost_usd",
         "created_at",
     ),
-    sqlite_autoincrement=True,  # events refer to rounds by id, so the id of a deleted round must not be reused
+    sqlite_autoincrement=True,  # events refer to rounds by id, so ids must not be reused
 )
 
 votes = Table(

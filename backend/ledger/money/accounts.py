@@ -1,4 +1,4 @@
-"""Accounts in whole picodollars: spent and reserved money by project in total, and of all projects by UTC day."""
+"""Accounts: money spent and reserved by each project, and by all projects on each UTC day."""
 
 from __future__ import annotations
 

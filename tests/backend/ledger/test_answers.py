@@ -16,13 +16,13 @@ def store(connection: Connection, *tasks: int, project: str = "1.1", key: str = 
         answers.store(connection, dataclasses.replace(ANSWER, key=key), project, task, 1.0)
 
 
-def test_an_answer_comes_back_as_it_was_kept(ledger: Ledger) -> None:
+def test_an_answer_reads_back_as_it_was_stored(ledger: Ledger) -> None:
     with ledger.write() as connection:
         store(connection, 4)
         assert answers.find_by_key(connection, ["key", "unknown"]) == {"key": ANSWER}
 
 
-def test_of_two_answers_for_one_key_the_first_stays(ledger: Ledger) -> None:
+def test_the_first_answer_under_a_key_stays(ledger: Ledger) -> None:
     with ledger.write() as connection:
         store(connection, 4)
         answers.store(connection, dataclasses.replace(ANSWER, content="late"), "1.1", 4, 2.0)
@@ -37,7 +37,7 @@ def test_many_answers_can_be_looked_up_at_once(ledger: Ledger) -> None:
         assert list(answers.find_by_key(connection, keys)) == keys[::100]
 
 
-def test_an_answer_that_no_database_takes_as_text_is_kept_all_the_same(ledger: Ledger) -> None:
+def test_characters_that_a_database_refuses_are_replaced(ledger: Ledger) -> None:
     with ledger.write() as connection:
         answers.store(connection, dataclasses.replace(ANSWER, content="a\x00b\ud800c 😀"), "1.1", 4, 1.0)
         assert answers.find_by_key(connection, ["key"])["key"].content == "a\ufffdb?c 😀"
@@ -55,7 +55,7 @@ def test_forgetting_a_task_deletes_the_answers_that_only_it_uses(ledger: Ledger)
         }
 
 
-def test_the_last_task_that_uses_an_answer_takes_it_along(ledger: Ledger) -> None:
+def test_an_answer_is_deleted_with_the_last_task_that_uses_it(ledger: Ledger) -> None:
     with ledger.write() as connection:
         store(connection, 4, 5)
         assert [answers.forget_task(connection, "1.1", task) for task in (4, 5)] == [0, 1]
@@ -63,7 +63,9 @@ def test_the_last_task_that_uses_an_answer_takes_it_along(ledger: Ledger) -> Non
 
 
 @pytest.mark.parametrize(("project", "task"), [("1.1", 5), ("2.1", 4)])
-def test_an_answer_is_kept_for_a_task_that_only_looked_it_up(ledger: Ledger, project: str, task: int) -> None:
+def test_an_answer_is_kept_for_a_task_that_is_only_linked_to_it(
+    ledger: Ledger, project: str, task: int
+) -> None:
     with ledger.write() as connection:
         store(connection, 4)
         answers.link_task(connection, "key", project, task)

@@ -35,7 +35,7 @@ def test_a_renewed_claim_lasts_until_its_new_end(ledger: Ledger) -> None:
         assert free == ["third"]
 
 
-def test_nobody_renews_what_another_has_taken_over(ledger: Ledger) -> None:
+def test_renewing_leaves_claims_of_other_owners_unchanged(ledger: Ledger) -> None:
     with ledger.write() as connection:
         claims.acquire(connection, "key", "a", 100.0, 30.0)
         claims.acquire(connection, "key", "b", 130.0, 30.0)
@@ -50,7 +50,7 @@ def test_a_released_claim_is_free(ledger: Ledger) -> None:
         assert claims.acquire(connection, "key", "b", 100.0, 30.0)
 
 
-def test_nobody_releases_the_claim_of_another(ledger: Ledger) -> None:
+def test_releasing_leaves_claims_of_other_owners_unchanged(ledger: Ledger) -> None:
     with ledger.write() as connection:
         claims.acquire(connection, "key", "a", 100.0, 30.0)
         claims.release(connection, "key", "b")

@@ -11,14 +11,14 @@ from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
 
 
-def test_a_write_is_there_for_the_next_read(ledger: Ledger) -> None:
+def test_a_read_sees_the_write_before_it(ledger: Ledger) -> None:
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
     with ledger.read() as connection:
         assert projects.get(connection, "1.1") is not None
 
 
-def test_an_exception_undoes_the_whole_write_and_passes_on(ledger: Ledger) -> None:
+def test_an_exception_rolls_back_the_write_and_is_raised(ledger: Ledger) -> None:
     def write() -> None:
         with ledger.write() as connection:
             projects.ensure(connection, "1.1", 5.0)
@@ -58,7 +58,7 @@ def test_a_writer_gives_up_when_its_turn_does_not_come(ledger: Ledger, ledger_ur
     hasty.close()
 
 
-def test_a_transaction_that_the_database_ended_by_itself_is_no_success(sqlite_ledger: Ledger) -> None:
+def test_a_transaction_that_the_database_ended_by_itself_is_an_error(sqlite_ledger: Ledger) -> None:
     def write() -> None:
         with sqlite_ledger.write() as connection:
             projects.ensure(connection, "1.1", 5.0)
@@ -68,14 +68,14 @@ def test_a_transaction_that_the_database_ended_by_itself_is_no_success(sqlite_le
         write()
 
 
-def test_sqlite_keeps_a_write_ahead_log_and_waits_for_the_disk(sqlite_ledger: Ledger) -> None:
+def test_sqlite_uses_a_write_ahead_log_and_syncs_to_the_disk(sqlite_ledger: Ledger) -> None:
     with sqlite_ledger.write() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
         assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == 8192
 
 
-def test_a_ledger_answers_once_it_is_migrated(database_url: str) -> None:
+def test_a_ledger_is_ready_once_it_is_migrated(database_url: str) -> None:
     ledger = Ledger(database_url)
     before = ledger.is_ready()
     ledger.migrate()
@@ -96,7 +96,7 @@ def test_a_missing_folder_is_explained(tmp_path: Path) -> None:
         ledger.migrate()
 
 
-def test_a_file_that_is_no_database_is_explained(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_explained(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database at all, only some words. " * 30)
     with pytest.raises(LedgerError, match="restore the file from a backup"):
         Ledger(f"sqlite:///{tmp_path / 'notes.txt'}").migrate()
@@ -111,7 +111,7 @@ def test_an_unreachable_server_is_explained_without_the_password() -> None:
     assert not ledger.is_ready()
 
 
-def test_a_failure_does_not_quote_what_was_to_be_written(ledger: Ledger) -> None:
+def test_a_failure_does_not_quote_the_values_of_the_write(ledger: Ledger) -> None:
     with pytest.raises(LedgerError) as caught, ledger.write() as connection:
         connection.execute(text("INSERT INTO nowhere VALUES (:content)"), {"content": "a private letter"})
     assert "private" not in str(caught.value)
@@ -129,7 +129,7 @@ def test_a_failure_does_not_quote_what_was_to_be_written(ledger: Ledger) -> None
         "sqlite:///file:x?mode=memory&uri=true",
     ],
 )
-def test_a_url_that_names_no_ledger_is_refused_without_showing_it(url: str) -> None:
+def test_an_invalid_url_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(LedgerError, match="CAMVO_DATABASE_URL") as caught:
         Ledger(url)
     assert "hunter2" not in str(caught.value)
@@ -142,7 +142,7 @@ def test_every_spelling_of_postgresql_means_psycopg_3(scheme: str) -> None:
     assert place == "postgresql+psycopg://camvo:***@host/ledger"
 
 
-def test_a_ledger_that_may_only_be_read_is_explained(tmp_path: Path) -> None:
+def test_a_read_only_file_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     ledger = Ledger(f"sqlite:///{file}")
     ledger.migrate()

@@ -27,7 +27,7 @@ def later(updated_at: str = "2026-03-14T10:00:01Z", **changes: Any) -> Annotatio
     return dataclasses.replace(FIRST, updated_at=updated_at, **changes)
 
 
-def test_an_annotation_comes_back_with_the_time_it_was_received(ledger: Ledger) -> None:
+def test_an_annotation_reads_back_with_the_time_it_was_received(ledger: Ledger) -> None:
     with ledger.write() as connection:
         assert human_annotations.store(connection, FIRST, 7.0)
         assert human_annotations.of_task(connection, "1.1", 4) == [
@@ -44,7 +44,7 @@ def test_the_same_annotation_again_changes_nothing(ledger: Ledger) -> None:
         ]
 
 
-def test_an_update_replaces_what_was_there(ledger: Ledger) -> None:
+def test_an_update_replaces_the_annotation(ledger: Ledger) -> None:
     update = later(labels={"topic": "Politics"}, task=5)
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 7.0)
@@ -65,14 +65,14 @@ def test_an_update_replaces_what_was_there(ledger: Ledger) -> None:
         ("not a time", "1970-01-01T00:00:00Z"),
     ],
 )
-def test_times_are_compared_as_times(ledger: Ledger, older: str, newer: str) -> None:
+def test_update_times_are_compared_as_times_not_as_texts(ledger: Ledger, older: str, newer: str) -> None:
     with ledger.write() as connection:
         assert human_annotations.store(connection, later(older), 1.0)
         assert human_annotations.store(connection, later(newer), 2.0)
         assert not human_annotations.store(connection, later(older), 3.0)
 
 
-def test_deleting_names_the_tasks_that_lost_something(ledger: Ledger) -> None:
+def test_deleting_returns_the_tasks_that_lost_an_annotation(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for annotation_id, task in ((1, 6), (2, 6), (3, 5), (4, 7), (5, None)):
             human_annotations.store(
@@ -93,7 +93,7 @@ def test_deleting_spares_the_same_number_in_another_project(ledger: Ledger) -> N
         assert len(human_annotations.of_task(connection, "2.1", 4)) == 1
 
 
-def test_a_late_creation_does_not_bring_a_deleted_annotation_back(ledger: Ledger) -> None:
+def test_an_update_does_not_restore_a_deleted_annotation(ledger: Ledger) -> None:
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 1.0)
         human_annotations.delete(connection, "1.1", [9], 2.0)

@@ -11,7 +11,7 @@ from backend.ledger import Ledger, projects
 from backend.ledger.database.tables import metadata
 
 
-def test_the_migrations_create_exactly_the_tables_that_the_code_uses(ledger: Ledger) -> None:
+def test_migrations_create_exactly_the_tables_that_the_code_uses(ledger: Ledger) -> None:
     with ledger.read() as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True}
@@ -27,7 +27,7 @@ def test_the_comparison_would_see_a_missing_column(ledger: Ledger) -> None:
         assert compare_metadata(MigrationContext.configure(connection), metadata) != []
 
 
-def test_migrating_again_keeps_what_is_there(ledger: Ledger) -> None:
+def test_migrating_again_keeps_all_rows(ledger: Ledger) -> None:
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
     ledger.migrate()
@@ -35,14 +35,14 @@ def test_migrating_again_keeps_what_is_there(ledger: Ledger) -> None:
         assert [project.key for project in projects.list_all(connection)] == ["1.1"]
 
 
-def test_processes_that_start_together_can_all_migrate(database_url: str) -> None:
+def test_several_processes_can_migrate_at_the_same_time(database_url: str) -> None:
     assert Together(migrate, *[(database_url,)] * 3).succeeded()
     ledger = Ledger(database_url)
     assert ledger.is_ready()
     ledger.close()
 
 
-def test_a_ledger_of_a_newer_version_is_left_alone_and_explained(ledger: Ledger) -> None:
+def test_a_ledger_of_a_newer_version_is_refused_and_unchanged(ledger: Ledger) -> None:
     with ledger.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(LedgerError, match="install the version of CaMVo that wrote the ledger"):
@@ -52,17 +52,17 @@ def test_a_ledger_of_a_newer_version_is_left_alone_and_explained(ledger: Ledger)
 
 
 @pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
-def test_a_ledger_from_before_the_first_release_is_left_alone_and_explained(
+def test_a_ledger_from_before_the_first_release_is_refused_and_unchanged(
     ledger: Ledger, revision: str
 ) -> None:
     with ledger.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = :old"), {"old": revision})
-    with pytest.raises(LedgerError, match=f"revision {revision}.*`camvo check` once with commit d9d5b7b"):
+    with pytest.raises(LedgerError, match=f"revision {revision}.*`camvo check` with commit d9d5b7b"):
         ledger.migrate()
     with ledger.read() as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == revision
 
 
-def test_the_first_migration_has_the_revision_of_the_ledgers_that_exist(ledger: Ledger) -> None:
+def test_a_new_ledger_is_at_revision_0004(ledger: Ledger) -> None:
     with ledger.read() as connection:
         assert MigrationContext.configure(connection).get_current_revision() == "0004"

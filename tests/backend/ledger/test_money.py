@@ -66,7 +66,7 @@ def test_reserved_money_is_not_spent_yet(ledger: Ledger) -> None:
         assert spent(connection) == Spending(0.0, 0.0, 0.25)
 
 
-def test_a_settled_call_costs_what_it_cost(ledger: Ledger) -> None:
+def test_settling_books_the_actual_cost(ledger: Ledger) -> None:
     with ledger.write() as connection:
         assert settle(connection, reserve(connection, 0.25), 0.1)
         assert spent(connection) == Spending(0.1, 0.1, 0.0)
@@ -101,7 +101,7 @@ def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledge
         assert spent(connection) == Spending(0.375, 0.375, 0.0)
 
 
-def test_a_lost_call_that_reports_after_all_is_settled(ledger: Ledger) -> None:
+def test_a_lost_call_can_still_be_settled(ledger: Ledger) -> None:
     with ledger.write() as connection:
         call = reserve(connection, 0.25)
         spending.expire(connection, NOON + DAY)
@@ -119,7 +119,7 @@ def test_a_call_is_booked_on_the_utc_day_it_was_reserved_on(ledger: Ledger) -> N
         assert spent(connection, now=DAY) == Spending(0.3, 0.2, 0.0)
 
 
-def test_a_call_that_meets_the_budget_exactly_is_allowed_and_the_next_is_not(ledger: Ledger) -> None:
+def test_calls_may_use_the_budget_exactly_and_no_more(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for _ in range(3):
             settle(connection, reserve(connection, 0.1, project_usd=0.3), 0.1)
@@ -128,7 +128,7 @@ def test_a_call_that_meets_the_budget_exactly_is_allowed_and_the_next_is_not(led
         assert spent(connection) == Spending(0.3, 0.3, 0.0)
 
 
-def test_reserved_money_is_not_there_for_others(ledger: Ledger) -> None:
+def test_reserved_money_counts_against_the_budget(ledger: Ledger) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.2, project_usd=0.3)
         with pytest.raises(BudgetExhaustedError):
@@ -149,14 +149,14 @@ def test_projects_have_budgets_of_their_own(ledger: Ledger) -> None:
         reserve(connection, 1.0, project_usd=1.0, project="2.1")
 
 
-def test_the_budget_of_a_day_is_one_for_all_projects(ledger: Ledger) -> None:
+def test_all_projects_share_the_daily_budget(ledger: Ledger) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.75, day_usd=1.0)
         with pytest.raises(BudgetExhaustedError):
             reserve(connection, 0.75, day_usd=1.0, project="2.1")
 
 
-def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
+def test_a_refused_reservation_changes_nothing(ledger: Ledger) -> None:
     with ledger.write() as connection:
         with pytest.raises(BudgetExhaustedError):
             reserve(connection, 0.5, project_usd=1.0, day_usd=0.1)
@@ -182,7 +182,7 @@ def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: s
 
 
 @pytest.mark.parametrize("usd", [-0.01, float("nan"), float("inf"), 2e6])
-def test_a_sum_that_is_no_price_is_refused(ledger: Ledger, usd: float) -> None:
+def test_an_invalid_amount_is_refused(ledger: Ledger, usd: float) -> None:
     with ledger.write() as connection, pytest.raises(InvalidParameterError):
         reserve(connection, usd)
 
@@ -194,7 +194,7 @@ def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, 
         assert spent(connection) == Spending(0.0, 0.0, 0.99)
 
 
-def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Ledger) -> None:
+def test_usage_sums_tokens_and_costs_of_answered_calls(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for _ in range(2):
             settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
@@ -215,7 +215,7 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
         )
 
 
-def test_nothing_was_used_before_the_first_call(ledger: Ledger) -> None:
+def test_there_is_no_usage_before_the_first_call(ledger: Ledger) -> None:
     with ledger.read() as connection:
         assert usage_by_model(connection) == {}
 
@@ -224,12 +224,12 @@ prices = st.floats(min_value=0, max_value=1000, allow_subnormal=False)
 
 
 @given(st.floats(min_value=0, max_value=1e6))
-def test_a_price_is_off_by_half_a_picodollar_at_the_most(usd: float) -> None:
+def test_a_price_is_rounded_to_the_nearest_picodollar(usd: float) -> None:
     assert abs(Fraction(to_picodollars(usd), 10**12) - Fraction(repr(usd))) <= Fraction(1, 2 * 10**12)
 
 
 @given(st.integers(min_value=0, max_value=10**15))
-def test_picodollars_survive_the_way_through_a_float_up_to_a_thousand_dollars(picodollars: int) -> None:
+def test_picodollars_up_to_a_thousand_dollars_survive_conversion_to_float(picodollars: int) -> None:
     assert to_picodollars(from_picodollars(picodollars)) == picodollars
 
 

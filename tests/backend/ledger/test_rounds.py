@@ -35,16 +35,16 @@ def fields(round_: Round) -> dict[str, Any]:
     return {name: getattr(round_, name) for name in Round.__slots__ if name not in {"context", "id"}}
 
 
-def test_a_round_comes_back_as_it_was_stored(ledger: Ledger) -> None:
+def test_a_round_reads_back_as_it_was_stored(ledger: Ledger) -> None:
     stored = a_round()
     with ledger.write() as connection:
         round_id = rounds.insert(connection, stored)
     with ledger.read() as connection:
-        found = rounds.find_by_key(connection, [KEY])[KEY]
-    assert fields(found) == fields(stored)
-    assert found.id == round_id
-    assert found.context.dtype == np.float64
-    assert found.context.tolist() == stored.context.tolist()
+        read_back = rounds.find_by_key(connection, [KEY])[KEY]
+    assert fields(read_back) == fields(stored)
+    assert read_back.id == round_id
+    assert read_back.context.dtype == np.float64
+    assert read_back.context.tolist() == stored.context.tolist()
 
 
 def test_a_context_that_float32_cannot_hold_loses_nothing(ledger: Ledger) -> None:
@@ -54,11 +54,11 @@ def test_a_context_that_float32_cannot_hold_loses_nothing(ledger: Ledger) -> Non
         assert rounds.find_by_key(connection, [KEY])[KEY].context.tolist() == context.tolist()
 
 
-def test_a_round_that_taught_nothing_says_so(ledger: Ledger) -> None:
+def test_a_round_without_rewards_reads_back(ledger: Ledger) -> None:
     with ledger.write() as connection:
         rounds.insert(connection, a_round(taught=None, taught_by=None))
-        found = rounds.find_by_key(connection, [KEY])[KEY]
-    assert (found.taught, found.taught_by) == (None, None)
+        read_back = rounds.find_by_key(connection, [KEY])[KEY]
+    assert (read_back.taught, read_back.taught_by) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_round_that_taught_nothing_says_so(ledger: Ledger) -> None:
         dataclasses.replace(KEY, epoch="f"),
     ],
 )
-def test_a_key_that_differs_in_anything_is_another_round(ledger: Ledger, other: RoundKey) -> None:
+def test_rounds_whose_keys_differ_in_one_field_are_different_rounds(ledger: Ledger, other: RoundKey) -> None:
     with ledger.write() as connection:
         rounds.insert(connection, a_round())
         assert rounds.find_by_key(connection, [other]) == {}
@@ -79,7 +79,7 @@ def test_a_key_that_differs_in_anything_is_another_round(ledger: Ledger, other: 
         assert set(rounds.find_by_key(connection, [KEY, other])) == {KEY, other}
 
 
-def test_a_round_is_stored_once_and_the_first_stays(ledger: Ledger) -> None:
+def test_a_second_round_under_the_same_key_is_refused(ledger: Ledger) -> None:
     with ledger.write() as connection:
         rounds.insert(connection, a_round())
         with pytest.raises(LedgerError, match="already holds this round"):
@@ -103,7 +103,7 @@ def test_the_rounds_of_a_task_come_oldest_first(ledger: Ledger) -> None:
         assert [round_.key for round_ in rounds.of_task(connection, "1.1", 4)] == keys
 
 
-def test_what_was_taught_can_change(ledger: Ledger) -> None:
+def test_the_taught_label_can_change(ledger: Ledger) -> None:
     with ledger.write() as connection:
         round_id = rounds.insert(connection, a_round())
         rounds.insert(connection, a_round(dataclasses.replace(KEY, task=5)))
@@ -124,7 +124,7 @@ def test_forgetting_a_task_deletes_its_rounds_only(ledger: Ledger) -> None:
         assert set(rounds.find_by_key(connection, [KEY, *others])) == set(others)
 
 
-def test_the_id_of_a_forgotten_round_is_never_given_again(ledger: Ledger) -> None:
+def test_the_id_of_a_deleted_round_is_never_reused(ledger: Ledger) -> None:
     with ledger.write() as connection:
         first = rounds.insert(connection, a_round())
         rounds.forget_task(connection, "1.1", 4)

@@ -1,8 +1,9 @@
-"""A ledger that commit d9d5b7b wrote, opened by the code of today.
+"""A ledger that commit d9d5b7b wrote, opened by the current code.
 
-``ledger_of_d9d5b7b.sql`` is the SQLite dump of one project with embeddings of eight numbers: eight predicted
-tasks, of which one was deleted later; human labels, one withdrawn and one skipped; a failed call, examples and
-a snapshot. PostgreSQL gets the same rows.
+``ledger_of_d9d5b7b.sql`` is a SQLite dump of one project whose embeddings have eight numbers. Eight tasks
+were predicted, and task 8 was deleted afterwards. Tasks 1 to 4 have a human label; the label of task 5 was
+withdrawn and task 6 was skipped. There are also a failed call, example texts and a snapshot. PostgreSQL gets
+the same rows.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def test_its_tables_are_those_that_the_code_uses(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_its_project_is_remembered(stored: Ledger) -> None:
+def test_its_project_reads_back(stored: Ledger) -> None:
     with stored.read() as connection:
         [project] = projects.list_all(connection)
     assert (project.key, project.sequence, project.model_version) == (PROJECT, 14, "camvo")
@@ -112,13 +113,11 @@ def test_its_rounds_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
         recorded = [rounds.of_task(connection, PROJECT, task) for task in range(1, 9)]
     assert [len(of_task) for of_task in recorded] == [1, 1, 1, 1, 1, 1, 1, 0]
-    assert [of_task[0].label for of_task in recorded[:7]] == [
-        "Glad", "Sad", "Glad", "Sad", "Glad", "Sad", "Glad",
-    ]  # fmt: skip
+    assert " ".join(of_task[0].label for of_task in recorded[:7]) == "Glad Sad Glad Sad Glad Sad Glad"
     assert [of_task[0].human for of_task in recorded[:7]] == ["Glad", "Sad", "Glad", "Sad", None, None, None]
     assert all(of_task[0].taught_by == "human" for of_task in recorded[:4])
     assert all(of_task[0].taught_by == "vote" for of_task in recorded[4:7])
-    [sixth] = recorded[5]
+    sixth = recorded[5][0]
     assert sixth.votes == {"green": None, "red": "Sad", "blue": "Sad"}
     assert sixth.plan["stages"]["order"] == ["green", "red", "blue"]
     assert np.linalg.norm(sixth.context) == pytest.approx(1.0, abs=1e-6)
@@ -134,7 +133,7 @@ def test_its_annotations_read_back(stored: Ledger) -> None:
     assert (sixth.labels, sixth.teaches) == ({}, False)
 
 
-def test_the_sum_of_its_events_is_what_its_code_had_learnt(stored: Ledger) -> None:
+def test_the_sum_of_its_events_is_the_state_that_d9d5b7b_had(stored: Ledger) -> None:
     with stored.read() as connection:
         recorded = events.after(connection, PROJECT, 0, control=CONTROL, epoch=EPOCH)
     state = summed(recorded)
@@ -163,9 +162,8 @@ def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
         examples = example_texts.labelled_tasks(connection, PROJECT, CONTROL, EPOCH)
         assert deleted_tasks.is_deleted(connection, PROJECT, 8)
-    assert [(example.task, example.label) for example in examples] == [
-        (4, "Sad"), (3, "Glad"), (2, "Sad"), (1, "Glad"),
-    ]  # fmt: skip
+    assert [example.task for example in examples] == [4, 3, 2, 1]
+    assert [example.label for example in examples] == ["Sad", "Glad", "Sad", "Glad"]
     assert examples[0].texts == {"text": "My bicycle was stolen while I bought a lock for it."}
 
 

@@ -141,7 +141,7 @@ class Ledger:
             raise LedgerError(
                 f"this CaMVo cannot migrate the ledger from revision {revision}, a development version",
                 where=self.place,
-                fix=f"run `camvo check` with commit {_LAST_TO_MIGRATE} of CaMVo first, which migrates the ledger",
+                fix=f"run `camvo check` with commit {_LAST_TO_MIGRATE} of CaMVo first, to migrate it",
             )
 
     def _switch_to_wal(self) -> None:

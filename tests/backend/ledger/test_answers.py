@@ -63,9 +63,7 @@ def test_an_answer_is_deleted_with_the_last_task_that_uses_it(ledger: Ledger) ->
 
 
 @pytest.mark.parametrize(("project", "task"), [("1.1", 5), ("2.1", 4)])
-def test_an_answer_is_kept_for_a_task_that_is_only_linked_to_it(
-    ledger: Ledger, project: str, task: int
-) -> None:
+def test_an_answer_is_kept_for_a_linked_task(ledger: Ledger, project: str, task: int) -> None:
     with ledger.write() as connection:
         store(connection, 4)
         answers.link_task(connection, "key", project, task)

@@ -79,9 +79,8 @@ def test_only_the_latest_round_of_an_edited_task_is_listed(ledger: Ledger) -> No
     store(ledger, 1)
     latest = store(ledger, 1, question="edited")
     with ledger.read() as connection:
-        assert [round_.id for round_ in open_rounds.latest_per_task(connection, PROJECT, "mood", "e1")] == [
-            latest
-        ]
+        listed = open_rounds.latest_per_task(connection, PROJECT, "mood", "e1")
+    assert [round_.id for round_ in listed] == [latest]
 
 
 def test_the_latest_epoch_of_a_control_is_that_of_its_latest_round(ledger: Ledger) -> None:

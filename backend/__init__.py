@@ -1,1 +1,1 @@
-"""Everything of CaMVo that touches the world: Label Studio, the models, the embedder, the ledger."""
+"""CaMVo's ML backend: Label Studio, models, embedder, ledger and server around the ``camvo`` algorithm."""

@@ -1,46 +1,47 @@
-"""Every error CaMVo raises on purpose, in one tree.
+"""Every error that CaMVo raises deliberately, in one tree.
 
-A person reads ``str(error)``: what went wrong, where, and what to do about it. A program reads
-``error.code``, which is stable: it names the counter in ``/metrics`` and the ``code`` of a JSON error body.
+``str(error)`` is for people: it says what went wrong, where, and what to do. ``error.code`` is for programs
+and stable: it labels counters in ``/metrics`` and is the ``code`` of a JSON error body. The first three
+classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
 
 ::
 
     CamvoError
-    ├── InvalidParameterError     a parameter or an array the algorithm cannot work with
-    ├── SnapshotError             bytes that are no snapshot of a state
-    ├── ConfigError               camvo.yaml, the environment or extra_params; names the path and the value
-    │   ├── PriceMissingError     a model whose price nobody knows
-    │   └── ModelUnknownError     a model name that is not in the pool
-    ├── RequestError              a request that cannot be served; carries the HTTP status
-    │   ├── BadBodyError          400
-    │   ├── BadLabelConfigError   400
-    │   ├── UnauthorizedError     401
-    │   └── BodyTooLargeError     413
-    ├── TaskError                 one task gets no prediction; the others do
-    │   ├── MissingFieldError     the task's data lacks a key that the label config reads
-    │   ├── EmptyTextError        the key is there, the text is blank
-    │   ├── ImageUnavailableError no model can be shown the task's image
-    │   ├── NoVoteError           every model that was asked failed
-    │   ├── TaskDeletedError      the task was deleted while models were thinking
-    │   └── BudgetExhaustedError  the money is spent
-    ├── ModelError                one call to one model brought no vote
+    ├── InvalidParameterError     invalid parameter or array for the algorithm
+    ├── SnapshotError             unreadable snapshot of a state
+    ├── ConfigError               mistake in camvo.yaml, the environment or extra_params
+    │   ├── PriceMissingError     model without a known price
+    │   └── ModelUnknownError     model name that is not in the pool
+    ├── RequestError              request that cannot be served; carries the HTTP status
+    │   ├── BadBodyError          body is not the expected JSON (400)
+    │   ├── BadLabelConfigError   label config cannot be parsed (400)
+    │   ├── UnauthorizedError     missing or wrong credentials (401)
+    │   └── BodyTooLargeError     body over the size limit (413)
+    ├── TaskError                 task without a prediction; other tasks are unaffected
+    │   ├── MissingFieldError     task data lacks a key that the label config reads
+    │   ├── EmptyTextError        the key exists, but its text is blank
+    │   ├── ImageUnavailableError task image cannot be shown to any model
+    │   ├── NoVoteError           every queried model failed
+    │   ├── TaskDeletedError      task deleted while models were answering
+    │   └── BudgetExhaustedError  budget does not cover the next call
+    ├── ModelError                model call without a vote
     │   ├── ModelTimeoutError     no answer in time
-    │   ├── RateLimitedError      the provider asks for patience             (worth a retry)
-    │   ├── UnavailableError      the provider is down or unreachable        (worth a retry)
-    │   ├── KeyRejectedError      the key is missing, wrong or not allowed
-    │   ├── RejectedError         the provider does not take such a request
-    │   ├── ContextTooLongError   the prompt is longer than the model's window
-    │   ├── RefusedError          a content filter or the model itself refused
-    │   └── BadAnswerError        an empty answer, or one outside the label set
-    ├── ReplayError               a votes table, or what goes with it, that cannot be replayed
-    ├── EmbedderError             the embedding model is not to be had
-    ├── LedgerError               the ledger cannot be opened, read or written
-    ├── LabelStudioError          Label Studio's API did not do what it was asked
-    │   ├── LabelStudioUnreachableError   nobody answers there, or not in time
-    │   ├── LabelStudioKeyError           the API key is wrong, expired, or may not do this
-    │   ├── LabelStudioMissingError       there is no such project or object
-    │   └── PrivateAddressError           Label Studio does not call private addresses
-    └── BackendError              CaMVo's own server, asked from the command line, did not do its part
+    │   ├── RateLimitedError      provider's rate limit reached (retried)
+    │   ├── UnavailableError      provider down or unreachable (retried)
+    │   ├── KeyRejectedError      API key missing, wrong or without access to the model
+    │   ├── RejectedError         provider does not accept the request
+    │   ├── ContextTooLongError   prompt longer than the model's context window
+    │   ├── RefusedError          refusal by the model or by a content filter
+    │   └── BadAnswerError        empty or unreadable answer, or one outside the label set
+    ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
+    ├── EmbedderError             embedding model unavailable
+    ├── LedgerError               ledger cannot be opened, read or written
+    ├── LabelStudioError          failed request to Label Studio's API
+    │   ├── LabelStudioUnreachableError   no response, or none in time
+    │   ├── LabelStudioKeyError           API key wrong, expired or without permission
+    │   ├── LabelStudioMissingError       no such project or object
+    │   └── PrivateAddressError           Label Studio refuses to call private addresses
+    └── BackendError              failed request of a command to the CaMVo server
 """
 
 from __future__ import annotations
@@ -51,101 +52,107 @@ from camvo.errors import CamvoError
 
 
 class ConfigError(CamvoError):
-    """A mistake in ``camvo.yaml``, the environment or ``extra_params``."""
+    """Mistake in ``camvo.yaml``, the environment or ``extra_params``; ``where`` names the key."""
 
     code = "config_invalid"
 
 
 class PriceMissingError(ConfigError):
-    """A model whose price neither the configuration nor litellm's price map knows."""
+    """Model whose price is neither in the configuration nor in litellm's price map."""
 
     code = "price_missing"
 
 
 class ModelUnknownError(ConfigError):
-    """A model name that is not in the pool."""
+    """Model name that is not in the pool."""
 
     code = "model_unknown"
 
 
 class RequestError(CamvoError):
-    """A request that cannot be served; ``status`` is the HTTP status of the answer."""
+    """Request that cannot be served; ``status`` is the HTTP status of the response."""
 
     code = "bad_request"
     status = 400
 
 
 class BadBodyError(RequestError):
-    """A body that is not JSON, or not the JSON this endpoint takes."""
+    """Request body that is not JSON, or not the JSON that the endpoint expects."""
 
     code = "body_invalid"
 
 
 class BadLabelConfigError(RequestError):
-    """A label config that cannot be parsed."""
+    """Label config that cannot be parsed."""
 
     code = "label_config_invalid"
 
 
 class UnauthorizedError(RequestError):
-    """Credentials are missing or wrong."""
+    """Missing or wrong credentials."""
 
     code = "unauthorized"
     status = 401
 
 
 class BodyTooLargeError(RequestError):
-    """A body over the limit."""
+    """Request body over the size limit."""
 
     code = "body_too_large"
     status = 413
 
 
 class TaskError(CamvoError):
-    """One task gets no prediction; the others of its request do."""
+    """Task that gets no prediction; other tasks of the same request are unaffected."""
 
     code = "task_failed"
 
 
 class MissingFieldError(TaskError):
-    """The task's data lacks a key that the label config reads."""
+    """Task data that lacks a key which the label config reads."""
 
     code = "field_missing"
 
 
 class EmptyTextError(TaskError):
-    """The field is there, but blank."""
+    """Task data whose text is blank."""
 
     code = "text_empty"
 
 
 class ImageUnavailableError(TaskError):
-    """No model can be shown the task's image."""
+    """Task image that cannot be shown to any model."""
 
     code = "image_unavailable"
 
 
 class NoVoteError(TaskError):
-    """Every model that was asked failed, so there is nothing to count."""
+    """Task on which every queried model failed, so that there are no votes."""
 
     code = "no_vote"
 
 
 class TaskDeletedError(TaskError):
-    """The task was deleted while models were thinking: nothing of it may be stored."""
+    """Task that was deleted while models were answering; nothing about it may be stored."""
 
     code = "task_deleted"
 
 
 class BudgetExhaustedError(TaskError):
-    """The budget of the project or of the day does not cover the next call."""
+    """Budget of the project or of the day that does not cover the next call."""
 
     code = "budget_exhausted"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a provider reported for one call: tokens in, tokens out, and dollars."""
+    """Tokens and cost of one model call, as the provider reported them.
+
+    Attributes:
+        input_tokens: tokens of the prompt.
+        output_tokens: tokens of the answer.
+        cost: in $.
+    """
 
     input_tokens: int
     output_tokens: int
@@ -153,9 +160,11 @@ class Usage:
 
 
 class ModelError(CamvoError):
-    """One call to one model brought no vote; ``retry`` says whether another try may help.
+    """Model call that gave no vote.
 
-    ``usage`` is what the failed call cost all the same, ``None`` where the provider reported nothing.
+    Attributes:
+        retry: whether another attempt may succeed.
+        usage: tokens and cost of the failed call, ``None`` if the provider reported nothing.
     """
 
     code = "model_failed"
@@ -169,63 +178,63 @@ class ModelError(CamvoError):
 
 
 class ModelTimeoutError(ModelError):
-    """No answer in time. Another try would take as long, and the provider may bill both."""
+    """No answer in time. There is no retry: it would take as long, and the provider may bill both."""
 
     code = "model_timeout"
 
 
 class RateLimitedError(ModelError):
-    """The provider asks for patience."""
+    """The provider's rate limit is reached."""
 
     code = "model_rate_limited"
     retry = True
 
 
 class UnavailableError(ModelError):
-    """The provider is down, unreachable or answered with something that is no answer."""
+    """The provider is down or unreachable, or its response is malformed."""
 
     code = "model_unavailable"
     retry = True
 
 
 class KeyRejectedError(ModelError):
-    """The provider's key is missing, wrong or not allowed to use the model."""
+    """The provider's API key is missing, wrong or has no access to the model."""
 
     code = "model_key_rejected"
 
 
 class RejectedError(ModelError):
-    """The provider does not take such a request (unknown model, bad parameter)."""
+    """The provider does not accept the request, e.g. because of an unknown model or a bad parameter."""
 
     code = "model_rejected"
 
 
 class ContextTooLongError(ModelError):
-    """The prompt is longer than the model's window."""
+    """The prompt is longer than the model's context window."""
 
     code = "model_context_too_long"
 
 
 class RefusedError(ModelError):
-    """A content filter or the model itself refused."""
+    """The model or a content filter refused to answer."""
 
     code = "model_refused"
 
 
 class BadAnswerError(ModelError):
-    """An empty answer, one that cannot be read, or a label outside the label set."""
+    """The answer is empty, cannot be parsed, or contains a label outside the label set."""
 
     code = "model_bad_answer"
 
 
 class ReplayError(CamvoError):
-    """A votes table, prices, embeddings or options that cannot be replayed; ``where`` names the place."""
+    """Votes table, prices, embeddings or options that cannot be replayed; ``where`` names the input."""
 
     code = "replay_invalid"
 
 
 class EmbedderError(CamvoError):
-    """The embedding model is not to be had, or returned something that is no embedding."""
+    """The embedding model is unavailable, or returned something other than embeddings."""
 
     code = "embedder_unavailable"
 
@@ -237,36 +246,36 @@ class LedgerError(CamvoError):
 
 
 class LabelStudioError(CamvoError):
-    """Label Studio's API did not do what it was asked."""
+    """A request to Label Studio's API failed."""
 
     code = "label_studio_failed"
 
 
 class LabelStudioUnreachableError(LabelStudioError):
-    """Nobody answers at Label Studio's address, or not in time."""
+    """Label Studio does not respond at its address, or not in time."""
 
     code = "label_studio_unreachable"
 
 
 class LabelStudioKeyError(LabelStudioError):
-    """The API key is missing, wrong or expired, or its owner may not do this."""
+    """The API key is missing, wrong or expired, or its owner lacks the permission."""
 
     code = "label_studio_unauthorized"
 
 
 class LabelStudioMissingError(LabelStudioError):
-    """There is no such project or object, or the key's owner cannot see it."""
+    """The project or object does not exist, or the key's owner cannot see it."""
 
     code = "label_studio_not_found"
 
 
 class PrivateAddressError(LabelStudioError):
-    """Label Studio does not call backends or webhooks at private addresses unless it is told to."""
+    """Label Studio refuses to call a backend or webhook at a private address unless it is configured to."""
 
     code = "label_studio_private_address"
 
 
 class BackendError(CamvoError):
-    """CaMVo's own server, asked from the command line, is not there or refused."""
+    """The CaMVo server did not respond to a command, or refused its request."""
 
     code = "backend_failed"

@@ -77,7 +77,7 @@ import backend.ledger, backend.models, backend.questions, camvo.policies.camvo
 from backend.ledger import Ledger
 ledger = Ledger("sqlite:///new.sqlite")
 ledger.migrate()
-print(ledger.answers(), backend.ledger.__file__)
+print(ledger.is_ready(), backend.ledger.__file__)
 """
     printed = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(wheel))
     assert printed.split() == ["True", str(wheel / "backend" / "ledger" / "__init__.py")]

@@ -133,7 +133,7 @@ class Annotator:
     async def _stored(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
         def read() -> dict[RoundKey, Round]:
             with self._ledger.read() as connection:
-                return rounds.find(connection, keys)
+                return rounds.find_by_key(connection, keys)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
@@ -170,7 +170,9 @@ class Annotator:
         )
         for round_ in new:
             metrics.rounds.labels(project=job.project, control=round_.key.control).inc()
-            metrics.asked.labels(project=job.project, control=round_.key.control).inc(len(round_.votes))
+            metrics.models_asked.labels(project=job.project, control=round_.key.control).inc(
+                len(round_.votes)
+            )
         return [*there, *new]
 
     async def _observe(

@@ -79,7 +79,7 @@ class Jobs:
         return task
 
     async def _annotate(self, job: Job, size: int) -> Prediction | None:
-        with metrics.under_way.labels(project=job.project).track_inprogress():
+        with metrics.tasks_under_way.labels(project=job.project).track_inprogress():
             async with self._slots.taken(size):
                 try:
                     return await self._annotator.annotate(job, alone=size == 1)

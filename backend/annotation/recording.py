@@ -98,9 +98,9 @@ def record(
     Raises:
         TaskDeletedError: the task was deleted meanwhile; nothing of it is stored.
     """
-    if deleted_tasks.contain(connection, job.project, job.task):
+    if deleted_tasks.is_deleted(connection, job.project, job.task):
         raise TaskDeletedError("the task was deleted meanwhile", where=f"task {job.task}")
-    there = rounds.find(connection, [one.key for one in asked])
+    there = rounds.find_by_key(connection, [one.key for one in asked])
     new: list[Round] = []
     for one in asked:
         if one.key in there or one.name not in verdict.decisions:

@@ -94,7 +94,7 @@ class CatchUp:
 
     def _known(self, project: str) -> frozenset[int]:
         with self.ledger.read() as connection:
-            return human_annotations.numbers(connection, project)
+            return human_annotations.annotation_ids(connection, project)
 
 
 def _same_project(client: Client, key: str) -> int:

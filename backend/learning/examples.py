@@ -15,7 +15,7 @@ import numpy as np
 
 from backend.learning.fits import PAUSE, Fits
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, example_texts
+from backend.ledger import Ledger, example_texts, reports
 from backend.ledger.example_texts import LabelledTask
 from backend.ledger.rounds import RoundKey
 from camvo.scores.few_shot import Tried
@@ -77,7 +77,7 @@ class Examples:
     def _read(self, key: StateKey) -> Shelf:
         now = self._clock()
         with self._ledger.read() as connection:
-            found = example_texts.labelled(connection, key.project, key.control, key.epoch)
-            tried = example_texts.tried(connection, key.project)
+            found = example_texts.labelled_tasks(connection, key.project, key.control, key.epoch)
+            tried = reports.sum_example_trials(connection, key.project)
         contexts = np.array([one.context / np.linalg.norm(one.context) for one in found])
         return Shelf(tuple(found), contexts, tried, now)

@@ -33,7 +33,7 @@ def keep(connection: Connection, event: WebhookEvent, config: LabelConfig, setti
         example_texts.forget_project(connection, project)
         return
     for task in event.data:
-        if forget(connection, project, task) or deleted_tasks.contain(connection, project, task):
+        if forget(connection, project, task) or deleted_tasks.is_deleted(connection, project, task):
             continue
         for question in config.questions:
             if label_texts(question) is not None:
@@ -55,4 +55,4 @@ def _keep(connection: Connection, event: WebhookEvent, task: int, question: Conf
         return
     if not about.images:
         hashed = question_hash(about.texts)
-        example_texts.put(connection, event.project_key, task, question.name, hashed, about.texts)
+        example_texts.store(connection, event.project_key, task, question.name, hashed, about.texts)

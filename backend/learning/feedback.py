@@ -104,7 +104,7 @@ def correct(connection: Connection, project: str, task: int, settings: Settings,
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
         if change.changes or change.kept or change.dropped:
             _append(connection, round_.key, "revision", change, round_.id, now)
-            metrics.feedback.labels(project=project).inc()
+            metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
 
 
@@ -194,9 +194,9 @@ def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, 
         return
     for annotation in annotations_in(event, config):
         task = annotation.task
-        if task is not None and deleted_tasks.contain(connection, event.project_key, task):
+        if task is not None and deleted_tasks.is_deleted(connection, event.project_key, task):
             continue
-        if human_annotations.put(connection, annotation, now) and task is not None:
+        if human_annotations.store(connection, annotation, now) and task is not None:
             correct(connection, event.project_key, task, settings, now)
     exemplary.keep(connection, event, config, settings)
 
@@ -213,7 +213,7 @@ def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settin
     for task in event.task_ids:
         human_annotations.forget_task(connection, event.project_key, task)
         correct(connection, event.project_key, task, settings, now)
-        deleted_tasks.delete(connection, event.project_key, task, now)
+        deleted_tasks.delete_task(connection, event.project_key, task, now)
 
 
 def _project_updated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:

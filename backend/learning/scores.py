@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from backend.learning.fits import PAUSE, Fits
 from backend.learning.states import StateKey
-from backend.ledger import Ledger, seen
+from backend.ledger import Ledger, scorer_data
 from camvo.scores import scorer
 from camvo.scores.scorer import GROWTH, Scorer
 
@@ -47,10 +47,10 @@ class Scores:
     def _read(self, key: StateKey, arms: Sequence[str], labels: Sequence[str], kept: _Kept | None) -> _Kept:
         now = self._clock()
         with self._ledger.read() as connection:
-            rounds, confirmed = seen.counts(connection, key.project, key.control, key.epoch)
+            rounds, confirmed = scorer_data.count_rounds(connection, key.project, key.control, key.epoch)
             if kept is not None and not (_grown(rounds, kept.rounds) or _grown(confirmed, kept.confirmed)):
                 return _Kept(kept.scorer, kept.rounds, kept.confirmed, now)
-            found = seen.latest(connection, key.project, key.control, key.epoch)
+            found = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch)
         everyone = sorted({*arms, *(arm for one in found for arm in one.votes)})
         return _Kept(scorer.fit(found, everyone, labels), rounds, confirmed, now)
 

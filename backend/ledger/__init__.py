@@ -1,10 +1,11 @@
 """The ledger: everything CaMVo must not forget, in one SQL database.
 
-The state of every question is the sum of the events in here, in order. Beside the events stand the rounds
-they came from, the answers that were paid for, the money, the human annotations and snapshots of states.
-Each module holds the functions of one of these; they take a SQLAlchemy ``Connection`` and leave the
-transaction to the caller: ``Ledger.read``, ``Ledger.write`` or ``Writer.run``. Time is always unix seconds
-that the caller passes in.
+The state of every question is the sum of its events, in order. The ledger also holds the rounds behind the
+events, the paid answers, the money, the human annotations and snapshots of states.
+
+Each module holds the functions for one kind of record. They take a SQLAlchemy ``Connection`` and leave the
+transaction to the caller: :meth:`Ledger.read`, :meth:`Ledger.write` or :meth:`Writer.run`. Times are unix
+seconds, and the caller passes the current time as ``now``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ __all__ = ["Ledger", "Writer", "migrate"]
 
 
 def migrate(url: str) -> str:
-    """Bring the ledger up to date, once and before any worker opens it.
+    """Create or update the ledger's tables. Call it once, before any worker opens the ledger.
+
+    Args:
+        url: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
 
     Returns:
-        Where it is, as a text for people, without a password.
+        The ledger's address for display, without a password.
 
     Raises:
-        LedgerError: it cannot be opened, or was written by a newer version of CaMVo.
+        LedgerError: the database cannot be opened, or its tables are of a newer version of CaMVo or of a
+            development version before revision 0004.
     """
     ledger = Ledger(url)
     try:

@@ -1,4 +1,4 @@
-"""Deleted tasks: only their numbers, so that work under way and late webhooks bring nothing of them back."""
+"""Deleted tasks: their numbers only, so that running work and late webhooks do not restore any data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _table = tables.deleted_tasks
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
 
 
-def delete(connection: Connection, project: str, task: int, now: float) -> None:
-    """Delete a task's rounds, texts, human labels and the answers that only it uses; remember its number.
+def delete_task(connection: Connection, project: str, task: int, now: float) -> None:
+    """Delete a task's rounds, votes, texts, human labels and unshared answers; remember its number.
 
-    Take its human labels out of the rewards before: afterwards the rounds are gone.
+    Callers must first take the task's human labels out of the rewards: that needs the rounds.
     """
     human_annotations.forget_task(connection, project, task)
     votes.forget_task(connection, project, task)
@@ -26,6 +26,6 @@ def delete(connection: Connection, project: str, task: int, now: float) -> None:
     connection.execute(insert_new(connection.dialect, _table), row)
 
 
-def contain(connection: Connection, project: str, task: int) -> bool:
-    """Whether the task was deleted; Label Studio gives no number twice."""
+def is_deleted(connection: Connection, project: str, task: int) -> bool:
+    """Whether the task was deleted. Label Studio never reuses a task's number."""
     return connection.execute(_FIND, {"of": project, "number": task}).first() is not None

@@ -23,12 +23,12 @@ class Event:
 
     Attributes:
         project: the project's key.
-        sequence: its number within the project: 1, 2, 3 … without gaps.
+        sequence: the event's number within the project: 1, 2, 3 … without gaps.
         control: the name of the question's control tag.
-        epoch: which of the question's states it adds to.
-        kind: a finished round, or a revision of what one taught.
-        round_id: the round it came from, which may be deleted by now.
-        contribution: packed bytes (``camvo.state.contribution.Contribution``).
+        epoch: the question's epoch, which selects the state that the event adds to.
+        kind: ``"round"`` for a finished round, ``"revision"`` for a correction of an earlier round.
+        round_id: the round the event belongs to; that round may have been deleted since.
+        contribution: packed bytes (:class:`camvo.state.contribution.Contribution`).
         created_at: unix seconds.
     """
 
@@ -79,9 +79,12 @@ def after(
     epoch: str | None = None,
     limit: int = 1000,
 ) -> list[Event]:
-    """The first ``limit`` events after number ``sequence``, in order; of one control and epoch if given."""
-    given = {"of": project, "number": sequence, "most": limit, "name": control, "hash": epoch}
-    rows = connection.execute(_after(control is not None, epoch is not None), given)
+    """Return the first ``limit`` events after number ``sequence``, in order.
+
+    ``control`` and ``epoch``, where given, restrict the events to one question or one state.
+    """
+    values = {"of": project, "number": sequence, "most": limit, "name": control, "hash": epoch}
+    rows = connection.execute(_after(control is not None, epoch is not None), values)
     return [Event(**row._mapping) for row in rows]
 
 
@@ -93,9 +96,3 @@ def _after(of_control: bool, of_epoch: bool) -> Select[Any]:
     if of_epoch:
         query = query.where(_table.c.epoch == bindparam("hash"))
     return query.order_by(_table.c.sequence).limit(bindparam("most"))
-
-
-def last(connection: Connection, project: str) -> int:
-    """The number of the project's last event, 0 when it has none."""
-    found = projects.get(connection, project)
-    return 0 if found is None else found.sequence

@@ -1,34 +1,33 @@
-"""Texts of human-labelled tasks, kept only where prompts show them as examples, and what that was worth."""
+"""Texts of human-labelled tasks, stored only in projects whose prompts show examples (``few_shot``)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, func, select
+from sqlalchemy import Connection, and_, bindparam, delete, select
 
 from backend.ledger.database import tables
 from backend.ledger.database.upsert import insert_or_replace
-from backend.ledger.rounds import unpack
-from camvo.scores.few_shot import Tried
+from backend.ledger.rounds import unpack_context
 from camvo.typing import Array
 
-_table, _rounds, _votes = tables.example_texts, tables.rounds, tables.votes
+_table, _rounds = tables.example_texts, tables.rounds
 _FORGET_PROJECT = delete(_table).where(_table.c.project == bindparam("of"))
 
-MOST = 1000
-"""The latest labelled tasks that examples are chosen from."""
+MAX_TASKS = 1000
+"""Examples are chosen from this many labelled tasks at most, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledTask:
-    """One task with its human label: what an example is made of.
+    """One task with its human label, to be shown as an example.
 
     Attributes:
-        task: its number.
-        question: the hash of what was shown, as in a round's key.
+        task: the task's number.
+        question: hash of what the models were shown, as in the round's key.
         texts: field key → text.
-        label: what the humans say.
+        label: the human label.
         context: e_t, shape (d,).
     """
 
@@ -39,52 +38,34 @@ class LabelledTask:
     context: Array
 
 
-def put(  # noqa: PLR0917 - the columns of one row
+def store(  # noqa: PLR0917 - the columns of one row
     connection: Connection, project: str, task: int, control: str, question: str, texts: Mapping[str, str]
 ) -> None:
-    """Keep the texts of a task as they are now."""
+    """Store the current texts of a task, in place of older ones."""
     row = {"project": project, "task": task, "control": control, "question": question, "texts": dict(texts)}
     connection.execute(insert_or_replace(connection.dialect, _table), row)
 
 
-def labelled(connection: Connection, project: str, control: str, epoch: str) -> list[LabelledTask]:
-    """The latest tasks of a question that have a human label, and whose texts are those of the round."""
-    same = and_(*(_table.c[name] == _rounds.c[name] for name in ("project", "task", "control", "question")))
+def labelled_tasks(connection: Connection, project: str, control: str, epoch: str) -> list[LabelledTask]:
+    """Return the question's human-labelled tasks, the latest first, at most :data:`MAX_TASKS`.
+
+    A task whose texts have changed since its round is left out.
+    """
+    same_task = and_(
+        *(_table.c[name] == _rounds.c[name] for name in ("project", "task", "control", "question"))
+    )
     query = (
         select(_rounds.c.task, _rounds.c.question, _table.c.texts, _rounds.c.human, _rounds.c.context)
-        .join(_table, same)
+        .join(_table, same_task)
         .where(_rounds.c.project == project, _rounds.c.control == control, _rounds.c.epoch == epoch)
         .where(_rounds.c.human.is_not(None))
         .order_by(_rounds.c.id.desc())
-        .limit(MOST)
+        .limit(MAX_TASKS)
     )
     return [
-        LabelledTask(row.task, row.question, row.texts, row.human, unpack(row.context))
+        LabelledTask(row.task, row.question, row.texts, row.human, unpack_context(row.context))
         for row in connection.execute(query)
     ]
-
-
-def tried(connection: Connection, project: str) -> dict[str, Tried]:
-    """Model → how right its votes were, by human labels, with examples and where a coin left them out."""
-    shown = _votes.c.examples > 0
-    query = (
-        select(
-            _votes.c.model,
-            func.sum(case((shown, _votes.c.confirmed), else_=0.0)).label("right_with"),
-            func.sum(case((shown, 1), else_=0)).label("votes_with"),
-            func.sum(case((shown, 0.0), else_=_votes.c.confirmed)).label("right_without"),
-            func.sum(case((shown, 0), else_=1)).label("votes_without"),
-        )
-        .where(_votes.c.project == project)
-        .where(_votes.c.examples >= 0, _votes.c.confirmed.is_not(None))
-        .group_by(_votes.c.model)
-    )
-    return {
-        row.model: Tried(
-            float(row.right_with), int(row.votes_with), float(row.right_without), int(row.votes_without)
-        )
-        for row in connection.execute(query)
-    }
 
 
 def forget_task(connection: Connection, project: str, task: int) -> None:

@@ -1,6 +1,6 @@
-"""Human annotations: what people said, as Label Studio told it, in whatever order it did.
+"""Human annotations, as Label Studio reports them, in whatever order its webhooks arrive.
 
-Plainly "annotations" it cannot be called: that is a name which every module imports ``from __future__``.
+The module is not called "annotations" because every module imports that name ``from __future__``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EMPTIED: Final[dict[str, Any]] = {
     "completed_by": None,
     "deleted": True,
 }
-"""What is left of a deleted annotation: its id, so that a late webhook does not bring it back."""
+"""Columns of a tombstone. A deleted annotation keeps its id, so that a late webhook does not restore it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class Annotation:
 
     Attributes:
         project: the project's key.
-        annotation_id: Label Studio's number.
-        task: the task's number.
-        updated_at: Label Studio's ISO time, as it came.
+        annotation_id: Label Studio's id of the annotation.
+        task: the task's number, ``None`` if unknown.
+        updated_at: Label Studio's ISO time, unchanged.
         labels: control → the answer, in the form of a vote.
-        ground_truth: whether it was marked so.
-        teaches: whether it may become a reward: not if skipped or made in bulk from predictions.
-        origin: how the form was left: "manual", "prediction", "prediction-changed" or unknown.
-        prediction_shown: whether the form was filled with a prediction.
-        completed_by: the user's number.
+        ground_truth: whether the annotation is marked as ground truth.
+        teaches: whether it may become a reward; false if skipped or created in bulk from predictions.
+        origin: ``"manual"``, ``"prediction"`` or ``"prediction-changed"``; ``None`` if unknown.
+        prediction_shown: whether the form was prefilled with a prediction.
+        completed_by: the user's id.
         deleted: whether only the tombstone is left.
-        received_at: unix seconds; set when it is stored.
+        received_at: unix seconds; set by :func:`store`.
     """
 
     project: str
@@ -70,14 +70,14 @@ class Annotation:
     received_at: float = 0.0
 
 
-def put(connection: Connection, annotation: Annotation, now: float) -> bool:
-    """Store an annotation, unless what is stored is the same, newer or deleted.
+def store(connection: Connection, annotation: Annotation, now: float) -> bool:
+    """Store an annotation, unless the stored one is the same, newer or deleted.
 
-    Label Studio promises neither order nor a single delivery: an annotation is identified by its id and
-    ``updated_at``. A time that cannot be read counts as the oldest.
+    Label Studio guarantees neither the order of webhooks nor a single delivery. An annotation is therefore
+    identified by its id and ``updated_at``. A time that cannot be parsed counts as the oldest.
 
     Returns:
-        Whether it was stored.
+        Whether the annotation was stored.
     """
     key = {"of": annotation.project, "number": annotation.annotation_id}
     stored = connection.execute(_STORED, key).one_or_none()
@@ -90,7 +90,7 @@ def put(connection: Connection, annotation: Annotation, now: float) -> bool:
 
 
 def delete(connection: Connection, project: str, ids: Collection[int], now: float) -> list[int]:
-    """Withdraw annotations, known or not: a creation that arrives later finds the tombstone.
+    """Replace annotations by tombstones, also unknown ones: a creation may arrive after its deletion.
 
     Returns:
         The tasks that lost an annotation, in ascending order.
@@ -112,25 +112,25 @@ def delete(connection: Connection, project: str, ids: Collection[int], now: floa
 
 
 def of_task(connection: Connection, project: str, task: int) -> list[Annotation]:
-    """A task's annotations that were not deleted, ordered by id."""
+    """Return a task's annotations that are not deleted, ordered by id."""
     rows = connection.execute(_OF_TASK, {"of": project, "number": task})
     return [_annotation(row) for row in rows]
 
 
-def tasks(connection: Connection, project: str) -> list[int]:
-    """The tasks that anybody ever annotated, in ascending order; those whose annotations are gone too."""
+def annotated_tasks(connection: Connection, project: str) -> list[int]:
+    """Return every task that ever had an annotation, in ascending order, even if it was deleted since."""
     query = select(_table.c.task).where(_table.c.project == project, _table.c.task.is_not(None)).distinct()
     return list(connection.scalars(query.order_by(_table.c.task)))
 
 
-def numbers(connection: Connection, project: str) -> frozenset[int]:
-    """The ids of all annotations of a project that were not deleted."""
+def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
+    """Return the ids of a project's annotations that are not deleted."""
     query = select(_table.c.annotation_id).where(_table.c.project == project, ~_table.c.deleted)
     return frozenset(connection.scalars(query))
 
 
 def forget_task(connection: Connection, project: str, task: int) -> int:
-    """Empty a deleted task's annotations down to their tombstones, and return how many there were."""
+    """Replace a deleted task's annotations by tombstones, and return how many there were."""
     return connection.execute(
         update(_table)
         .where(_table.c.project == project, _table.c.task == task, ~_table.c.deleted)
@@ -143,7 +143,7 @@ def _annotation(row: Row[Any]) -> Annotation:
 
 
 def _time(text: str) -> datetime:
-    """Label Studio's ISO time; its fraction is missing when it is zero, so texts do not sort as times do."""
+    """Parse Label Studio's ISO time. It omits a fraction of zero, so its texts do not sort as times do."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What waits for a human: of each task that nobody has annotated, the latest round of each question."""
+"""Open rounds: the latest round of each question on each task that no human has annotated."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from backend.ledger.database import tables
 
 _columns, _annotations = tables.rounds.c, tables.human_annotations.c
 
-MOST_LABELLED = 2000
-"""The latest rounds with a human label whose contexts are read: what is new to so many is new to more."""
+MAX_LABELLED_ROUNDS = 2000
+"""At most this many human-labelled rounds are compared with the open ones, the latest ones.
+
+More would hardly change which open tasks differ from the labelled ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """A round without a human label; ``id`` is its number in the ledger."""
+    """A round without a human label.
+
+    Attributes:
+        id: the round's id in the ledger.
+        task: the task's number.
+        votes: arm → label, ``None`` where the model gave no vote.
+        label: the voted label.
+        score: the probability that the voted label is right, in [0, 1].
+    """
 
     id: int
     task: int
@@ -26,36 +37,36 @@ class OpenRound:
     score: float
 
 
-def epochs(connection: Connection, project: str) -> dict[str, str]:
-    """Control → the epoch of its latest round."""
+def latest_epochs(connection: Connection, project: str) -> dict[str, str]:
+    """Return control → the epoch of its latest round."""
     latest = select(func.max(_columns.id)).where(_columns.project == project).group_by(_columns.control)
     query = select(_columns.control, _columns.epoch).where(_columns.id.in_(latest.scalar_subquery()))
     return {row.control: row.epoch for row in connection.execute(query)}
 
 
-def find(connection: Connection, project: str, control: str, epoch: str) -> list[OpenRound]:
-    """The latest round of each task that nobody has annotated; those kept blind for an audit are absent.
+def latest_per_task(connection: Connection, project: str, control: str, epoch: str) -> list[OpenRound]:
+    """Return the latest round of each task that nobody has annotated, without audits (blind labelling).
 
-    A task that somebody skipped counts as annotated.
+    A skipped task counts as annotated.
     """
     fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
     query = select(*fields).where(_of(project, control, epoch), ~_columns.audit, _open(project))
-    found = connection.execute(query.order_by(_columns.id))
-    return list({row.task: OpenRound(**row._mapping) for row in found}.values())
+    rows = connection.execute(query.order_by(_columns.id))
+    return list({row.task: OpenRound(**row._mapping) for row in rows}.values())
 
 
-def blind(connection: Connection, project: str) -> int:
-    """How many tasks are kept blind for an audit and wait for a label."""
+def count_blind_tasks(connection: Connection, project: str) -> int:
+    """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
     query = select(func.count(_columns.task.distinct())).where(
         _columns.project == project, _columns.audit, _open(project)
     )
     return connection.scalars(query).one()
 
 
-def labelled(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
-    """The ids of the latest rounds with a human label."""
+def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
+    """Return the ids of the latest rounds with a human label, at most :data:`MAX_LABELLED_ROUNDS`."""
     query = select(_columns.id).where(_of(project, control, epoch), _columns.human.is_not(None))
-    return list(connection.scalars(query.order_by(_columns.id.desc()).limit(MOST_LABELLED)))
+    return list(connection.scalars(query.order_by(_columns.id.desc()).limit(MAX_LABELLED_ROUNDS)))
 
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""Projects: what Label Studio said once and CaMVo must remember, and the counter of their events."""
+"""Projects: the settings and label config that Label Studio sent, and the counter of their events."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Project:
     """One project of Label Studio.
 
     Attributes:
-        key: Label Studio's name of it, ``<id>.<created_at in unix seconds>``.
-        sequence: the number of its last event, 0 before the first.
+        key: Label Studio's name of the project, ``<id>.<created_at in unix seconds>``.
+        sequence: the number of the project's last event, 0 before the first.
         extra_params: the overrides sent with ``/setup``, as parsed JSON.
-        label_config: the XML sent last.
-        model_version: the version that the project shows.
+        label_config: the XML received last.
+        model_version: the model version that Label Studio shows for the project.
         updated_at: unix seconds.
     """
 
@@ -54,19 +54,19 @@ class Project:
 
 
 def ensure(connection: Connection, project: str, now: float) -> None:
-    """Make the project known; nothing happens when it is."""
+    """Insert the project if it is not in the ledger yet."""
     row = {"key": project, "sequence": 0, "updated_at": now}
     connection.execute(insert_new(connection.dialect, _table), row)
 
 
 def get(connection: Connection, project: str) -> Project | None:
-    """The project, ``None`` when it never came up."""
+    """Return the project, or ``None`` if the ledger does not know it."""
     row = connection.execute(_GET, {"project": project}).one_or_none()
     return None if row is None else _project(row)
 
 
-def all(connection: Connection) -> list[Project]:  # noqa: A001 - read as projects.all(connection)
-    """Every project, ordered by key."""
+def list_all(connection: Connection) -> list[Project]:
+    """Return every project, ordered by key."""
     return [_project(row) for row in connection.execute(select(_table).order_by(_table.c.key))]
 
 
@@ -79,26 +79,26 @@ def remember(
     model_version: str | Unset | None = UNSET,
     now: float,
 ) -> None:
-    """Store what is given, ``None`` too; what is left out stays as it is."""
+    """Store the given values, including ``None``; values that are left out stay as they are."""
     ensure(connection, project, now)
-    given = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
-    values = {name: value for name, value in given.items() if value is not UNSET}
+    columns = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
+    values = {name: value for name, value in columns.items() if value is not UNSET}
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
 
 
 def next_sequence(connection: Connection, project: str) -> int:
-    """The number of the project's next event, counted from 1.
+    """Increment the project's counter and return the number of its next event, counted from 1.
 
-    The update locks the project's row until the transaction ends: numbers become visible in order, and one
-    that is rolled back is given again, so that there are no gaps.
+    The update locks the project's row until the transaction ends. Numbers therefore become visible in
+    order, and a number that is rolled back is used again, so there are no gaps.
 
     Raises:
-        LedgerError: the project is not known.
+        LedgerError: the project is not in the ledger.
     """
     sequence = connection.execute(_NEXT, {"project": project}).scalar_one_or_none()
     if sequence is None:
         raise LedgerError(
-            "the project is not in the ledger", where=f"project {project}", fix="ensure it first"
+            "the project is not in the ledger", where=f"project {project}", fix="call projects.ensure first"
         )
     return int(sequence)
 

@@ -1,8 +1,8 @@
-"""Rounds: the record of one question of one task being planned, asked and decided."""
+"""Rounds: the records of how one question on one task was planned, voted on and decided."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import groupby
@@ -19,7 +19,7 @@ from camvo.typing import Array
 
 _table = tables.rounds
 
-_TASKS_A_QUERY = 500
+_ROWS_PER_QUERY = 500
 _FIND = select(_table).where(
     _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
 )
@@ -29,10 +29,14 @@ Teacher = Literal["vote", "human"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class RoundKey:
-    """What makes a round the same round: asking it again finds the first one.
+    """The identity of a round: there is one round per key.
 
-    ``question`` is the hash of what the models were shown; ``epoch`` changes with the question's labels, the
-    prompt or the embedder.
+    Attributes:
+        project: the project's key.
+        task: the task's number.
+        control: the name of the question's control tag.
+        question: hash of what the models were shown.
+        epoch: hash that changes with the question's labels, the prompt or the embedder.
     """
 
     project: str
@@ -47,21 +51,21 @@ class Round:
     """One finished round.
 
     Attributes:
-        key: which round it is.
-        plan: the plan as JSON, with the policy's own ``score`` before it was calibrated.
-        votes: arm → label, ``None`` where the model brought no vote.
+        key: the round's identity.
+        plan: the plan as JSON, with the policy's uncalibrated ``score``.
+        votes: arm → label, ``None`` where the model gave no vote.
         label: the voted label.
-        score: the probability that it is right, in [0, 1].
-        cost_usd: what the round's calls cost, in $.
-        full_cost_usd: what asking every model would have cost, in $.
+        score: the probability that the voted label is right, in [0, 1].
+        cost_usd: cost of the round's calls, in $.
+        full_cost_usd: cost of querying every model, in $.
         audit: whether the prediction was held back for blind labelling.
-        taught: the label that the rewards in the state were computed with, ``None`` when nothing was taught.
-        taught_by: whose label that is.
+        taught: the label from which the rewards in the state were computed, ``None`` if there are none.
+        taught_by: whether ``taught`` is the voted or the human label.
         context: e_t, shape (d,), float64; stored as float32 where that loses nothing.
         created_at: unix seconds.
-        human: the humans' label, whether or not it teaches; ``None`` while there is none.
-        confirmed: how right the voted label is by the human one, in [0, 1].
-        id: the row's number, 0 before it is stored; never used again.
+        human: the human label, whether or not it teaches; ``None`` while there is none.
+        confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
+        id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
     key: RoundKey
@@ -81,35 +85,35 @@ class Round:
     id: int = 0
 
 
-def find(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
-    """The rounds that are stored, by key; keys without a round are absent."""
-    wanted = set(keys)
-    found: dict[RoundKey, Round] = {}
-    for project, of_project_keys in groupby(sorted(wanted), key=lambda key: key.project):
-        tasks = sorted({key.task for key in of_project_keys})
-        for start in range(0, len(tasks), _TASKS_A_QUERY):
-            of = {"of": project, "tasks": tasks[start : start + _TASKS_A_QUERY]}
-            rounds = (_round(row) for row in connection.execute(_FIND, of))
-            found |= {round_.key: round_ for round_ in rounds if round_.key in wanted}
-    return found
+def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
+    """Return the stored rounds by key; keys without a round are absent."""
+    unique_keys = set(keys)
+    rounds: dict[RoundKey, Round] = {}
+    for project, project_keys in groupby(sorted(unique_keys), key=lambda key: key.project):
+        tasks = sorted({key.task for key in project_keys})
+        for start in range(0, len(tasks), _ROWS_PER_QUERY):
+            values = {"of": project, "tasks": tasks[start : start + _ROWS_PER_QUERY]}
+            batch = (_round(row) for row in connection.execute(_FIND, values))
+            rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
+    return rounds
 
 
 def insert(connection: Connection, round_: Round) -> int:
     """Store a new round and return its id.
 
     Raises:
-        LedgerError: the round is there already; ``find`` it first, in the same transaction.
+        LedgerError: a round with this key is stored already.
     """
     row = {field.name: getattr(round_, field.name) for field in fields(Round)}
     del row["id"], row["key"]
     row |= {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
-    row["context"] = _pack(round_.context)
+    row["context"] = _pack_context(round_.context)
     round_id = connection.execute(_insert(connection.dialect), row).scalar_one_or_none()
     if round_id is None:
         raise LedgerError(
-            "the round is in the ledger already",
+            "the ledger already holds this round",
             where=f"project {round_.key.project}, task {round_.key.task}, control {round_.key.control}",
-            fix="find it first, in the same transaction",
+            fix="look it up with rounds.find_by_key first, in the same transaction",
         )
     return int(round_id)
 
@@ -120,50 +124,34 @@ def _insert(dialect: Dialect) -> ReturningInsert[Any]:
 
 
 def of_task(connection: Connection, project: str, task: int) -> list[Round]:
-    """Every round of a task, of all controls and epochs, the oldest first."""
+    """Return every round of a task, of all controls and epochs, the oldest first."""
     query = select(_table).where(_table.c.project == project, _table.c.task == task).order_by(_table.c.id)
     return [_round(row) for row in connection.execute(query)]
 
 
-def of_project(connection: Connection, project: str, *, page: int = 500) -> Iterator[Round]:
-    """Every round of a project, the oldest first, fetched ``page`` at a time."""
-    last = 0
-    while True:
-        rows = connection.execute(
-            select(_table)
-            .where(_table.c.project == project, _table.c.id > last)
-            .order_by(_table.c.id)
-            .limit(page)
-        ).all()
-        yield from (_round(row) for row in rows)
-        if len(rows) < page:
-            return
-        last = rows[-1].id
-
-
 def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
-    """The contexts of these rounds, in the order of ``ids``."""
-    found: dict[int, Array] = {}
-    for start in range(0, len(ids), _TASKS_A_QUERY):
+    """Return the contexts of these rounds, each of shape (d,), in the order of ``ids``."""
+    by_id: dict[int, Array] = {}
+    for start in range(0, len(ids), _ROWS_PER_QUERY):
         query = select(_table.c.id, _table.c.context).where(
-            _table.c.id.in_(ids[start : start + _TASKS_A_QUERY])
+            _table.c.id.in_(ids[start : start + _ROWS_PER_QUERY])
         )
-        found |= {row.id: unpack(row.context) for row in connection.execute(query)}
-    return [found[number] for number in ids]
+        by_id |= {row.id: unpack_context(row.context) for row in connection.execute(query)}
+    return [by_id[round_id] for round_id in ids]
 
 
 def set_taught(connection: Connection, round_id: int, label: str | None, by: Teacher | None) -> None:
-    """Record which label the rewards in the state come from by now."""
+    """Record the label from which the rewards in the state are now computed."""
     connection.execute(update(_table).where(_table.c.id == round_id).values(taught=label, taught_by=by))
 
 
 def set_human(connection: Connection, round_id: int, label: str | None, confirmed: float | None) -> None:
-    """Record what the humans say by now, and how right that makes the voted label."""
+    """Record the current human label and the agreement of the voted label with it, in [0, 1]."""
     connection.execute(update(_table).where(_table.c.id == round_id).values(human=label, confirmed=confirmed))
 
 
 def forget_task(connection: Connection, project: str, task: int) -> int:
-    """Delete a task's rounds and return how many there were; what they taught stays, as events."""
+    """Delete a task's rounds and return how many there were. Their events stay, and so does the state."""
     return connection.execute(
         delete(_table).where(_table.c.project == project, _table.c.task == task)
     ).rowcount
@@ -172,15 +160,15 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
 def _round(row: Row[Any]) -> Round:
     values = dict(row._mapping)
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
-    return Round(key=key, **(values | {"context": unpack(values["context"])}))
+    return Round(key=key, **(values | {"context": unpack_context(values["context"])}))
 
 
-def _pack(context: Array) -> bytes:
-    """The dtype's three letters, then the numbers."""
+def _pack_context(context: Array) -> bytes:
+    """Serialise a context: three letters of the dtype, then the numbers."""
     dtype = "<f4" if np.array_equal(context.astype("<f4").astype(np.float64), context) else "<f8"
     return dtype.encode() + context.astype(dtype).tobytes()
 
 
-def unpack(data: bytes) -> Array:
-    """A context as it is stored."""
+def unpack_context(data: bytes) -> Array:
+    """Return the stored context as float64, shape (d,)."""
     return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)

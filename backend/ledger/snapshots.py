@@ -1,4 +1,4 @@
-"""Snapshots: states as bytes, so that a start-up adds up only what came after."""
+"""Snapshots: states as bytes, so that a restart only adds the events after them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from backend.ledger.database.upsert import insert_new
 _table = tables.snapshots
 
 KEPT = 2
-"""Snapshots kept of a state: when the newest cannot be read, the one before saves the long way."""
+"""Number of snapshots kept of each state: the second is the fallback if the newest cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state with all of its events up to the number ``sequence``; ``state`` is packed bytes."""
+    """One stored state.
+
+    Attributes:
+        sequence: number of the last event that the state includes.
+        state: packed bytes (:meth:`camvo.state.state.State.snapshot`).
+        created_at: unix seconds.
+    """
 
     sequence: int
     state: bytes
@@ -29,7 +35,7 @@ def save(  # noqa: PLR0917 - the first four name a state, as in latest()
 ) -> None:
     """Store a snapshot and delete all but the latest two of its state.
 
-    Two processes may save the same one: the first stays, they are equal.
+    If another process has saved the same snapshot already, that equal one stays.
     """
     row = {
         "project": project,
@@ -46,7 +52,7 @@ def save(  # noqa: PLR0917 - the first four name a state, as in latest()
 
 
 def latest(connection: Connection, project: str, control: str, epoch: str) -> list[Snapshot]:
-    """Up to two snapshots of a state, the newest first."""
+    """Return up to two snapshots of a state, the newest first."""
     rows = connection.execute(
         select(_table.c.sequence, _table.c.state, _table.c.created_at)
         .where(*_of_state(project, control, epoch))

@@ -1,8 +1,7 @@
-"""Votes: what came of asking each model in a round, as numbers that reports sum over.
+"""How right each model's vote was, as numbers that reports can sum.
 
-A round holds the votes themselves; here is how right each was. A model that was asked because others had
-disagreed was asked where it is hard: what came of its vote would make it look worse than it is, and is left
-out.
+The votes themselves are part of their round. A model that is asked only because others disagreed sees the
+harder tasks, so comparing its votes would make it look worse than it is; such votes are left out.
 """
 
 from __future__ import annotations
@@ -29,16 +28,17 @@ def store(
     confirmed: Rewards,
     examples: Mapping[str, int],
 ) -> None:
-    """Store what came of the votes of a new round.
+    """Store one row per vote of a new round.
 
     Args:
         connection: in the transaction that stores the round.
         round_: the round.
-        round_id: the number it was given.
-        agreed: by the label voted, of arms that had no say in who else was asked; empty where an arm alone
-            would agree with itself.
-        confirmed: by the humans' label, of arms that were asked whatever the votes; empty without one.
-        examples: arm → how many examples its prompt had; 0 where a coin left them out.
+        round_id: the id under which the round was stored.
+        agreed: agreement with the voted label, for the arms whose votes did not decide which other arms
+            were asked; empty if only one arm voted, because it would agree with itself.
+        confirmed: agreement with the human label, for the arms that were asked regardless of other votes;
+            empty without a human label.
+        examples: arm → number of examples in its prompt; 0 where they were left out at random.
     """
     rows = [
         {
@@ -57,7 +57,7 @@ def store(
 
 
 def set_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> None:
-    """Record how right the votes of a stored round are by the humans' label of the moment."""
+    """Record how right the votes of a stored round are by the current human label."""
     for arm in round_.votes:
         connection.execute(
             update(_table)
@@ -67,6 +67,6 @@ def set_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> 
 
 
 def forget_task(connection: Connection, project: str, task: int) -> None:
-    """Delete what came of the votes on a task; before its rounds, which name them."""
+    """Delete a task's rows. Must run before its rounds are deleted, because rows are found through them."""
     of_task = select(_rounds.c.id).where(_rounds.c.project == project, _rounds.c.task == task)
     connection.execute(delete(_table).where(_table.c.round_id.in_(of_task)))

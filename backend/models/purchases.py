@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.errors import LedgerError, ModelTimeoutError, Usage
-from backend.ledger import Writer, answers, deleted_tasks
+from backend.ledger import Writer, answers, claims, deleted_tasks
 from backend.ledger.money import spending
 from backend.questions.prompts.parts import Messages
 from backend.settings import BudgetSettings
@@ -98,7 +98,7 @@ class Purchases:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
 
     def _renew(self, keys: Sequence[str], connection: Connection) -> None:
-        answers.renew(connection, keys, self._owner, self._clock() + LEASE)
+        claims.renew(connection, keys, self._owner, self._clock() + LEASE)
 
     async def ticket(self, key: str, query: Query, price: Price, until: float, seconds: float) -> Ticket:
         """The answer, or the right to ask and the money for it; waits while another process is asking.
@@ -117,10 +117,10 @@ class Purchases:
 
         def first(connection: Connection) -> Ticket | None:
             now = self._clock()
-            if (found := answers.find(connection, [key]).get(key)) is not None:
+            if (found := answers.find_by_key(connection, [key]).get(key)) is not None:
                 _use(connection, key, query)
                 return Ticket(content=found.content)
-            if not answers.claim(connection, key, self._owner, now, LEASE):
+            if not claims.acquire(connection, key, self._owner, now, LEASE):
                 return None
             call = spending.reserve(
                 connection,
@@ -153,8 +153,10 @@ class Purchases:
 
         def second(connection: Connection) -> None:
             task: tuple[str, int] | None = (query.project, query.task)
-            if deleted_tasks.contain(connection, query.project, query.task):
-                task = answers.user(connection, key)  # one that shared the call, and still wants the answer
+            if deleted_tasks.is_deleted(connection, query.project, query.task):
+                task = answers.task_using(
+                    connection, key
+                )  # one that shared the call, and still wants the answer
             if outcome.content is not None and task is not None:
                 stored = answers.StoredAnswer(
                     key=key,
@@ -165,7 +167,7 @@ class Purchases:
                     cost=usage.cost,
                     seconds=outcome.seconds,
                 )
-                answers.keep(connection, stored, *task, now=self._clock())
+                answers.store(connection, stored, *task, now=self._clock())
             if ticket.call is not None:
                 spending.settle(
                     connection,
@@ -176,7 +178,7 @@ class Purchases:
                     error_code=outcome.code,
                     seconds=outcome.seconds,
                 )
-            answers.release(connection, key, self._owner)
+            claims.release(connection, key, self._owner)
 
         await self._writer.run(second)
         metrics.model_calls.labels(model=query.model, outcome=outcome.code or "answered").inc()
@@ -194,5 +196,5 @@ class Purchases:
 
 def _use(connection: Connection, key: str, query: Query) -> None:
     """Note that the task uses an answer, unless it is gone: nobody would ever take the note back."""
-    if not deleted_tasks.contain(connection, query.project, query.task):
-        answers.use(connection, key, query.project, query.task)
+    if not deleted_tasks.is_deleted(connection, query.project, query.task):
+        answers.link_task(connection, key, query.project, query.task)

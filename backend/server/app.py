@@ -94,10 +94,10 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.post("/webhook")
     def webhook() -> Response:
         event = webhooks.read(payloads.json_object(request))
-        metrics.events.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
+        metrics.webhooks.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
         runtime.learn(event)
         if event.action != webhooks.START_TRAINING:  # which comes with basic auth, and proves no webhook
-            metrics.webhook_at.labels(project=event.project_key).set(runtime.clock())
+            metrics.last_webhook_at.labels(project=event.project_key).set(runtime.clock())
         return jsonify(status="ok")
 
     @app.route("/versions", methods=["GET", "POST"])
@@ -139,7 +139,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
         if request.path in ("/", "/health") or access.is_authorised(request, environment):
             return
         if request.path == "/webhook":
-            metrics.webhook_refused_at.set(runtime.clock())
+            metrics.last_refused_webhook_at.set(runtime.clock())
         raise UnauthorizedError(
             "credentials are missing or wrong",
             where=request.path,

@@ -212,7 +212,7 @@ class Runtime:
     def ready(self) -> dict[str, bool]:
         """Whether each part can do its work."""
         return {
-            "ledger": self.ledger.answers(),
+            "ledger": self.ledger.is_ready(),
             "embedder": self.embedder.loaded,
             "prices": True,  # a model without a price is refused before a runtime exists
             "keys": not self.pool.missing_keys(),

@@ -13,6 +13,7 @@ from backend.errors import LedgerError
 from backend.learning import feedback
 from backend.ledger import Ledger, Writer, human_annotations
 from backend.ledger.money import spending
+from backend.ledger.money.usage import usage_by_model
 from backend.models import Pool
 from backend.settings import Settings
 
@@ -26,7 +27,7 @@ _log = structlog.get_logger(__name__)
 def recall_usage(pool: Pool, ledger: Ledger) -> None:
     """Tell the pool how many tokens its models reported in the past, so that it expects the right price."""
     with ledger.read() as connection:
-        usages = spending.usage_by_model(connection)
+        usages = usage_by_model(connection)
     for name, usage in usages.items():
         answered = usage.calls - usage.failures
         if answered and name in pool.names:
@@ -54,7 +55,7 @@ async def review(
 
     try:
         with ledger.read() as connection:
-            tasks = human_annotations.tasks(connection, project)
+            tasks = human_annotations.annotated_tasks(connection, project)
         for start in range(0, len(tasks), _REVIEWED_TOGETHER):
             await writer.run(functools.partial(correct, tasks[start : start + _REVIEWED_TOGETHER]))
     except LedgerError as error:  # nobody waits for the review, so nobody else would say it

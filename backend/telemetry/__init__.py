@@ -1,1 +1,1 @@
-"""What the server says about itself: logs and metrics."""
+"""Telemetry of the server: structured logs and Prometheus metrics."""

@@ -1,4 +1,4 @@
-"""Structured logs on standard error: one JSON object a line, or colours on a terminal."""
+"""Structured logs on standard error: one JSON object per line, or coloured text on a terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import structlog
 
 
 def configure(level: str = "info") -> None:
-    """Set up structlog for this process.
+    """Configure structlog for this process.
 
     Args:
-        level: a level name of the standard library, in any case.
+        level: name of a logging level such as ``"info"``, in upper or lower case.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s %(message)s")

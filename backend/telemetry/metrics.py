@@ -1,4 +1,4 @@
-"""What Prometheus sees. Labels are configured names and stable codes, never anything of a task."""
+"""Prometheus metrics. Labels are configured names and stable codes, never data of a task."""
 
 from __future__ import annotations
 
@@ -6,54 +6,68 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
 
-model_calls = Counter("camvo_model_calls", "Calls to a model, by how they ended.", ["model", "outcome"])
+model_calls = Counter("camvo_model_calls", "Calls to a model, by outcome.", ["model", "outcome"])
 model_dollars = Counter("camvo_model_dollars", "Dollars paid to a model.", ["model"])
 model_seconds = Histogram(
     "camvo_model_seconds",
-    "Seconds that calls to a model took.",
+    "Duration of calls to a model, in seconds.",
     ["model"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
-answers_reused = Counter("camvo_answers_reused", "Answers found in the ledger, paid for before.", ["model"])
-votes_missing = Counter("camvo_votes_missing", "Models asked that gave no vote, by why.", ["model", "reason"])
+answers_reused = Counter(
+    "camvo_answers_reused", "Answers taken from the ledger instead of a new call.", ["model"]
+)
+votes_missing = Counter(
+    "camvo_votes_missing",
+    "Votes that a model was asked for and did not give, by reason.",
+    ["model", "reason"],
+)
 rounds = Counter("camvo_rounds", "Finished rounds.", ["project", "control"])
-asked = Counter("camvo_rounds_models_asked", "Models asked in finished rounds.", ["project", "control"])
-tasks = Counter("camvo_tasks", "Tasks of prediction requests, by how they ended.", ["outcome"])
-events = Counter("camvo_webhooks", "Webhooks received, by Label Studio's action.", ["action"])
-feedback = Counter("camvo_revisions", "Rounds whose rewards a human answer changed.", ["project"])
+models_asked = Counter(
+    "camvo_rounds_models_asked", "Models asked in finished rounds.", ["project", "control"]
+)
+tasks = Counter("camvo_tasks", "Tasks of prediction requests, by outcome.", ["outcome"])
+webhooks = Counter("camvo_webhooks", "Webhooks received, by Label Studio's action.", ["action"])
+revisions = Counter("camvo_revisions", "Rounds whose rewards a human label changed.", ["project"])
 requests = Counter("camvo_requests", "HTTP requests, by endpoint and status.", ["endpoint", "status"])
-under_way = Gauge(
+tasks_under_way = Gauge(
     "camvo_tasks_under_way",
-    "Tasks that are worked on, or wait their turn.",
+    "Tasks being processed or waiting.",
     ["project"],
     multiprocess_mode="livesum",
 )
-webhook_at = Gauge(
+last_webhook_at = Gauge(
     "camvo_webhook_last_timestamp_seconds",
-    "When the last webhook about a project was accepted.",
+    "Unix time of the last accepted webhook of a project.",
     ["project"],
     multiprocess_mode="max",
 )
-webhook_refused_at = Gauge(
+last_refused_webhook_at = Gauge(
     "camvo_webhook_refused_last_timestamp_seconds",
-    "When the last webhook was refused for its credentials.",
+    "Unix time of the last webhook refused for its credentials.",
     multiprocess_mode="max",
 )
-started_at = Gauge("camvo_started_timestamp_seconds", "When the server started.", multiprocess_mode="min")
+started_at = Gauge(
+    "camvo_started_timestamp_seconds", "Unix time at which the server started.", multiprocess_mode="min"
+)
 
 
 def exposition(*, several_processes: bool) -> bytes:
-    """The metrics in Prometheus' text format, summed over the worker processes when there are several."""
+    """Return the metrics in Prometheus' text format.
+
+    Args:
+        several_processes: whether to combine the metrics of all worker processes.
+    """
     return generate_latest(_registry(several_processes))
 
 
 def samples(*, several_processes: bool) -> dict[str, list[Sample]]:
-    """What :func:`exposition` says, as values by name; a name is absent before anything was counted."""
-    found: dict[str, list[Sample]] = {}
+    """Return the samples of :func:`exposition` by name; a name is absent before its first sample."""
+    by_name: dict[str, list[Sample]] = {}
     for metric in _registry(several_processes).collect():
         for sample in metric.samples:
-            found.setdefault(sample.name, []).append(sample)
-    return found
+            by_name.setdefault(sample.name, []).append(sample)
+    return by_name
 
 
 def _registry(several_processes: bool) -> CollectorRegistry:

@@ -11,14 +11,14 @@ from camvo import errors as core
 from camvo.errors import CamvoError
 
 CLASSES = {
-    found
+    member
     for module in (core, errors)
-    for _, found in inspect.getmembers(module, inspect.isclass)
-    if issubclass(found, CamvoError)
+    for _, member in inspect.getmembers(module, inspect.isclass)
+    if issubclass(member, CamvoError)
 }
 
 
-def test_every_error_has_a_code_of_its_own():
+def test_every_error_has_its_own_code():
     codes = [error.code for error in CLASSES]
     assert len(set(codes)) == len(codes)
     assert all(re.fullmatch(r"[a-z_]+", code) for code in codes)
@@ -43,15 +43,19 @@ def test_the_drawn_tree_is_the_tree():
     ],
     ids=["bare", "where", "where and fix", "fix"],
 )
-def test_an_error_reads_where_what_and_what_to_do(details, text):
+def test_the_text_of_an_error_says_where_what_and_how_to_fix_it(details, text):
     assert str(CamvoError("no price", **details)) == text
 
 
-def test_exactly_the_passing_troubles_of_a_model_are_worth_a_retry():
+def test_exactly_the_temporary_model_errors_are_retried():
     retried = {error.__name__ for error in CLASSES if issubclass(error, ModelError) and error.retry}
     assert retried == {"RateLimitedError", "UnavailableError"}
 
 
-def test_a_failed_call_keeps_what_it_cost():
+def test_a_model_error_carries_the_usage_of_the_failed_call():
     assert ModelError("refused", usage=Usage(10, 2, 0.5)).usage == Usage(10, 2, 0.5)
     assert ModelError("refused").usage is None
+
+
+def test_every_error_has_a_docstring():
+    assert all(error.__doc__ for error in CLASSES)

@@ -122,8 +122,9 @@ def _exposed(server: ServerProcess) -> dict[str, float]:
 
 def _rounds(rush: Rush) -> list[Round]:
     with rush.server.ledger.read() as connection:
-        keys = connection.execute(select(tables.rounds.c.project).distinct()).scalars().all()
-        return [round_ for key in keys for round_ in rounds.of_project(connection, key)]
+        columns = tables.rounds.c
+        tasks = connection.execute(select(columns.project, columns.task).distinct()).all()
+        return [round_ for key, number in tasks for round_ in rounds.of_task(connection, key, number)]
 
 
 def test_each_model_is_asked_once_for_each_task(rush: Rush) -> None:

@@ -89,19 +89,19 @@ def review(connection: Connection, project: Project, limit: int) -> Review:
     scores, or the guarantee that rests on them would not hold. Nor are those that somebody annotated or
     skipped, and those whose latest round is of an earlier epoch.
     """
-    epochs, shown = open_rounds.epochs(connection, project.key), {}
+    epochs, shown = open_rounds.latest_epochs(connection, project.key), {}
     if (known := _closed(project)) is not None:
         epochs, shown = {name: epochs[name] for name in known if name in epochs}, known
     found: dict[int, dict[str, OpenRound]] = {}
     for control, epoch in sorted(epochs.items()):
-        for round_ in open_rounds.find(connection, project.key, control, epoch):
+        for round_ in open_rounds.latest_per_task(connection, project.key, control, epoch):
             found.setdefault(round_.task, {})[control] = round_
     arms = len({arm for one in found.values() for round_ in one.values() for arm in round_.votes})
     candidates = sorted((_candidate(task, one, arms) for task, one in found.items()), key=_by_most)[:_MOST]
     labelled = [
         number
         for control, epoch in epochs.items()
-        for number in open_rounds.labelled(connection, project.key, control, epoch)
+        for number in open_rounds.labelled_round_ids(connection, project.key, control, epoch)
     ]
     chosen = _suggest(connection, candidates, found, labelled, limit) if candidates else []
     return Review(
@@ -118,7 +118,7 @@ def review(connection: Connection, project: Project, limit: int) -> Review:
             for one in chosen
         ),
         open=len(found),
-        blind=open_rounds.blind(connection, project.key),
+        blind=open_rounds.count_blind_tasks(connection, project.key),
     )
 
 

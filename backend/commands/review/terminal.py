@@ -31,7 +31,9 @@ def read(environment: Environment, project: str, limit: int) -> Review:
     try:
         with ledger.read() as connection:
             known = [
-                one for one in projects.all(connection) if project in {one.key, one.key.partition(".")[0]}
+                one
+                for one in projects.list_all(connection)
+                if project in {one.key, one.key.partition(".")[0]}
             ]
             if not known:
                 raise ConfigError(

@@ -1,4 +1,4 @@
-"""How the two databases are opened, and how a transaction begins in each."""
+"""SQLAlchemy engines for SQLite and PostgreSQL, and how a transaction begins in each."""
 
 from __future__ import annotations
 
@@ -11,46 +11,49 @@ from backend.errors import LedgerError
 from backend.ledger.database.failures import place
 
 _MODE = "camvo_mode"
-_WRITE_LOCK = 0x43614D566F  # the advisory lock of PostgreSQL that makes writers take turns: "CaMVo"
+_WRITE_LOCK = 0x43614D566F  # number of the PostgreSQL advisory lock that serialises writers: "CaMVo"
 
-_PAGES = 8_192
-"""Pages (32 MB) in SQLite's log at which a commit moves them into the file. Whoever waits for that commit
-waits long, so it is to be rare (SQLite's own number is 1,000). It is left to commits: up to 3.51.2 SQLite can
-lose what is written while another connection moves pages (its "WAL-reset bug")."""
+_CHECKPOINT_PAGES = 8_192
+"""Pages (32 MB) in SQLite's write-ahead log at which a commit copies them into the database file.
+
+That commit is slow, so it should be rare; SQLite's default is 1,000 pages. Only commits run checkpoints:
+SQLite up to version 3.51.2 can lose a write while another connection runs one (the "WAL-reset bug")."""
 
 
 def normalise(url: str) -> URL:
-    """The URL as SQLAlchemy reads it, with psycopg 3 as PostgreSQL's driver.
+    """Parse a database URL, with psycopg 3 as the PostgreSQL driver.
 
     Raises:
-        LedgerError: it is no URL, or of a database that holds no ledger.
+        LedgerError: the text is not a URL, or CaMVo does not support the database.
     """
     where = "CAMVO_DATABASE_URL"
     fix = "set it to sqlite:///camvo.sqlite or postgresql://user:password@host/database"
     try:
         parsed = make_url(f"postgresql://{url[11:]}" if url.startswith("postgres://") else url)
     except (ArgumentError, ValueError):
-        # Neither the text nor the error that quotes it is shown: a password may be in there.
-        raise LedgerError("the ledger's address is no database URL", where=where, fix=fix) from None
+        # The text may contain a password, so neither it nor the error that quotes it is shown.
+        raise LedgerError("the value is not a database URL", where=where, fix=fix) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
-        raise LedgerError(f"CaMVo keeps no ledger in {backend}", where=where, fix=fix)
+        raise LedgerError(f"CaMVo does not support {backend} databases", where=where, fix=fix)
     if parsed.database in {None, "", ":memory:"} or parsed.query.get("mode") == "memory":
-        raise LedgerError(
-            "a ledger needs a file: one in memory forgets what was paid for", where=where, fix=fix
-        )
+        raise LedgerError("the ledger cannot be in memory: paid answers would be lost", where=where, fix=fix)
     return parsed
 
 
 def create(url: URL, patience: float) -> Engine:
-    """An engine without a mode: what is executed through it is in no transaction on SQLite.
+    """Create an engine without a transaction mode; on SQLite its statements run outside a transaction.
+
+    Args:
+        url: as :func:`normalise` returns it.
+        patience: seconds that a writer waits for its turn.
 
     Raises:
         LedgerError: the driver is not installed.
     """
-    # Parameters are texts of tasks and answers: they must not get into the text of an exception.
+    # Parameters hold texts of tasks and answers, which must not appear in the text of an exception.
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, connect_args={"timeout": patience}, hide_parameters=True)
         event.listen(engine, "connect", _set_up_sqlite)
@@ -61,7 +64,7 @@ def create(url: URL, patience: float) -> Engine:
         engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
     except ImportError as error:
         raise LedgerError(
-            "the driver for PostgreSQL is missing", where=place(url), fix='pip install "camvo[postgres]"'
+            "the PostgreSQL driver is not installed", where=place(url), fix='pip install "camvo[postgres]"'
         ) from error
 
     def begin(connection: Connection) -> None:
@@ -73,7 +76,7 @@ def create(url: URL, patience: float) -> Engine:
 
 
 def reader(engine: Engine) -> Engine:
-    """The same engine for transactions that see one snapshot and cannot write."""
+    """Return the engine for read-only transactions that see one snapshot."""
     if engine.dialect.name == "sqlite":
         return engine.execution_options(**{_MODE: "read"})
     return engine.execution_options(
@@ -82,7 +85,7 @@ def reader(engine: Engine) -> Engine:
 
 
 def writer(engine: Engine) -> Engine:
-    """The same engine for transactions that take turns."""
+    """Return the engine for write transactions, of which one runs at a time."""
     return engine.execution_options(**{_MODE: "write"})
 
 
@@ -92,14 +95,14 @@ def _mode(connection: Connection) -> str | None:
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # the driver's own transactions begin late and lose to other writers
+    connection.isolation_level = None  # the driver's own transactions begin too late
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint={_PAGES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that read first and writes later fails when somebody wrote in between: hence IMMEDIATE for
-    # writers, and a reader that tries to write is told so at once.
+    # A transaction that reads before it writes fails if another one wrote in between, so writers begin with
+    # IMMEDIATE. A reader that tries to write fails at once.
     mode = _mode(connection)
     if mode is not None:
         if connection.info.get(_MODE) != mode:
@@ -109,7 +112,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _refuse_to_commit_nothing(connection: Connection) -> None:
-    # On a full disk SQLite rolls back by itself, and the driver's commit() would then do nothing, silently.
+    # On a full disk SQLite rolls back by itself, and the driver's commit() would then silently do nothing.
     driver: Any = connection.connection.dbapi_connection
     if not driver.in_transaction:
         raise OperationalError("COMMIT", None, RuntimeError("SQLite rolled the transaction back by itself"))

@@ -1,9 +1,12 @@
-"""The ledger's one object: a database to migrate, to read and to write.
+"""The ledger's database: migrating it, reading it and writing it.
 
-SQLite and PostgreSQL give the same guarantees: a reader sees one snapshot and never waits; one write
-transaction runs at a time, over all processes, and what it commits is on the disk. With a single writer at a
-time there are no deadlocks, no lost updates and no gaps in a sequence, and a function that reads before it
-writes needs no further lock. The group commit (``writer.py``) keeps that quick.
+SQLite and PostgreSQL give the same guarantees:
+
+- A read transaction sees one snapshot and never waits.
+- Only one write transaction runs at a time, over all processes. A committed write is on the disk.
+
+With one writer at a time there are no deadlocks, lost updates or gaps in a sequence, and a function may read
+before it writes without a further lock. The group commit (``writer.py``) makes that fast.
 """
 
 from __future__ import annotations
@@ -20,20 +23,25 @@ from backend.ledger.database import engines, tables
 from backend.ledger.database.failures import ledger_error, place
 
 PATIENCE = 30.0
-"""Seconds that a writer waits for its turn before it gives up."""
+"""Seconds that a writer waits for its turn before it fails."""
 
 _PAUSE = 0.02
+_DEVELOPMENT_REVISIONS = {"0001", "0002", "0003"}
+"""Revisions whose migrations no longer exist: they were folded into 0004 before the first release."""
+
+_LAST_TO_MIGRATE = "d9d5b7b"
+"""The last commit that can migrate a ledger from these revisions."""
 
 
 class Ledger:
-    """One database, opened at the first use; migrate it before.
+    """One database. It is opened at the first use and must be migrated before any other use.
 
     Args:
         url: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
         patience: seconds that a writer waits for its turn.
 
     Raises:
-        LedgerError: the URL cannot be read, or its database is none that CaMVo knows.
+        LedgerError: the URL cannot be parsed, or CaMVo does not support its database.
     """
 
     def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
@@ -44,17 +52,19 @@ class Ledger:
 
     @property
     def place(self) -> str:
-        """The database as a text for people, without its password."""
+        """The database's address for display, without password."""
         return place(self._url)
 
     def migrate(self) -> None:
-        """Bring the tables up to date; safe when several processes do it at once.
+        """Create or update the tables. Several processes may do it at once.
 
         Raises:
-            LedgerError: the database cannot be opened, or was written by a newer version of CaMVo.
+            LedgerError: the database cannot be opened, or its tables are of a newer version of CaMVo or of
+                a development version before revision 0004.
         """
-        from alembic import command  # noqa: PLC0415 - not needed by a worker, and not quick
+        from alembic import command  # noqa: PLC0415 - slow to import, and workers do not need it
         from alembic.config import Config  # noqa: PLC0415
+        from alembic.migration import MigrationContext  # noqa: PLC0415
         from alembic.util import CommandError  # noqa: PLC0415
 
         if self._engine.dialect.name == "sqlite":
@@ -63,18 +73,21 @@ class Ledger:
         config.set_main_option("script_location", "backend.ledger:migrations")
         try:
             with self.write() as connection:
+                self._refuse_development_version(
+                    MigrationContext.configure(connection).get_current_revision()
+                )
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         except CommandError as error:
             raise LedgerError(
-                f"its tables are of a version that this CaMVo does not know: {error}",
+                f"the ledger's tables are of a version that this CaMVo does not know: {error}",
                 where=self.place,
-                fix="install the version of CaMVo that wrote the ledger last, or a newer one",
+                fix="install the version of CaMVo that wrote the ledger, or a newer one",
             ) from error
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one snapshot of the ledger, waits for nobody and cannot write.
+        """Open a read-only transaction, which sees one snapshot of the ledger and never waits.
 
         Raises:
             LedgerError: the database failed.
@@ -84,16 +97,16 @@ class Ledger:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """The one write transaction of the moment: committed, and on the disk, when the block is left.
+        """Open the only write transaction. It is committed to the disk when the block ends.
 
-        An exception rolls it back and passes on. Do nothing slow inside: every other writer is waiting.
+        An exception rolls it back and is re-raised. Keep the block short, because all other writers wait.
 
         Raises:
-            LedgerError: the database failed, or the turn did not come in time. Nothing is written, unless
-                the connection broke during the very commit.
+            LedgerError: the database failed, or the writer's turn did not come in time. Nothing is written,
+                unless the connection broke during the commit itself.
         """
-        # Not "with connection.begin()": that passes over a transaction that broke down inside, and gives a
-        # SQLite connection whose commit failed back to the pool with its transaction still open.
+        # "with connection.begin()" would ignore a transaction that broke inside the block, and would return a
+        # SQLite connection whose commit failed to the pool with its transaction still open.
         with self._failures(), self._writer.connect() as connection:
             transaction = connection.begin()
             try:
@@ -103,7 +116,7 @@ class Ledger:
                 transaction.rollback()
                 raise
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the ledger can be read and has its tables."""
         try:
             with self.read() as connection:
@@ -113,7 +126,7 @@ class Ledger:
         return True
 
     def close(self) -> None:
-        """Close the connections; a later use opens new ones."""
+        """Close all connections; a later use opens new ones."""
         self._engine.dispose()
 
     @contextmanager
@@ -123,8 +136,19 @@ class Ledger:
         except SQLAlchemyError as error:
             raise ledger_error(error, self._url) from error
 
+    def _refuse_development_version(self, revision: str | None) -> None:
+        if revision in _DEVELOPMENT_REVISIONS:
+            raise LedgerError(
+                f"this CaMVo cannot migrate the ledger from revision {revision}, a development version",
+                where=self.place,
+                fix=f"run `camvo check` with commit {_LAST_TO_MIGRATE} of CaMVo first, to migrate it",
+            )
+
     def _switch_to_wal(self) -> None:
-        """The file remembers the mode. SQLite does not wait its turn for this one change, so we do."""
+        """Switch the file to write-ahead logging, permanently.
+
+        SQLite's own timeout does not apply to this change, so the method retries while others hold the file.
+        """
         until = time.monotonic() + self._patience
         while True:
             try:
@@ -138,7 +162,7 @@ class Ledger:
                 time.sleep(_PAUSE)
         if mode != "wal":
             raise LedgerError(
-                f"SQLite cannot use its write-ahead log here, only the mode {mode!r}",
+                f"SQLite cannot use a write-ahead log here, only journal mode {mode!r}",
                 where=self.place,
                 fix="put the file on a local disk; on a network drive use PostgreSQL",
             )

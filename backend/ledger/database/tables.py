@@ -1,7 +1,7 @@
-"""The ledger's tables; ``migrations/versions`` creates the same ones, and a test compares the two.
+"""The ledger's tables. The migrations create the same tables, and a test compares the two.
 
-Times are unix seconds. There are no foreign keys on purpose: an event outlives the round it came from when a
-task is deleted (the state stays the sum of all events), and money outlives everything.
+Times are unix seconds. There are deliberately no foreign keys. When a task is deleted, its rounds go but
+their events stay, so that the state remains the sum of all events; calls and accounts stay for ever.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite numbers rows by itself only in a column that is declared INTEGER, which there holds 64 bits anyway.
+# SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
 _ROW_ID = BigInteger().with_variant(Integer, "sqlite")
 _JSON = JSON(none_as_null=True)
 
@@ -82,7 +82,7 @@ rounds = Table(
     Column("confirmed", Double),
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
-    # A round takes kilobytes: what is summed over all of them is read from the index alone.
+    # A row takes kilobytes, so reports sum over all rounds by reading this index alone.
     Index(
         "ix_rounds_report",
         "project",
@@ -95,7 +95,7 @@ rounds = Table(
         "full_cost_usd",
         "created_at",
     ),
-    sqlite_autoincrement=True,  # events name rounds by id: the id of a deleted round must not come back
+    sqlite_autoincrement=True,  # events refer to rounds by id, so ids must not be reused
 )
 
 votes = Table(

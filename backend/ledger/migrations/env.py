@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection, and in the transaction, that ``Ledger.migrate`` opened."""
+"""Run the migrations on the connection, and in the transaction, that ``Ledger.migrate`` opened."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Money in the ledger: accounts, reservations and what was used."""
+"""Money in the ledger: accounts, reservations and usage by model."""

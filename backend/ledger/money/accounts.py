@@ -1,4 +1,4 @@
-"""Accounts in whole picodollars: what each project has spent and set aside, and all together on a UTC day."""
+"""Accounts: money spent and reserved by each project, and by all projects on each UTC day."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from backend.ledger.database.upsert import insert
 from backend.ledger.money.picodollars import from_picodollars, to_picodollars
 
 EVERY_PROJECT = "*"
-"""The owner of the accounts by day: a day's budget is for everything that the ledger pays."""
+"""The owner of the daily accounts: a day's budget covers all projects of the ledger."""
 
 TOTAL = "total"
-"""The scope of the account over all days; any other scope is a day, as in 2026-03-14."""
+"""The scope of a project's account over all days; any other scope is a day, such as 2026-03-14."""
 
 _table = tables.accounts
 _READ = select(_table.c.spent, _table.c.reserved).where(
@@ -27,50 +27,59 @@ _READ = select(_table.c.spent, _table.c.reserved).where(
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Picodollars spent, and picodollars reserved for calls under way."""
+    """Picodollars spent, and picodollars reserved for running calls."""
 
     spent: int = 0
     reserved: int = 0
 
 
 def day_of(now: float) -> str:
-    """The UTC day of a time in unix seconds."""
+    """Return the UTC day of a time in unix seconds, such as 2026-03-14."""
     return datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
-def read(connection: Connection, project: str, scope: str) -> Account:
-    """One account; an empty one when nothing was booked yet."""
+def balance(connection: Connection, project: str, scope: str) -> Account:
+    """Return one account, with zeros if nothing has been booked yet."""
     row = connection.execute(_READ, {"owner": project, "of": scope}).one_or_none()
     return Account() if row is None else Account(row.spent, row.reserved)
 
 
-def check(connection: Connection, project: str, scope: str, amount: int, usd: float | None) -> None:
-    """Make sure that ``amount`` picodollars more stay within ``usd`` dollars (``None``: no limit).
+def check_budget(
+    connection: Connection, project: str, scope: str, amount: int, budget_usd: float | None
+) -> None:
+    """Check that ``amount`` more picodollars fit into the budget.
+
+    Args:
+        connection: in a write transaction.
+        project: the project's key, or :data:`EVERY_PROJECT`.
+        scope: :data:`TOTAL`, or a UTC day.
+        amount: picodollars that the next call may cost.
+        budget_usd: in $; ``None`` for no limit.
 
     Raises:
-        BudgetExhaustedError: they do not.
+        BudgetExhaustedError: the amount does not fit.
     """
-    if usd is None:
+    if budget_usd is None:
         return
-    account = read(connection, project, scope)
-    if account.spent + account.reserved + amount <= to_picodollars(usd):
+    account = balance(connection, project, scope)
+    if account.spent + account.reserved + amount <= to_picodollars(budget_usd):
         return
-    spent, held, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
+    spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
     name, period, wait = (
         ("project_usd", "project's", "")
         if scope == TOTAL
         else ("day_usd", "day's", ", or wait for the next UTC day")
     )
     raise BudgetExhaustedError(
-        f"the {period} budget of {usd:.6g} $ does not cover the next call: {spent:.6g} $ are spent, "
-        f"{held:.6g} $ are reserved for calls under way, the next one may cost {next_call:.6g} $",
+        f"the {period} budget of ${budget_usd:.6g} does not cover the next call: ${spent:.6g} is spent, "
+        f"${reserved:.6g} is reserved for running calls, and the next call may cost ${next_call:.6g}",
         where="every project" if project == EVERY_PROJECT else f"project {project}",
         fix=f"raise budget.{name} in camvo.yaml{wait}",
     )
 
 
 def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:
-    """Add to what a project and a day have spent and reserved; picodollars, negative to take away."""
+    """Add picodollars to the accounts of a project and of a day; negative amounts are taken away."""
     amounts = {"spent": spent, "reserved": reserved}
     accounts = ({"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day})
     connection.execute(_addition(connection.dialect), [account | amounts for account in accounts])

@@ -1,4 +1,4 @@
-"""Money as whole picodollars (1e-12 $): sums of integers are exact, sums of dollars are not."""
+"""Money as whole picodollars (10⁻¹² $), because sums of integers are exact and sums of floats are not."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from camvo.errors import InvalidParameterError
 
 PER_DOLLAR = 10**12
 
-MOST_USD = 1e6
-"""The largest sum of one entry; a 64-bit integer holds nine such."""
+MAX_USD = 1e6
+"""The largest amount of one entry, in $; a 64-bit integer holds nine times as much."""
 
 
 def to_picodollars(usd: float) -> int:
-    """Dollars as picodollars, to the nearest; 0.1 is exactly 10**11.
+    """Convert dollars to the nearest number of picodollars; $0.1 is exactly 10**11.
 
     Raises:
-        InvalidParameterError: a negative sum, one over a million, or no number.
+        InvalidParameterError: the amount is negative, not finite, or over :data:`MAX_USD`.
     """
-    if not (math.isfinite(usd) and 0 <= usd <= MOST_USD):
-        raise InvalidParameterError(f"a sum of money must be from 0 to {MOST_USD:,.0f} $, got {usd}")
+    if not (math.isfinite(usd) and 0 <= usd <= MAX_USD):
+        raise InvalidParameterError(f"an amount of money must be between $0 and ${MAX_USD:,.0f}, got {usd}")
     return round(Decimal(repr(float(usd))) * PER_DOLLAR)
 
 
 def from_picodollars(picodollars: int) -> float:
-    """Picodollars as dollars: the nearest float."""
+    """Convert picodollars to dollars, as the nearest float."""
     return picodollars / PER_DOLLAR

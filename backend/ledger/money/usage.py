@@ -1,4 +1,4 @@
-"""What the calls to each model used, read from the money."""
+"""Tokens and money used by the finished calls to each model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class ModelUsage:
     """The finished calls to one model.
 
     Attributes:
-        calls: how many, with the failures.
-        failures: how many of them brought no answer: failed, or lost with their process.
-        counted_tokens: input tokens by our own count, summed over the calls that were answered.
-        input_tokens: the same as the provider counted them.
-        output_tokens: summed over the same calls.
-        cost_usd: what these calls cost, in $.
-        failed_usd: what the failures cost, in $; the lost ones as if they had cost their reservation.
+        calls: number of calls, including failures.
+        failures: number of calls without an answer: they failed, or their process died.
+        counted_tokens: input tokens of the answered calls, by CaMVo's own count.
+        input_tokens: input tokens of the answered calls, as counted by the provider.
+        output_tokens: output tokens of the answered calls, as counted by the provider.
+        cost_usd: cost of the answered calls, in $.
+        failed_usd: cost of the failures, in $; a lost call counts with its full reservation.
     """
 
     calls: int
@@ -36,8 +36,8 @@ class ModelUsage:
     failed_usd: float
 
 
-def usage_by_model(connection: Connection, project: str | None = None) -> dict[str, ModelUsage]:
-    """The usage of every model that was ever asked, in all projects or in one."""
+def usage_by_model(connection: Connection) -> dict[str, ModelUsage]:
+    """Return the usage of every model that was ever called, over all projects, by the model's name."""
     answered = and_(_calls.c.state == "settled", _calls.c.error_code.is_(None))
     query = (
         select(
@@ -54,14 +54,7 @@ def usage_by_model(connection: Connection, project: str | None = None) -> dict[s
         .group_by(_calls.c.model)
         .order_by(_calls.c.model)
     )
-    if project is not None:
-        query = query.where(_calls.c.project == project)
     return {row.model: _usage(row) for row in connection.execute(query)}
-
-
-def calls_by_model(connection: Connection, project: str) -> dict[str, ModelUsage]:
-    """The usage of every model that was asked for one project."""
-    return usage_by_model(connection, project)
 
 
 def _usage(row: Row[Any]) -> ModelUsage:

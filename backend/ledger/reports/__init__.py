@@ -1,11 +1,27 @@
-"""What a report is made of, summed by the database: no query here returns a row for every round.
+"""Sums for the status report, computed by the database: no query here returns a row per round.
 
-All of it reads from indexes that hold what is summed, so that a hundred thousand rounds take a moment only.
+The queries read only from indexes that contain the summed columns, so they stay fast with 100,000 rounds.
 """
 
-from backend.ledger.reports.human_sums import HumansRow, humans
-from backend.ledger.reports.model_sums import LOST, CallsRow, VotesRow, calls, seconds, votes
-from backend.ledger.reports.round_sums import BINS, AuditRow, BinRow, RoundsRow, audits, rounds, scores
+from backend.ledger.reports.human_sums import HumansRow, sum_annotations
+from backend.ledger.reports.model_sums import (
+    LOST,
+    CallsRow,
+    VotesRow,
+    answer_seconds,
+    sum_calls,
+    sum_example_trials,
+    sum_votes,
+)
+from backend.ledger.reports.round_sums import (
+    BINS,
+    AuditRow,
+    BinRow,
+    RoundsRow,
+    count_audits,
+    sum_rounds,
+    sum_scores,
+)
 
 __all__ = [
     "BINS",
@@ -16,11 +32,12 @@ __all__ = [
     "HumansRow",
     "RoundsRow",
     "VotesRow",
-    "audits",
-    "calls",
-    "humans",
-    "rounds",
-    "scores",
-    "seconds",
-    "votes",
+    "answer_seconds",
+    "count_audits",
+    "sum_annotations",
+    "sum_calls",
+    "sum_example_trials",
+    "sum_rounds",
+    "sum_scores",
+    "sum_votes",
 ]

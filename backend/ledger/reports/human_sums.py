@@ -1,4 +1,4 @@
-"""What people said about a project, summed."""
+"""Counts of a project's human annotations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _annotations = tables.human_annotations
 
 @dataclass(frozen=True, slots=True)
 class HumansRow:
-    """What people said about a project.
+    """Counts of a project's human annotations.
 
     Attributes:
-        annotations: those that were not deleted.
-        teaching: those among them that may become a reward.
-        tasks: tasks that have such a one.
+        annotations: annotations that are not deleted.
+        teaching: those that may become a reward.
+        tasks: tasks with at least one annotation that may become a reward.
         ground_truths: those marked as ground truth.
         last_at: unix seconds when the latest arrived, ``None`` before the first.
     """
@@ -30,8 +30,8 @@ class HumansRow:
     last_at: float | None
 
 
-def humans(connection: Connection, project: str) -> HumansRow:
-    """The human annotations of a project."""
+def sum_annotations(connection: Connection, project: str) -> HumansRow:
+    """Count a project's human annotations."""
     columns = _annotations.c
     query = select(
         func.count().label("annotations"),

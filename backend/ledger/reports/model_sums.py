@@ -1,4 +1,4 @@
-"""A project's models, summed: what came of their votes, what their calls cost and how long they took."""
+"""Sums by model for one project: how right its votes were, what its calls cost and how long they took."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from sqlalchemy import Connection, and_, case, func, select
 
 from backend.ledger.database import tables
 from backend.ledger.money.picodollars import from_picodollars
+from camvo.scores.few_shot import Tried
 
 _votes, _calls = tables.votes, tables.calls
 
 LOST = "lost"
-"""The reason of a call whose process died: nobody knows what became of it."""
+"""The failure of a call whose process died before the call ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class VotesRow:
-    """What came of asking one model, apart for rounds that were kept blind.
+    """One model's votes, separately for audits (rounds with blind labelling) and other rounds.
 
     Attributes:
-        model: its name in the pool.
-        audit: whether the rounds' predictions were held back.
-        asked: rounds in which it was asked.
-        voted: those in which it gave a valid vote.
-        compared: those in which another model voted too, and no vote had a say in who was asked.
-        agreed: how well it agreed with the label voted, summed over these.
-        checked: votes on which there is a human label, where it was asked whatever the votes.
-        confirmed: how right these were, summed.
+        model: the model's name in the pool.
+        audit: whether the rounds' predictions were held back for blind labelling.
+        asked: rounds in which the model was asked.
+        voted: rounds in which it gave a valid vote.
+        compared: votes compared with the voted label: another model voted too, and the votes did not decide
+            which models were asked.
+        agreed: sum of their agreement with the voted label.
+        checked: votes compared with a human label, in rounds where the model was asked regardless of other
+            votes.
+        confirmed: sum of their agreement with the human label.
     """
 
     model: str
@@ -41,8 +44,8 @@ class VotesRow:
     confirmed: float
 
 
-def votes(connection: Connection, project: str) -> list[VotesRow]:
-    """A project's votes by model and audit, in this order."""
+def sum_votes(connection: Connection, project: str) -> list[VotesRow]:
+    """Sum a project's votes by model and audit, ordered by these."""
     columns = _votes.c
     query = (
         select(
@@ -62,16 +65,43 @@ def votes(connection: Connection, project: str) -> list[VotesRow]:
     return [VotesRow(**row._mapping) for row in connection.execute(query)]
 
 
+def sum_example_trials(connection: Connection, project: str) -> dict[str, Tried]:
+    """Return model → how right its votes were with examples and where examples were left out at random.
+
+    Only votes on human-labelled rounds count.
+    """
+    columns = _votes.c
+    with_examples = columns.examples > 0
+    query = (
+        select(
+            columns.model,
+            func.sum(case((with_examples, columns.confirmed), else_=0.0)).label("right_with"),
+            func.sum(case((with_examples, 1), else_=0)).label("votes_with"),
+            func.sum(case((with_examples, 0.0), else_=columns.confirmed)).label("right_without"),
+            func.sum(case((with_examples, 0), else_=1)).label("votes_without"),
+        )
+        .where(columns.project == project)
+        .where(columns.examples >= 0, columns.confirmed.is_not(None))
+        .group_by(columns.model)
+    )
+    return {
+        row.model: Tried(
+            float(row.right_with), int(row.votes_with), float(row.right_without), int(row.votes_without)
+        )
+        for row in connection.execute(query)
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class CallsRow:
-    """The calls to one model that ended alike.
+    """The calls to one model with the same outcome.
 
     Attributes:
-        model: its name in the pool.
-        under_way: whether they have not ended yet.
-        failure: the code of what went wrong, ``None`` for an answer.
-        calls: how many.
-        cost_usd: what they cost, in $; lost ones as if they had cost their reservation.
+        model: the model's name in the pool.
+        under_way: whether the calls are still running.
+        failure: the error's code, or :data:`LOST`; ``None`` for answers and running calls.
+        calls: number of calls.
+        cost_usd: their cost, in $; a lost call counts with its full reservation.
     """
 
     model: str
@@ -81,8 +111,8 @@ class CallsRow:
     cost_usd: float
 
 
-def calls(connection: Connection, project: str) -> list[CallsRow]:
-    """A project's calls by model and by how they ended, in this order."""
+def sum_calls(connection: Connection, project: str) -> list[CallsRow]:
+    """Sum a project's calls by model and outcome, ordered by these."""
     columns = _calls.c
     query = (
         select(
@@ -108,19 +138,19 @@ def calls(connection: Connection, project: str) -> list[CallsRow]:
     ]
 
 
-def seconds(connection: Connection, project: str, model: str, answered: int, quantile: float) -> float:
-    """How long a model's answers took: the smallest time that ``quantile`` of them did not exceed.
+def answer_seconds(connection: Connection, project: str, model: str, answered: int, quantile: float) -> float:
+    """Return a quantile of the durations of a model's answered calls, in seconds.
 
     Args:
         connection: in the transaction that counted ``answered``.
         project: the project's key.
         model: the model's name in the pool.
-        answered: its calls that brought an answer, at least one.
-        quantile: in (0, 1].
+        answered: number of its calls that returned an answer, at least one.
+        quantile: in (0, 1]; the result is the smallest duration that this share does not exceed.
     """
     columns = _calls.c
-    mine = and_(columns.project == project, columns.model == model)
-    answers = and_(columns.state == "settled", columns.error_code.is_(None))
+    of_model = and_(columns.project == project, columns.model == model)
+    is_answered = and_(columns.state == "settled", columns.error_code.is_(None))
     rank = math.ceil(quantile * answered)
-    query = select(columns.seconds).where(mine, answers).order_by(columns.seconds)
+    query = select(columns.seconds).where(of_model, is_answered).order_by(columns.seconds)
     return float(connection.execute(query.offset(rank - 1).limit(1)).scalar_one())

@@ -1,4 +1,4 @@
-"""A project's rounds, summed: by question, by bin of the score, and what its audits say."""
+"""Sums over a project's rounds: by question, by bin of the score, and by score threshold for audits."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from backend.ledger.database import tables
 _rounds = tables.rounds
 
 BINS = 10
-"""Equally wide parts of [0, 1] that scores are sorted into."""
+"""Number of equally wide bins into which [0, 1] is divided for scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundsRow:
-    """The rounds of one question in one epoch, those kept blind for an audit apart from the others.
+    """The rounds of one question in one epoch, separately for audits and other rounds.
 
     Attributes:
         control: the name of the question's control tag.
-        epoch: which of its states they taught.
-        audit: whether their predictions were held back.
-        rounds: how many.
-        checked: how many have a human label.
-        confirmed: how right those were, summed.
-        cost_usd: what they cost, in $.
-        full_cost_usd: what asking every model would have cost, in $.
-        last_at: unix seconds of the latest.
+        epoch: the question's epoch.
+        audit: whether the predictions were held back for blind labelling.
+        rounds: number of rounds.
+        checked: number of rounds with a human label.
+        confirmed: sum of their voted labels' agreement with the human label.
+        cost_usd: cost of the rounds, in $.
+        full_cost_usd: cost if every model had been asked, in $.
+        last_at: unix seconds of the latest round.
     """
 
     control: str
@@ -42,8 +42,8 @@ class RoundsRow:
     last_at: float
 
 
-def rounds(connection: Connection, project: str) -> list[RoundsRow]:
-    """A project's rounds by question, epoch and audit, in this order."""
+def sum_rounds(connection: Connection, project: str) -> list[RoundsRow]:
+    """Sum a project's rounds by question, epoch and audit, ordered by these."""
     columns = _rounds.c
     query = (
         select(
@@ -66,14 +66,14 @@ def rounds(connection: Connection, project: str) -> list[RoundsRow]:
 
 @dataclass(frozen=True, slots=True)
 class BinRow:
-    """The rounds with a human label whose scores fall into one bin.
+    """The human-labelled rounds whose scores fall into one bin.
 
     Attributes:
-        audit: whether their predictions were held back.
-        bin: 0 to ``BINS`` - 1.
-        rounds: how many.
-        score: their scores, summed.
-        confirmed: how right they were, summed.
+        audit: whether the predictions were held back for blind labelling.
+        bin: 0 to :data:`BINS` - 1.
+        rounds: number of rounds.
+        score: sum of their scores.
+        confirmed: sum of their voted labels' agreement with the human label.
     """
 
     audit: bool
@@ -83,8 +83,8 @@ class BinRow:
     confirmed: float
 
 
-def scores(connection: Connection, project: str) -> list[BinRow]:
-    """The checked rounds of a project by audit and by bin of the score; a bin without any is absent."""
+def sum_scores(connection: Connection, project: str) -> list[BinRow]:
+    """Sum a project's human-labelled rounds by audit and bin of the score; empty bins are absent."""
     columns = _rounds.c
     bounds = [(columns.score < (number + 1) / BINS, number) for number in range(BINS - 1)]
     number = case(*bounds, else_=BINS - 1).label("bin")
@@ -105,15 +105,15 @@ def scores(connection: Connection, project: str) -> list[BinRow]:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """The rounds of one question in one epoch whose scores lie between two neighbours of some thresholds.
+    """The rounds of one question in one epoch whose scores lie between two neighbouring thresholds.
 
     Attributes:
         control: the name of the question's control tag.
-        epoch: which of its states they taught.
-        cell: how many of the thresholds they reach.
-        rounds: how many, blind or not.
-        audits: those that were kept blind and have a human label.
-        confirmed: how right these were, summed.
+        epoch: the question's epoch.
+        cell: number of thresholds that the scores reach.
+        rounds: number of rounds, audits included.
+        audits: number of audits (rounds with blind labelling) that have a human label.
+        confirmed: sum of the audits' voted labels' agreement with the human label.
     """
 
     control: str
@@ -124,13 +124,13 @@ class AuditRow:
     confirmed: float
 
 
-def audits(connection: Connection, project: str, thresholds: Sequence[float]) -> list[AuditRow]:
-    """A project's rounds and its audits by question, epoch and score; a cell without rounds is absent.
+def count_audits(connection: Connection, project: str, thresholds: Sequence[float]) -> list[AuditRow]:
+    """Count a project's rounds and audits by question, epoch and score; empty cells are absent.
 
     Args:
         connection: in a read transaction.
         project: the project's key.
-        thresholds: ascending.
+        thresholds: scores in ascending order.
     """
     columns = _rounds.c
     bounds = [(columns.score < threshold, cell) for cell, threshold in enumerate(thresholds)]

@@ -51,8 +51,8 @@ def build(
         live: what the running server knows, where there is one.
         project: a project's key, or its number in Label Studio.
     """
-    known = [one for one in projects.all(connection) if project in (None, one.key, _number(one.key))]
-    day = accounts.read(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
+    known = [one for one in projects.list_all(connection) if project in (None, one.key, _number(one.key))]
+    day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     today = _budget(day, settings.budget.day_usd)
     made = [_project(connection, one, settings, live) for one in known]
     made.sort(
@@ -76,11 +76,11 @@ def _project(
     key = stored.key
     pool, unfit = _pool(stored, settings)
     skipped, unreadable = _skipped(stored)
-    rounds = reports.rounds(connection, key)
-    calls = reports.calls(connection, key)
-    bins = reports.scores(connection, key)
-    humans = reports.humans(connection, key)
-    account = accounts.read(connection, key, accounts.TOTAL)
+    rounds = reports.sum_rounds(connection, key)
+    calls = reports.sum_calls(connection, key)
+    bins = reports.sum_scores(connection, key)
+    humans = reports.sum_annotations(connection, key)
+    account = accounts.balance(connection, key, accounts.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     made = Project(
         key=key,
@@ -93,7 +93,7 @@ def _project(
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=humans,
         cost=_cost(rounds, _budget(account, settings.budget.project_usd)),
-        questions=_questions(rounds, reports.audits(connection, key, GRID), settings.guarantee),
+        questions=_questions(rounds, reports.count_audits(connection, key, GRID), settings.guarantee),
         models=models.of_project(connection, key, calls, pool),
         audit=_reliability(row for row in bins if row.audit),
         reviewed=_reliability(row for row in bins if not row.audit),

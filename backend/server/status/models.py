@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
-from backend.ledger import example_texts, reports
+from backend.ledger import reports
 from backend.ledger.reports import CallsRow, VotesRow
 from backend.server.status.report import ExamplesTried, Model
 from backend.server.status.share import share
@@ -17,8 +17,8 @@ def of_project(
     connection: Connection, project: str, calls: Sequence[CallsRow], pool: Collection[str]
 ) -> tuple[Model, ...]:
     """Every model that the project asks or ever asked, by name."""
-    votes = reports.votes(connection, project)
-    tried = example_texts.tried(connection, project)
+    votes = reports.sum_votes(connection, project)
+    tried = reports.sum_example_trials(connection, project)
     names = {*pool, *(row.model for row in calls), *(row.model for row in votes)}
     return tuple(
         _model(
@@ -46,7 +46,7 @@ def _model(
 ) -> Model:
     answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
-        reports.seconds(connection, project, name, answered, quantile) if answered else None
+        reports.answer_seconds(connection, project, name, answered, quantile) if answered else None
         for quantile in (0.5, 0.95)
     )
     return Model(

@@ -26,7 +26,7 @@ from whole_backend import CALL, Backend, prompt_of, says, votes
 
 from backend.annotation.recording import is_audit
 from backend.ledger.database import tables
-from backend.ledger.money import spending
+from backend.ledger.money import accounts
 
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")
@@ -295,12 +295,13 @@ def test_every_call_is_settled_to_the_cent_failures_too(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: replies[body["model"]]) as backend:
         backend.predict(task(1))
         with backend.ledger.read() as connection:
-            account = spending.spent(connection, Project().key, now=backend.runtime.clock())
+            total = accounts.balance(connection, Project().key, accounts.TOTAL)
+            today = accounts.balance(
+                connection, accounts.EVERY_PROJECT, accounts.day_of(backend.runtime.clock())
+            )
         calls = settled(backend)
-    paid = (6000 * 1.0 + 60 * 2.0) / 1e6
-    assert account.total_usd == pytest.approx(paid, abs=1e-12)
-    assert account.today_usd == pytest.approx(paid, abs=1e-12)
-    assert account.reserved_usd == 0.0
+    paid = round((6000 * 1.0 + 60 * 2.0) * 1e6)
+    assert total == today == accounts.Account(spent=paid, reserved=0)
     assert {call.model: call.error_code for call in calls} == {
         "red": None,
         "green": None,

@@ -57,7 +57,7 @@ class Studio:
 
     def known(self) -> frozenset[int]:
         with self.backend.ledger.read() as connection:
-            return human_annotations.numbers(connection, self.project.key)
+            return human_annotations.annotation_ids(connection, self.project.key)
 
 
 @pytest.fixture

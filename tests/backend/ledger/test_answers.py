@@ -11,113 +11,62 @@ from backend.ledger.answers import StoredAnswer
 ANSWER = StoredAnswer("key", "small", '{"topic": "Sport"}', 120, 7, 0.000123, 0.8)
 
 
-def keep(connection: Connection, *tasks: int, project: str = "1.1", key: str = "key") -> None:
+def store(connection: Connection, *tasks: int, project: str = "1.1", key: str = "key") -> None:
     for task in tasks:
-        answers.keep(connection, dataclasses.replace(ANSWER, key=key), project, task, 1.0)
+        answers.store(connection, dataclasses.replace(ANSWER, key=key), project, task, 1.0)
 
 
-def test_an_answer_comes_back_as_it_was_kept(ledger: Ledger) -> None:
+def test_an_answer_reads_back_as_it_was_stored(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        keep(connection, 4)
-        assert answers.find(connection, ["key", "unknown"]) == {"key": ANSWER}
+        store(connection, 4)
+        assert answers.find_by_key(connection, ["key", "unknown"]) == {"key": ANSWER}
 
 
-def test_of_two_answers_for_one_key_the_first_stays(ledger: Ledger) -> None:
+def test_the_first_answer_under_a_key_stays(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        keep(connection, 4)
-        answers.keep(connection, dataclasses.replace(ANSWER, content="late"), "1.1", 4, 2.0)
-        assert answers.find(connection, ["key"]) == {"key": ANSWER}
+        store(connection, 4)
+        answers.store(connection, dataclasses.replace(ANSWER, content="late"), "1.1", 4, 2.0)
+        assert answers.find_by_key(connection, ["key"]) == {"key": ANSWER}
 
 
 def test_many_answers_can_be_looked_up_at_once(ledger: Ledger) -> None:
     keys = [f"key {number}" for number in range(1200)]
     with ledger.write() as connection:
         for key in keys[::100]:
-            keep(connection, 4, key=key)
-        assert list(answers.find(connection, keys)) == keys[::100]
+            store(connection, 4, key=key)
+        assert list(answers.find_by_key(connection, keys)) == keys[::100]
 
 
-def test_an_answer_that_no_database_takes_as_text_is_kept_all_the_same(ledger: Ledger) -> None:
+def test_characters_that_a_database_refuses_are_replaced(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        answers.keep(connection, dataclasses.replace(ANSWER, content="a\x00b\ud800c 😀"), "1.1", 4, 1.0)
-        assert answers.find(connection, ["key"])["key"].content == "a\ufffdb?c 😀"
-
-
-def test_a_claim_excludes_others(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        assert answers.claim(connection, "key", "a", 100.0, 30.0)
-        assert not answers.claim(connection, "key", "b", 129.9, 30.0)
-        assert answers.claim(connection, "another key", "b", 100.0, 30.0)
-
-
-def test_an_expired_claim_can_be_taken_over(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        answers.claim(connection, "key", "a", 100.0, 30.0)
-        assert answers.claim(connection, "key", "b", 130.0, 30.0)
-        assert not answers.claim(connection, "key", "a", 159.9, 30.0)
-
-
-def test_an_owner_can_renew_its_claim(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        answers.claim(connection, "key", "a", 100.0, 30.0)
-        assert answers.claim(connection, "key", "a", 120.0, 30.0)
-        assert not answers.claim(connection, "key", "b", 149.9, 30.0)
-
-
-def test_a_renewed_claim_lasts_until_its_new_end(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        for key in ("first", "second", "third"):
-            answers.claim(connection, key, "a", 100.0, 30.0)
-        answers.renew(connection, ["first", "second"], "a", 200.0)
-        free = [
-            key for key in ("first", "second", "third") if answers.claim(connection, key, "b", 199.9, 1.0)
-        ]
-        assert free == ["third"]
-
-
-def test_nobody_renews_what_another_has_taken_over(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        answers.claim(connection, "key", "a", 100.0, 30.0)
-        answers.claim(connection, "key", "b", 130.0, 30.0)
-        answers.renew(connection, ["key"], "a", 500.0)
-        assert answers.claim(connection, "key", "c", 160.0, 30.0)
-
-
-def test_a_released_claim_is_free(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        answers.claim(connection, "key", "a", 100.0, 30.0)
-        answers.release(connection, "key", "a")
-        assert answers.claim(connection, "key", "b", 100.0, 30.0)
-
-
-def test_nobody_releases_the_claim_of_another(ledger: Ledger) -> None:
-    with ledger.write() as connection:
-        answers.claim(connection, "key", "a", 100.0, 30.0)
-        answers.release(connection, "key", "b")
-        assert not answers.claim(connection, "key", "b", 100.0, 30.0)
+        answers.store(connection, dataclasses.replace(ANSWER, content="a\x00b\ud800c 😀"), "1.1", 4, 1.0)
+        assert answers.find_by_key(connection, ["key"])["key"].content == "a\ufffdb?c 😀"
 
 
 def test_forgetting_a_task_deletes_the_answers_that_only_it_uses(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        keep(connection, 4, key="mine")
-        keep(connection, 4, 5, key="shared")
-        keep(connection, 5, key="another's")
+        store(connection, 4, key="mine")
+        store(connection, 4, 5, key="shared")
+        store(connection, 5, key="another's")
         assert answers.forget_task(connection, "1.1", 4) == 1
-        assert set(answers.find(connection, ["mine", "shared", "another's"])) == {"shared", "another's"}
+        assert set(answers.find_by_key(connection, ["mine", "shared", "another's"])) == {
+            "shared",
+            "another's",
+        }
 
 
-def test_the_last_task_that_uses_an_answer_takes_it_along(ledger: Ledger) -> None:
+def test_an_answer_is_deleted_with_the_last_task_that_uses_it(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        keep(connection, 4, 5)
+        store(connection, 4, 5)
         assert [answers.forget_task(connection, "1.1", task) for task in (4, 5)] == [0, 1]
-        assert answers.find(connection, ["key"]) == {}
+        assert answers.find_by_key(connection, ["key"]) == {}
 
 
 @pytest.mark.parametrize(("project", "task"), [("1.1", 5), ("2.1", 4)])
-def test_an_answer_is_kept_for_a_task_that_only_looked_it_up(ledger: Ledger, project: str, task: int) -> None:
+def test_an_answer_is_kept_for_a_linked_task(ledger: Ledger, project: str, task: int) -> None:
     with ledger.write() as connection:
-        keep(connection, 4)
-        answers.use(connection, "key", project, task)
-        answers.use(connection, "key", project, task)
+        store(connection, 4)
+        answers.link_task(connection, "key", project, task)
+        answers.link_task(connection, "key", project, task)
         assert answers.forget_task(connection, "1.1", 4) == 0
-        assert answers.find(connection, ["key"]) == {"key": ANSWER}
+        assert answers.find_by_key(connection, ["key"]) == {"key": ANSWER}

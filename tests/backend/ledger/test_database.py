@@ -11,14 +11,14 @@ from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
 
 
-def test_a_write_is_there_for_the_next_read(ledger: Ledger) -> None:
+def test_a_read_sees_the_write_before_it(ledger: Ledger) -> None:
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
     with ledger.read() as connection:
         assert projects.get(connection, "1.1") is not None
 
 
-def test_an_exception_undoes_the_whole_write_and_passes_on(ledger: Ledger) -> None:
+def test_an_exception_rolls_back_the_write_and_is_raised(ledger: Ledger) -> None:
     def write() -> None:
         with ledger.write() as connection:
             projects.ensure(connection, "1.1", 5.0)
@@ -27,15 +27,15 @@ def test_an_exception_undoes_the_whole_write_and_passes_on(ledger: Ledger) -> No
     with pytest.raises(ZeroDivisionError):
         write()
     with ledger.read() as connection:
-        assert projects.all(connection) == []
+        assert projects.list_all(connection) == []
 
 
 def test_a_reader_sees_one_snapshot_while_others_write(ledger: Ledger) -> None:
     with ledger.read() as reader:
-        assert projects.all(reader) == []
+        assert projects.list_all(reader) == []
         with ledger.write() as writer:
             projects.ensure(writer, "1.1", 5.0)
-        assert projects.all(reader) == []
+        assert projects.list_all(reader) == []
 
 
 def test_a_reader_cannot_write(ledger: Ledger) -> None:
@@ -45,7 +45,7 @@ def test_a_reader_cannot_write(ledger: Ledger) -> None:
 
 def test_a_connection_that_read_can_write_later(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        projects.all(connection)
+        projects.list_all(connection)
     with ledger.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
 
@@ -58,7 +58,7 @@ def test_a_writer_gives_up_when_its_turn_does_not_come(ledger: Ledger, ledger_ur
     hasty.close()
 
 
-def test_a_transaction_that_the_database_ended_by_itself_is_no_success(sqlite_ledger: Ledger) -> None:
+def test_a_transaction_that_the_database_ended_by_itself_is_an_error(sqlite_ledger: Ledger) -> None:
     def write() -> None:
         with sqlite_ledger.write() as connection:
             projects.ensure(connection, "1.1", 5.0)
@@ -68,25 +68,25 @@ def test_a_transaction_that_the_database_ended_by_itself_is_no_success(sqlite_le
         write()
 
 
-def test_sqlite_keeps_a_write_ahead_log_and_waits_for_the_disk(sqlite_ledger: Ledger) -> None:
+def test_sqlite_uses_a_write_ahead_log_and_syncs_to_the_disk(sqlite_ledger: Ledger) -> None:
     with sqlite_ledger.write() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
         assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == 8192
 
 
-def test_a_ledger_answers_once_it_is_migrated(database_url: str) -> None:
+def test_a_ledger_is_ready_once_it_is_migrated(database_url: str) -> None:
     ledger = Ledger(database_url)
-    before = ledger.answers()
+    before = ledger.is_ready()
     ledger.migrate()
-    assert (before, ledger.answers()) == (False, True)
+    assert (before, ledger.is_ready()) == (False, True)
     ledger.close()
 
 
 def test_missing_tables_are_explained(database_url: str) -> None:
     ledger = Ledger(database_url)
     with pytest.raises(LedgerError, match="migrate the ledger"), ledger.read() as connection:
-        projects.all(connection)
+        projects.list_all(connection)
     ledger.close()
 
 
@@ -96,7 +96,7 @@ def test_a_missing_folder_is_explained(tmp_path: Path) -> None:
         ledger.migrate()
 
 
-def test_a_file_that_is_no_database_is_explained(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_explained(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database at all, only some words. " * 30)
     with pytest.raises(LedgerError, match="restore the file from a backup"):
         Ledger(f"sqlite:///{tmp_path / 'notes.txt'}").migrate()
@@ -108,10 +108,10 @@ def test_an_unreachable_server_is_explained_without_the_password() -> None:
         pass
     assert "hunter" not in str(caught.value)
     assert "hunter" not in str(caught.value.__cause__)
-    assert not ledger.answers()
+    assert not ledger.is_ready()
 
 
-def test_a_failure_does_not_quote_what_was_to_be_written(ledger: Ledger) -> None:
+def test_a_failure_does_not_quote_the_values_of_the_write(ledger: Ledger) -> None:
     with pytest.raises(LedgerError) as caught, ledger.write() as connection:
         connection.execute(text("INSERT INTO nowhere VALUES (:content)"), {"content": "a private letter"})
     assert "private" not in str(caught.value)
@@ -129,7 +129,7 @@ def test_a_failure_does_not_quote_what_was_to_be_written(ledger: Ledger) -> None
         "sqlite:///file:x?mode=memory&uri=true",
     ],
 )
-def test_a_url_that_names_no_ledger_is_refused_without_showing_it(url: str) -> None:
+def test_an_invalid_url_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(LedgerError, match="CAMVO_DATABASE_URL") as caught:
         Ledger(url)
     assert "hunter2" not in str(caught.value)
@@ -142,13 +142,13 @@ def test_every_spelling_of_postgresql_means_psycopg_3(scheme: str) -> None:
     assert place == "postgresql+psycopg://camvo:***@host/ledger"
 
 
-def test_a_ledger_that_may_only_be_read_is_explained(tmp_path: Path) -> None:
+def test_a_read_only_file_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     ledger = Ledger(f"sqlite:///{file}")
     ledger.migrate()
     ledger.close()
     read_only = Ledger(f"sqlite:///file:{file}?immutable=1&uri=true")
-    with pytest.raises(LedgerError, match="let this user write"), read_only.write() as connection:
+    with pytest.raises(LedgerError, match="allow this user to write"), read_only.write() as connection:
         projects.ensure(connection, "1.1", 5.0)
     read_only.close()
     assert file.stat().st_mode & stat.S_IRUSR
@@ -164,5 +164,5 @@ def test_a_backup_made_by_sqlite_itself_can_be_opened(sqlite_ledger: Ledger, tmp
     restored = Ledger(f"sqlite:///{tmp_path / 'copy.sqlite'}")
     restored.migrate()
     with restored.read() as connection:
-        assert [project.key for project in projects.all(connection)] == ["1.1"]
+        assert [project.key for project in projects.list_all(connection)] == ["1.1"]
     restored.close()

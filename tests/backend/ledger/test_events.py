@@ -8,7 +8,7 @@ import ledger_workers
 import pytest
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, events
+from backend.ledger import Ledger, events, projects
 from backend.ledger.events import Event
 
 
@@ -32,7 +32,7 @@ def append(
     )
 
 
-def test_an_event_comes_back_as_it_was_appended(ledger: Ledger) -> None:
+def test_an_event_reads_back_as_it_was_appended(ledger: Ledger) -> None:
     everything = bytes(range(256))
     with ledger.write() as connection:
         append(connection, everything)
@@ -46,10 +46,10 @@ def test_events_are_numbered_without_gaps_within_each_project(ledger: Ledger) ->
             append(connection, b"x", project=project) for project in ("1.1", "2.1", "1.1", "2.1", "1.1")
         ]
         assert numbers == [1, 1, 2, 2, 3]
-        assert [events.last(connection, project) for project in ("1.1", "2.1", "3.1")] == [3, 2, 0]
+        assert [project.sequence for project in projects.list_all(connection)] == [3, 2]
 
 
-def test_a_number_that_was_rolled_back_is_given_again(ledger: Ledger) -> None:
+def test_a_sequence_number_that_was_rolled_back_is_used_again(ledger: Ledger) -> None:
     with ledger.write() as connection:
         append(connection, b"first")
 
@@ -65,7 +65,7 @@ def test_a_number_that_was_rolled_back_is_given_again(ledger: Ledger) -> None:
         assert [event.contribution for event in events.after(connection, "1.1", 0)] == [b"first", b"second"]
 
 
-def test_a_reader_goes_on_after_the_last_event_it_has_seen_in_portions(ledger: Ledger) -> None:
+def test_events_are_read_in_portions_after_a_given_number(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for number in range(5):
             append(connection, str(number).encode())
@@ -74,20 +74,21 @@ def test_a_reader_goes_on_after_the_last_event_it_has_seen_in_portions(ledger: L
         assert [event.sequence for event in events.after(connection, "1.1", 4, limit=3)] == [5]
 
 
-def test_one_state_reads_its_own_events_only(ledger: Ledger) -> None:
+def test_events_can_be_restricted_to_one_state(ledger: Ledger) -> None:
     with ledger.write() as connection:
         append(connection, b"mine")
         append(connection, b"other control", control="mood")
         append(connection, b"other epoch", epoch="f")
         append(connection, b"other project", project="2.1")
         append(connection, b"mine too")
-        mine = events.after(connection, "1.1", 0, control="topic", epoch="e")
-        assert [(event.sequence, event.contribution) for event in mine] == [(1, b"mine"), (4, b"mine too")]
+        of_state = events.after(connection, "1.1", 0, control="topic", epoch="e")
+        assert [(event.sequence, event.contribution) for event in of_state] == [
+            (1, b"mine"),
+            (4, b"mine too"),
+        ]
 
 
-def test_two_processes_append_without_a_gap_and_a_reader_that_tails_them_misses_nothing(
-    ledger: Ledger, ledger_url: str
-) -> None:
+def test_a_reader_misses_no_event_while_two_processes_append(ledger: Ledger, ledger_url: str) -> None:
     count = 100
     processes = ledger_workers.Together(
         ledger_workers.append, (ledger_url, "a", count), (ledger_url, "b", count)
@@ -106,7 +107,7 @@ def test_two_processes_append_without_a_gap_and_a_reader_that_tails_them_misses_
         assert [int(number) for name, number in written if name == writer] == list(range(count))
 
 
-def test_a_killed_process_loses_no_event_that_was_acknowledged(ledger: Ledger, ledger_url: str) -> None:
+def test_a_killed_process_loses_no_acknowledged_event(ledger: Ledger, ledger_url: str) -> None:
     program = Path(ledger_workers.__file__)
     with subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, str(program), ledger_url],

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from backend.ledger import Ledger
-from backend.ledger import human_annotations as stored
+from backend.ledger import Ledger, human_annotations
 from backend.ledger.human_annotations import Annotation
 
 FIRST = Annotation(
@@ -28,26 +27,32 @@ def later(updated_at: str = "2026-03-14T10:00:01Z", **changes: Any) -> Annotatio
     return dataclasses.replace(FIRST, updated_at=updated_at, **changes)
 
 
-def test_an_annotation_comes_back_with_the_time_it_was_received(ledger: Ledger) -> None:
+def test_an_annotation_reads_back_with_the_time_it_was_received(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        assert stored.put(connection, FIRST, 7.0)
-        assert stored.of_task(connection, "1.1", 4) == [dataclasses.replace(FIRST, received_at=7.0)]
+        assert human_annotations.store(connection, FIRST, 7.0)
+        assert human_annotations.of_task(connection, "1.1", 4) == [
+            dataclasses.replace(FIRST, received_at=7.0)
+        ]
 
 
 def test_the_same_annotation_again_changes_nothing(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        stored.put(connection, FIRST, 7.0)
-        assert not stored.put(connection, dataclasses.replace(FIRST, labels={}), 8.0)
-        assert stored.of_task(connection, "1.1", 4) == [dataclasses.replace(FIRST, received_at=7.0)]
+        human_annotations.store(connection, FIRST, 7.0)
+        assert not human_annotations.store(connection, dataclasses.replace(FIRST, labels={}), 8.0)
+        assert human_annotations.of_task(connection, "1.1", 4) == [
+            dataclasses.replace(FIRST, received_at=7.0)
+        ]
 
 
-def test_an_update_replaces_what_was_there(ledger: Ledger) -> None:
+def test_an_update_replaces_the_annotation(ledger: Ledger) -> None:
     update = later(labels={"topic": "Politics"}, task=5)
     with ledger.write() as connection:
-        stored.put(connection, FIRST, 7.0)
-        assert stored.put(connection, update, 8.0)
-        assert stored.of_task(connection, "1.1", 4) == []
-        assert stored.of_task(connection, "1.1", 5) == [dataclasses.replace(update, received_at=8.0)]
+        human_annotations.store(connection, FIRST, 7.0)
+        assert human_annotations.store(connection, update, 8.0)
+        assert human_annotations.of_task(connection, "1.1", 4) == []
+        assert human_annotations.of_task(connection, "1.1", 5) == [
+            dataclasses.replace(update, received_at=8.0)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -60,54 +65,60 @@ def test_an_update_replaces_what_was_there(ledger: Ledger) -> None:
         ("not a time", "1970-01-01T00:00:00Z"),
     ],
 )
-def test_times_are_compared_as_times(ledger: Ledger, older: str, newer: str) -> None:
+def test_update_times_are_compared_as_times_not_as_texts(ledger: Ledger, older: str, newer: str) -> None:
     with ledger.write() as connection:
-        assert stored.put(connection, later(older), 1.0)
-        assert stored.put(connection, later(newer), 2.0)
-        assert not stored.put(connection, later(older), 3.0)
+        assert human_annotations.store(connection, later(older), 1.0)
+        assert human_annotations.store(connection, later(newer), 2.0)
+        assert not human_annotations.store(connection, later(older), 3.0)
 
 
-def test_deleting_names_the_tasks_that_lost_something(ledger: Ledger) -> None:
+def test_deleting_returns_the_tasks_that_lost_an_annotation(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for annotation_id, task in ((1, 6), (2, 6), (3, 5), (4, 7), (5, None)):
-            stored.put(connection, dataclasses.replace(FIRST, annotation_id=annotation_id, task=task), 1.0)
-        assert stored.delete(connection, "1.1", [1, 2, 3, 5, 99], 2.0) == [5, 6]
-        assert stored.delete(connection, "1.1", [1, 2, 3, 99], 3.0) == []
-        assert stored.of_task(connection, "1.1", 6) == []
-        assert [one.annotation_id for one in stored.of_task(connection, "1.1", 7)] == [4]
+            human_annotations.store(
+                connection, dataclasses.replace(FIRST, annotation_id=annotation_id, task=task), 1.0
+            )
+        assert human_annotations.delete(connection, "1.1", [1, 2, 3, 5, 99], 2.0) == [5, 6]
+        assert human_annotations.delete(connection, "1.1", [1, 2, 3, 99], 3.0) == []
+        assert human_annotations.of_task(connection, "1.1", 6) == []
+        assert [
+            annotation.annotation_id for annotation in human_annotations.of_task(connection, "1.1", 7)
+        ] == [4]
 
 
 def test_deleting_spares_the_same_number_in_another_project(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        stored.put(connection, dataclasses.replace(FIRST, project="2.1"), 1.0)
-        stored.delete(connection, "1.1", [9], 2.0)
-        assert len(stored.of_task(connection, "2.1", 4)) == 1
+        human_annotations.store(connection, dataclasses.replace(FIRST, project="2.1"), 1.0)
+        human_annotations.delete(connection, "1.1", [9], 2.0)
+        assert len(human_annotations.of_task(connection, "2.1", 4)) == 1
 
 
-def test_a_late_creation_does_not_bring_a_deleted_annotation_back(ledger: Ledger) -> None:
+def test_an_update_does_not_restore_a_deleted_annotation(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        stored.put(connection, FIRST, 1.0)
-        stored.delete(connection, "1.1", [9], 2.0)
-        assert not stored.put(connection, later(), 3.0)
-        assert stored.of_task(connection, "1.1", 4) == []
+        human_annotations.store(connection, FIRST, 1.0)
+        human_annotations.delete(connection, "1.1", [9], 2.0)
+        assert not human_annotations.store(connection, later(), 3.0)
+        assert human_annotations.of_task(connection, "1.1", 4) == []
 
 
 def test_a_creation_that_arrives_after_its_deletion_is_ignored(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        assert stored.delete(connection, "1.1", [9], 1.0) == []
-        assert not stored.put(connection, FIRST, 2.0)
-        assert stored.of_task(connection, "1.1", 4) == []
+        assert human_annotations.delete(connection, "1.1", [9], 1.0) == []
+        assert not human_annotations.store(connection, FIRST, 2.0)
+        assert human_annotations.of_task(connection, "1.1", 4) == []
 
 
 def test_a_forgotten_task_keeps_tombstones_without_content(ledger: Ledger) -> None:
     other = dataclasses.replace(FIRST, annotation_id=10, task=5)
     with ledger.write() as connection:
-        stored.put(connection, FIRST, 1.0)
-        stored.put(connection, other, 1.0)
-        assert stored.forget_task(connection, "1.1", 4) == 1
-        assert not stored.put(connection, later(), 2.0)
-        assert stored.of_task(connection, "1.1", 4) == []
-        assert stored.of_task(connection, "1.1", 5) == [dataclasses.replace(other, received_at=1.0)]
+        human_annotations.store(connection, FIRST, 1.0)
+        human_annotations.store(connection, other, 1.0)
+        assert human_annotations.forget_task(connection, "1.1", 4) == 1
+        assert not human_annotations.store(connection, later(), 2.0)
+        assert human_annotations.of_task(connection, "1.1", 4) == []
+        assert human_annotations.of_task(connection, "1.1", 5) == [
+            dataclasses.replace(other, received_at=1.0)
+        ]
         row = connection.execute(text("SELECT * FROM annotations WHERE annotation_id = 9")).one()
     assert "Sport" not in str(row)
     assert (row.completed_by, row.origin) == (None, None)
@@ -115,8 +126,8 @@ def test_a_forgotten_task_keeps_tombstones_without_content(ledger: Ledger) -> No
 
 def test_a_deleted_annotation_leaves_no_content(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        stored.put(connection, FIRST, 1.0)
-        stored.delete(connection, "1.1", [9], 2.0)
+        human_annotations.store(connection, FIRST, 1.0)
+        human_annotations.delete(connection, "1.1", [9], 2.0)
         row = connection.execute(text("SELECT * FROM annotations")).one()
     assert "Sport" not in str(row)
     assert (row.completed_by, row.origin, row.received_at) == (None, None, 2.0)
@@ -125,14 +136,28 @@ def test_a_deleted_annotation_leaves_no_content(ledger: Ledger) -> None:
 def test_the_annotations_of_a_task_are_ordered_by_id(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for annotation_id in (30, 4, 100):
-            stored.put(connection, dataclasses.replace(FIRST, annotation_id=annotation_id), 1.0)
-        assert [one.annotation_id for one in stored.of_task(connection, "1.1", 4)] == [4, 30, 100]
+            human_annotations.store(connection, dataclasses.replace(FIRST, annotation_id=annotation_id), 1.0)
+        assert [
+            annotation.annotation_id for annotation in human_annotations.of_task(connection, "1.1", 4)
+        ] == [4, 30, 100]
 
 
 def test_every_task_that_was_ever_annotated_is_listed_once(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for annotation_id, task in ((1, 6), (2, 6), (3, 5), (4, None)):
-            stored.put(connection, dataclasses.replace(FIRST, annotation_id=annotation_id, task=task), 1.0)
-        stored.delete(connection, "1.1", [3], 2.0)
-        assert stored.tasks(connection, "1.1") == [5, 6]
-        assert stored.tasks(connection, "2.1") == []
+            human_annotations.store(
+                connection, dataclasses.replace(FIRST, annotation_id=annotation_id, task=task), 1.0
+            )
+        human_annotations.delete(connection, "1.1", [3], 2.0)
+        assert human_annotations.annotated_tasks(connection, "1.1") == [5, 6]
+        assert human_annotations.annotated_tasks(connection, "2.1") == []
+
+
+def test_the_ids_of_deleted_annotations_are_not_listed(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        for annotation_id in (30, 4, 100):
+            annotation = dataclasses.replace(FIRST, annotation_id=annotation_id)
+            human_annotations.store(connection, annotation, 1.0)
+        human_annotations.delete(connection, "1.1", [4], 2.0)
+        assert human_annotations.annotation_ids(connection, "1.1") == {30, 100}
+        assert human_annotations.annotation_ids(connection, "2.1") == frozenset()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,16 +13,24 @@ from sqlalchemy import Connection, text
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger
-from backend.ledger.money import spending
+from backend.ledger.money import accounts, spending
 from backend.ledger.money.accounts import day_of
 from backend.ledger.money.picodollars import from_picodollars, to_picodollars
-from backend.ledger.money.spending import ModelUsage, Spending
+from backend.ledger.money.usage import ModelUsage, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
 NOON = 12 * 3_600.0
 
 _projects = itertools.count(1)
+
+
+class Spending(NamedTuple):
+    """What one project has spent and reserved in all, and what every project has spent on a day, in $."""
+
+    total_usd: float
+    today_usd: float
+    reserved_usd: float
 
 
 def reserve(connection: Connection, usd: float, **changes: Any) -> int:
@@ -47,7 +55,9 @@ def settle(connection: Connection, call: int, usd: float, *, error_code: str | N
 
 
 def spent(connection: Connection, *, now: float = NOON) -> Spending:
-    return spending.spent(connection, "1.1", now=now)
+    total = accounts.balance(connection, "1.1", accounts.TOTAL)
+    today = accounts.balance(connection, accounts.EVERY_PROJECT, day_of(now))
+    return Spending(*map(from_picodollars, (total.spent, today.spent, total.reserved)))
 
 
 def test_reserved_money_is_not_spent_yet(ledger: Ledger) -> None:
@@ -56,7 +66,7 @@ def test_reserved_money_is_not_spent_yet(ledger: Ledger) -> None:
         assert spent(connection) == Spending(0.0, 0.0, 0.25)
 
 
-def test_a_settled_call_costs_what_it_cost(ledger: Ledger) -> None:
+def test_settling_books_the_actual_cost(ledger: Ledger) -> None:
     with ledger.write() as connection:
         assert settle(connection, reserve(connection, 0.25), 0.1)
         assert spent(connection) == Spending(0.1, 0.1, 0.0)
@@ -91,7 +101,7 @@ def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledge
         assert spent(connection) == Spending(0.375, 0.375, 0.0)
 
 
-def test_a_lost_call_that_reports_after_all_is_settled(ledger: Ledger) -> None:
+def test_a_lost_call_can_still_be_settled(ledger: Ledger) -> None:
     with ledger.write() as connection:
         call = reserve(connection, 0.25)
         spending.expire(connection, NOON + DAY)
@@ -109,7 +119,7 @@ def test_a_call_is_booked_on_the_utc_day_it_was_reserved_on(ledger: Ledger) -> N
         assert spent(connection, now=DAY) == Spending(0.3, 0.2, 0.0)
 
 
-def test_a_call_that_meets_the_budget_exactly_is_allowed_and_the_next_is_not(ledger: Ledger) -> None:
+def test_calls_may_use_the_budget_exactly_and_no_more(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for _ in range(3):
             settle(connection, reserve(connection, 0.1, project_usd=0.3), 0.1)
@@ -118,7 +128,7 @@ def test_a_call_that_meets_the_budget_exactly_is_allowed_and_the_next_is_not(led
         assert spent(connection) == Spending(0.3, 0.3, 0.0)
 
 
-def test_reserved_money_is_not_there_for_others(ledger: Ledger) -> None:
+def test_reserved_money_counts_against_the_budget(ledger: Ledger) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.2, project_usd=0.3)
         with pytest.raises(BudgetExhaustedError):
@@ -139,14 +149,14 @@ def test_projects_have_budgets_of_their_own(ledger: Ledger) -> None:
         reserve(connection, 1.0, project_usd=1.0, project="2.1")
 
 
-def test_the_budget_of_a_day_is_one_for_all_projects(ledger: Ledger) -> None:
+def test_all_projects_share_the_daily_budget(ledger: Ledger) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.75, day_usd=1.0)
         with pytest.raises(BudgetExhaustedError):
             reserve(connection, 0.75, day_usd=1.0, project="2.1")
 
 
-def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
+def test_a_refused_reservation_changes_nothing(ledger: Ledger) -> None:
     with ledger.write() as connection:
         with pytest.raises(BudgetExhaustedError):
             reserve(connection, 0.5, project_usd=1.0, day_usd=0.1)
@@ -157,8 +167,8 @@ def test_a_refused_reservation_leaves_no_trace(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("project_usd", ["project 1.1", "project's budget of 1 $", "0.25 $ are spent", "cost 0.4 $"]),
-        ("day_usd", ["every project", "day's budget of 1 $", "wait for the next UTC day"]),
+        ("project_usd", ["project 1.1", "project's budget of $1", "$0.25 is spent", "cost $0.4"]),
+        ("day_usd", ["every project", "day's budget of $1", "wait for the next UTC day"]),
     ],
 )
 def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: str, words: list[str]) -> None:
@@ -172,7 +182,7 @@ def test_a_refusal_names_the_budget_and_what_to_change(ledger: Ledger, budget: s
 
 
 @pytest.mark.parametrize("usd", [-0.01, float("nan"), float("inf"), 2e6])
-def test_a_sum_that_is_no_price_is_refused(ledger: Ledger, usd: float) -> None:
+def test_an_invalid_amount_is_refused(ledger: Ledger, usd: float) -> None:
     with ledger.write() as connection, pytest.raises(InvalidParameterError):
         reserve(connection, usd)
 
@@ -184,7 +194,7 @@ def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, 
         assert spent(connection) == Spending(0.0, 0.0, 0.99)
 
 
-def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Ledger) -> None:
+def test_usage_sums_tokens_and_costs_of_answered_calls(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for _ in range(2):
             settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
@@ -193,7 +203,8 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
         spending.expire(connection, NOON + 1.0)
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
-        small = ModelUsage(
+        assert usage_by_model(connection)["large"] == ModelUsage(1, 0, 100, 110, 7, 0.5, 0.0)
+        assert usage_by_model(connection)["small"] == ModelUsage(
             calls=4,
             failures=2,
             counted_tokens=200,
@@ -202,28 +213,23 @@ def test_usage_sums_tokens_and_costs_of_the_calls_that_were_answered(ledger: Led
             cost_usd=0.5,
             failed_usd=0.625,
         )
-        assert spending.usage_by_model(connection) == {
-            "large": ModelUsage(1, 0, 100, 110, 7, 0.5, 0.0),
-            "small": small,
-        }
-        assert spending.calls_by_model(connection, "1.1") == {"small": small}
 
 
-def test_nothing_was_used_before_the_first_call(ledger: Ledger) -> None:
+def test_there_is_no_usage_before_the_first_call(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert spending.usage_by_model(connection) == {}
+        assert usage_by_model(connection) == {}
 
 
 prices = st.floats(min_value=0, max_value=1000, allow_subnormal=False)
 
 
 @given(st.floats(min_value=0, max_value=1e6))
-def test_a_price_is_off_by_half_a_picodollar_at_the_most(usd: float) -> None:
+def test_a_price_is_rounded_to_the_nearest_picodollar(usd: float) -> None:
     assert abs(Fraction(to_picodollars(usd), 10**12) - Fraction(repr(usd))) <= Fraction(1, 2 * 10**12)
 
 
 @given(st.integers(min_value=0, max_value=10**15))
-def test_picodollars_survive_the_way_through_a_float_up_to_a_thousand_dollars(picodollars: int) -> None:
+def test_picodollars_up_to_a_thousand_dollars_survive_conversion_to_float(picodollars: int) -> None:
     assert to_picodollars(from_picodollars(picodollars)) == picodollars
 
 
@@ -236,14 +242,14 @@ def test_the_accounts_are_the_exact_sums_of_the_calls(
     project, noon = f"{number}.1", NOON + number * 86_400
     expected: Counter[str] = Counter()
     with sqlite_ledger.write() as connection:
-        for reserved, cost, fate in calls:
-            seconds = 1.0 if fate == "lose" else 1000.0
+        for reserved, cost, outcome in calls:
+            seconds = 1.0 if outcome == "lose" else 1000.0
             call = reserve(connection, reserved, project=project, seconds=seconds, now=noon)
-            if fate == "settle":
+            if outcome == "settle":
                 settle(connection, call, cost)
             spending.expire(connection, noon + 1.0)
-            exact = Fraction(repr(cost if fate == "settle" else reserved)) * 10**12
-            expected["reserved" if fate == "wait" else "spent"] += round(exact)
+            exact = Fraction(repr(cost if outcome == "settle" else reserved)) * 10**12
+            expected["reserved" if outcome == "wait" else "spent"] += round(exact)
         for owner, scope in ((project, "total"), ("*", day_of(noon))):
             query = text("SELECT spent, reserved FROM accounts WHERE project = :project AND scope = :scope")
             row = connection.execute(query, {"project": owner, "scope": scope}).one_or_none()

@@ -1,4 +1,4 @@
-"""What waits for a human, on both databases."""
+"""The rounds that wait for a human label, on both databases."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1"
 def annotate(ledger: Ledger, number: int, task: int, *, teaches: bool = True) -> None:
     annotation = Annotation(PROJECT, number, task, "2026-11-21T10:00:00Z", {}, teaches=teaches)
     with ledger.write() as connection:
-        human_annotations.put(connection, annotation, 1.0)
+        human_annotations.store(connection, annotation, 1.0)
 
 
 def open_tasks(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[int]:
     with ledger.read() as connection:
-        return [one.task for one in open_rounds.find(connection, PROJECT, control, epoch)]
+        return [round_.task for round_ in open_rounds.latest_per_task(connection, PROJECT, control, epoch)]
 
 
 @pytest.mark.parametrize("teaches", [True, False], ids=["annotated", "skipped"])
-def test_a_task_that_somebody_has_dealt_with_does_not_wait(ledger: Ledger, teaches: bool) -> None:
+def test_an_annotated_or_skipped_task_is_not_open(ledger: Ledger, teaches: bool) -> None:
     store(ledger, 1)
     store(ledger, 2)
     annotate(ledger, 11, task=1, teaches=teaches)
     assert open_tasks(ledger) == [2]
 
 
-def test_a_task_whose_annotation_was_deleted_waits_again(ledger: Ledger) -> None:
+def test_a_task_whose_annotation_was_deleted_is_open_again(ledger: Ledger) -> None:
     store(ledger, 1)
     annotate(ledger, 11, task=1)
     with ledger.write() as connection:
@@ -58,47 +58,48 @@ def test_a_task_whose_annotation_was_deleted_waits_again(ledger: Ledger) -> None
     assert open_tasks(ledger) == [1]
 
 
-def test_a_task_that_was_deleted_before_anybody_saw_it_hides_no_other(ledger: Ledger) -> None:
-    """The tombstone of an unknown annotation names no task, and SQL's NOT IN is never true beside NULL."""
+def test_the_tombstone_of_an_unknown_annotation_hides_no_open_task(ledger: Ledger) -> None:
+    """Its task is NULL, and SQL's NOT IN is never true if the list contains NULL."""
     store(ledger, 1)
     with ledger.write() as connection:
         human_annotations.delete(connection, PROJECT, [99], 2.0)
     assert open_tasks(ledger) == [1]
 
 
-def test_tasks_kept_blind_are_counted_and_not_listed(ledger: Ledger) -> None:
+def test_blind_tasks_are_counted_but_not_listed(ledger: Ledger) -> None:
     store(ledger, 1, audit=True)
     store(ledger, 2, audit=True)
     annotate(ledger, 11, task=2)
     with ledger.read() as connection:
-        assert open_rounds.blind(connection, PROJECT) == 1
+        assert open_rounds.count_blind_tasks(connection, PROJECT) == 1
     assert open_tasks(ledger) == []
 
 
-def test_of_an_edited_task_the_latest_round_counts(ledger: Ledger) -> None:
+def test_only_the_latest_round_of_an_edited_task_is_listed(ledger: Ledger) -> None:
     store(ledger, 1)
     latest = store(ledger, 1, question="edited")
     with ledger.read() as connection:
-        assert [one.id for one in open_rounds.find(connection, PROJECT, "mood", "e1")] == [latest]
+        listed = open_rounds.latest_per_task(connection, PROJECT, "mood", "e1")
+    assert [round_.id for round_ in listed] == [latest]
 
 
-def test_a_controls_epoch_is_that_of_its_latest_round(ledger: Ledger) -> None:
+def test_the_latest_epoch_of_a_control_is_that_of_its_latest_round(ledger: Ledger) -> None:
     store(ledger, 1)
     store(ledger, 1, control="topic", epoch="e7")
     store(ledger, 2, epoch="e2")
     with ledger.read() as connection:
-        assert open_rounds.epochs(connection, PROJECT) == {"mood": "e2", "topic": "e7"}
+        assert open_rounds.latest_epochs(connection, PROJECT) == {"mood": "e2", "topic": "e7"}
 
 
 def test_contexts_come_in_the_order_of_the_ids(ledger: Ledger) -> None:
     numbers = [store(ledger, task) for task in (1, 2, 3)]
     with ledger.read() as connection:
-        found = rounds.contexts(connection, [numbers[2], numbers[0]])
-    assert [context.tolist() for context in found] == [[3.0, 1.0], [1.0, 1.0]]
+        contexts = rounds.contexts(connection, [numbers[2], numbers[0]])
+    assert [context.tolist() for context in contexts] == [[3.0, 1.0], [1.0, 1.0]]
 
 
-def test_labelled_rounds_are_those_with_a_human_label(ledger: Ledger) -> None:
+def test_rounds_with_a_human_label_are_listed_as_labelled(ledger: Ledger) -> None:
     store(ledger, 1)
     known = store(ledger, 2, human="Sad", confirmed=0.0)
     with ledger.read() as connection:
-        assert open_rounds.labelled(connection, PROJECT, "mood", "e1") == [known]
+        assert open_rounds.labelled_round_ids(connection, PROJECT, "mood", "e1") == [known]

@@ -1,4 +1,4 @@
-"""The sums of the reports beside a count in plain Python over the same rows, on both databases."""
+"""The sums of the reports compared with sums in plain Python over the same rows, on both databases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILURES = (None, None, None, "model_timeout", "model_unavailable")
 
 @dataclasses.dataclass
 class Filled:
-    """A ledger with random rounds and calls, and the same in lists."""
+    """A ledger with random rounds and calls, and the same data in lists."""
 
     ledger: Ledger
     rounds: list[Round]
@@ -37,12 +37,12 @@ class Filled:
 
 
 def a_round(chance: random.Random, task: int, project: str) -> Round:
-    given = {arm: chance.choice(["Glad", "Sad", None]) for arm in ARMS if chance.random() < 0.8}
+    votes_cast = {arm: chance.choice(["Glad", "Sad", None]) for arm in ARMS if chance.random() < 0.8}
     human = chance.choice([None, "Glad", "Sad"])
     return Round(
         key=RoundKey(project, task, chance.choice(["mood", "topic"]), "hash", chance.choice(["e1", "e2"])),
         plan={"arms": {}},
-        votes=given or {"red": "Glad"},
+        votes=votes_cast or {"red": "Glad"},
         label="Glad",
         score=chance.choice([0.0, 0.1, 0.3, 0.7, 0.95, 1.0, chance.random()]),
         cost_usd=chance.random(),
@@ -58,8 +58,8 @@ def a_round(chance: random.Random, task: int, project: str) -> Round:
 
 
 def agreement(round_: Round) -> dict[str, float]:
-    given = {arm: float(vote == round_.label) for arm, vote in round_.votes.items() if vote is not None}
-    return given if len(given) > 1 else {}
+    rewards = {arm: float(vote == round_.label) for arm, vote in round_.votes.items() if vote is not None}
+    return rewards if len(rewards) > 1 else {}
 
 
 def confirmed(round_: Round) -> dict[str, float]:
@@ -70,14 +70,14 @@ def confirmed(round_: Round) -> dict[str, float]:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    """One for all tests, which only read."""
+    """One ledger for all tests, which only read it."""
     if request.param == "sqlite":
         url = migrated.sqlite(tmp_path_factory.mktemp("reports") / "ledger.sqlite")
     else:
         url = request.getfixturevalue("migrated_postgres_url")()
     ledger = Ledger(url)
     chance = random.Random(5)  # noqa: S311 - not a secret
-    made: list[Round] = []
+    stored: list[Round] = []
     calls: list[dict[str, Any]] = []
     with ledger.write() as connection:
         for task in range(150):
@@ -93,7 +93,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 examples={},
             )
             if project == PROJECT:
-                made.append(round_)
+                stored.append(round_)
             for arm in round_.votes:
                 call = {
                     "model": arm,
@@ -105,7 +105,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 _call(connection, project, task, call)
                 if project == PROJECT:
                     calls.append(call)
-    yield Filled(ledger, made, calls)
+    yield Filled(ledger, stored, calls)
     ledger.close()
 
 
@@ -139,15 +139,15 @@ def test_rounds_are_summed_by_question_epoch_and_audit(filled: Filled) -> None:
     groups: dict[tuple[str, str, bool], list[Round]] = defaultdict(list)
     for round_ in filled.rounds:
         groups[round_.key.control, round_.key.epoch, round_.audit].append(round_)
-    found = filled.read(reports.rounds)
-    assert [(row.control, row.epoch, row.audit) for row in found] == sorted(groups)
-    for row in found:
-        mine = groups[row.control, row.epoch, row.audit]
-        checked = [round_.confirmed for round_ in mine if round_.confirmed is not None]
-        assert (row.rounds, row.checked, row.confirmed) == (len(mine), len(checked), sum(checked))
-        assert row.cost_usd == pytest.approx(sum(round_.cost_usd for round_ in mine))
-        assert row.full_cost_usd == pytest.approx(sum(round_.full_cost_usd for round_ in mine))
-        assert row.last_at == max(round_.created_at for round_ in mine)
+    rows = filled.read(reports.sum_rounds)
+    assert [(row.control, row.epoch, row.audit) for row in rows] == sorted(groups)
+    for row in rows:
+        group = groups[row.control, row.epoch, row.audit]
+        checked = [round_.confirmed for round_ in group if round_.confirmed is not None]
+        assert (row.rounds, row.checked, row.confirmed) == (len(group), len(checked), sum(checked))
+        assert row.cost_usd == pytest.approx(sum(round_.cost_usd for round_ in group))
+        assert row.full_cost_usd == pytest.approx(sum(round_.full_cost_usd for round_ in group))
+        assert row.last_at == max(round_.created_at for round_ in group)
 
 
 def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
@@ -155,13 +155,13 @@ def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
     for round_ in filled.rounds:
         if round_.confirmed is not None:
             groups[round_.audit, sum(round_.score >= k / 10 for k in range(1, 10))].append(round_)
-    found = filled.read(reports.scores)
-    assert [(row.audit, row.bin) for row in found] == sorted(groups)
-    for row in found:
-        mine = groups[row.audit, row.bin]
-        assert row.rounds == len(mine)
-        assert row.score == pytest.approx(sum(round_.score for round_ in mine))
-        assert row.confirmed == sum(round_.confirmed or 0.0 for round_ in mine)
+    rows = filled.read(reports.sum_scores)
+    assert [(row.audit, row.bin) for row in rows] == sorted(groups)
+    for row in rows:
+        group = groups[row.audit, row.bin]
+        assert row.rounds == len(group)
+        assert row.score == pytest.approx(sum(round_.score for round_ in group))
+        assert row.confirmed == sum(round_.confirmed or 0.0 for round_ in group)
 
 
 def test_audits_are_counted_by_question_epoch_and_score(filled: Filled) -> None:
@@ -171,12 +171,12 @@ def test_audits_are_counted_by_question_epoch_and_score(filled: Filled) -> None:
         if round_.key.project == PROJECT:
             cell = sum(round_.score >= threshold for threshold in thresholds)
             groups[round_.key.control, round_.key.epoch, cell].append(round_)
-    found = filled.read(reports.audits, thresholds)
-    assert [(row.control, row.epoch, row.cell) for row in found] == sorted(groups)
-    for row in found:
-        mine = groups[row.control, row.epoch, row.cell]
-        blind = [one.confirmed for one in mine if one.audit and one.confirmed is not None]
-        assert (row.rounds, row.audits, row.confirmed) == (len(mine), len(blind), sum(blind))
+    rows = filled.read(reports.count_audits, thresholds)
+    assert [(row.control, row.epoch, row.cell) for row in rows] == sorted(groups)
+    for row in rows:
+        group = groups[row.control, row.epoch, row.cell]
+        blind = [round_.confirmed for round_ in group if round_.audit and round_.confirmed is not None]
+        assert (row.rounds, row.audits, row.confirmed) == (len(group), len(blind), sum(blind))
 
 
 def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
@@ -192,35 +192,35 @@ def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:
                 checked=int(arm in right),
                 confirmed=int(right.get(arm, 0)),
             )
-    found = filled.read(reports.votes)
-    assert [(row.model, row.audit) for row in found] == sorted(expected)
-    for row in found:
+    rows = filled.read(reports.sum_votes)
+    assert [(row.model, row.audit) for row in rows] == sorted(expected)
+    for row in rows:
         counted = expected[row.model, row.audit]
         assert {name: getattr(row, name) for name in counted} == counted
 
 
-def test_calls_are_summed_by_model_and_how_they_ended(filled: Filled) -> None:
+def test_calls_are_summed_by_model_and_outcome(filled: Filled) -> None:
     expected: dict[tuple[str, bool, str | None], list[float]] = defaultdict(list)
     for call in filled.calls:
         key = (call["model"], call["open"], None if call["open"] else call["code"])
         expected[key].append(0.0 if call["open"] else call["usd"])
-    found = {
+    sums = {
         (row.model, row.under_way, row.failure): (row.calls, row.cost_usd)
-        for row in filled.read(reports.calls)
+        for row in filled.read(reports.sum_calls)
     }
-    assert found == {key: (len(usd), pytest.approx(sum(usd))) for key, usd in expected.items()}
+    assert sums == {key: (len(usd), pytest.approx(sum(usd))) for key, usd in expected.items()}
 
 
-def test_a_call_that_was_lost_with_its_process_is_a_failure_of_its_own(ledger: Ledger) -> None:
+def test_a_lost_call_is_reported_as_lost(ledger: Ledger) -> None:
     with ledger.write() as connection:
         _call(connection, PROJECT, 1, {"model": "red", "open": True})
         spending.expire(connection, 1000.0)
-        (row,) = reports.calls(connection, PROJECT)
+        (row,) = reports.sum_calls(connection, PROJECT)
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
 
 
 @pytest.mark.parametrize("quantile", [0.01, 0.5, 0.95, 1.0])
-def test_a_quantile_is_the_time_of_that_rank(filled: Filled, quantile: float) -> None:
+def test_a_quantile_of_the_durations_is_the_one_of_that_rank(filled: Filled, quantile: float) -> None:
     for arm in ARMS:
         times = sorted(
             call["seconds"]
@@ -228,40 +228,40 @@ def test_a_quantile_is_the_time_of_that_rank(filled: Filled, quantile: float) ->
             if call["model"] == arm and not call["open"] and call["code"] is None
         )
         rank = math.ceil(quantile * len(times))
-        assert filled.read(reports.seconds, arm, len(times), quantile) == times[rank - 1]
+        assert filled.read(reports.answer_seconds, arm, len(times), quantile) == times[rank - 1]
 
 
-def test_human_annotations_are_counted_without_those_that_were_deleted(ledger: Ledger) -> None:
+def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
     def annotation(number: int, task: int, **changes: Any) -> Annotation:
         return Annotation(PROJECT, number, task, f"2026-03-01T09:00:{number:02}Z", {"mood": "Sad"}, **changes)
 
     with ledger.write() as connection:
-        for made, now in (
+        for human, now in (
             (annotation(1, 4), 1.0),
             (annotation(2, 4, ground_truth=True), 2.0),
             (annotation(3, 5, teaches=False), 7.0),
             (annotation(4, 6), 9.0),
         ):
-            human_annotations.put(connection, made, now)
+            human_annotations.store(connection, human, now)
         human_annotations.delete(connection, PROJECT, [4], 10.0)
-        found = reports.humans(connection, PROJECT)
-    assert found == reports.HumansRow(annotations=3, teaching=2, tasks=1, ground_truths=1, last_at=7.0)
+        counts = reports.sum_annotations(connection, PROJECT)
+    assert counts == reports.HumansRow(annotations=3, teaching=2, tasks=1, ground_truths=1, last_at=7.0)
 
 
-def test_a_project_that_never_came_up_has_nothing(filled: Filled) -> None:
+def test_an_unknown_project_has_empty_reports(filled: Filled) -> None:
     with filled.ledger.read() as connection:
-        for query in (reports.rounds, reports.scores, reports.votes, reports.calls):
+        for query in (reports.sum_rounds, reports.sum_scores, reports.sum_votes, reports.sum_calls):
             assert query(connection, "9.9") == []
-        assert reports.humans(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, None)
+        assert reports.sum_annotations(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, None)
 
 
-def test_a_deleted_task_takes_what_came_of_its_votes_with_it(ledger: Ledger) -> None:
+def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
     chance = random.Random(6)  # noqa: S311 - not a secret
-    made = [a_round(chance, task, PROJECT) for task in (1, 2)]
+    both = [a_round(chance, task, PROJECT) for task in (1, 2)]
     with ledger.write() as connection:
-        for round_ in made:
+        for round_ in both:
             votes.store(
                 connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={}, examples={}
             )
-        deleted_tasks.delete(connection, PROJECT, 1, 1.0)
-        assert sum(row.asked for row in reports.votes(connection, PROJECT)) == len(made[1].votes)
+        deleted_tasks.delete_task(connection, PROJECT, 1, 1.0)
+        assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(both[1].votes)

@@ -18,8 +18,8 @@ def test_a_snapshot_that_comes_late_does_not_replace_newer_ones(ledger: Ledger) 
     with ledger.write() as connection:
         for sequence in (1000, 1500, 500):
             snapshots.save(connection, "1.1", "topic", "e", sequence, b"state", now=1.0)
-        kept = [snapshot.sequence for snapshot in snapshots.latest(connection, "1.1", "topic", "e")]
-        assert kept == [1500, 1000]
+        sequences = [snapshot.sequence for snapshot in snapshots.latest(connection, "1.1", "topic", "e")]
+        assert sequences == [1500, 1000]
 
 
 def test_the_same_snapshot_twice_is_stored_once(ledger: Ledger) -> None:

@@ -11,13 +11,13 @@ from sqlalchemy.pool import Pool
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, Writer, events, projects
-from backend.ledger.database import writer as module
+from backend.ledger.database import batches
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits shares a transaction, however slow the machine is."""
-    monkeypatch.setattr(module, "_SECONDS", 60.0)
+    """Waiting functions share a transaction on a slow machine too."""
+    monkeypatch.setattr(batches, "_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def written(ledger: Ledger) -> list[bytes]:
 
 
 class Gate:
-    """A function for the writer that waits, so that what is queued behind it shares the next transaction."""
+    """A blocking function for the writer: the functions queued behind it share the next transaction."""
 
     def __init__(self) -> None:
         self.entered, self.open = threading.Event(), threading.Event()
@@ -68,7 +68,7 @@ async def behind_a_gate(writer: Writer, *functions: Callable[[Connection], objec
     return list(await asyncio.gather(*tasks, return_exceptions=True))
 
 
-def test_what_is_resolved_is_committed(ledger: Ledger, writer: Writer) -> None:
+def test_a_resolved_write_is_committed(ledger: Ledger, writer: Writer) -> None:
     async def check() -> tuple[int, list[bytes]]:
         number = await writer.run(append)
         return number, await asyncio.to_thread(written, ledger)
@@ -84,7 +84,7 @@ def test_many_callers_get_their_own_values(ledger: Ledger, writer: Writer) -> No
     assert len(written(ledger)) == 600
 
 
-def test_what_waits_shares_one_transaction(sqlite_ledger: Ledger) -> None:
+def test_waiting_functions_share_one_transaction(sqlite_ledger: Ledger) -> None:
     transactions: set[int] = set()
 
     def note(connection: Connection) -> None:
@@ -97,19 +97,19 @@ def test_what_waits_shares_one_transaction(sqlite_ledger: Ledger) -> None:
     assert (len(transactions), len(written(sqlite_ledger))) == (1, 8)
 
 
-def test_what_is_urgent_goes_before_what_waits(sqlite_ledger: Ledger) -> None:
-    writer, gate, seen = Writer(sqlite_ledger), Gate(), list[str]()
+def test_urgent_functions_run_first(sqlite_ledger: Ledger) -> None:
+    writer, gate, calls = Writer(sqlite_ledger), Gate(), list[str]()
     writer.submit(gate)
     assert gate.entered.wait(30)
-    writer.submit(lambda _: seen.append("first"))
-    writer.submit(lambda _: seen.append("second"))
-    writer.submit(lambda _: seen.append("urgent"), urgent=True)
+    writer.submit(lambda _: calls.append("first"))
+    writer.submit(lambda _: calls.append("second"))
+    writer.submit(lambda _: calls.append("urgent"), urgent=True)
     gate.open.set()
     writer.close()
-    assert seen == ["urgent", "first", "second"]
+    assert calls == ["urgent", "first", "second"]
 
 
-def test_what_is_urgent_is_committed_before_what_waits_has_begun(sqlite_ledger: Ledger) -> None:
+def test_urgent_functions_are_committed_before_others_begin(sqlite_ledger: Ledger) -> None:
     writer, gate, others = Writer(sqlite_ledger), Gate(), list[list[bytes]]()
     writer.submit(gate)
     assert gate.entered.wait(30)
@@ -120,7 +120,7 @@ def test_what_is_urgent_is_committed_before_what_waits_has_begun(sqlite_ledger: 
     assert others == [[b"x"]]
 
 
-def test_a_transaction_ends_when_somebody_is_in_a_hurry(sqlite_ledger: Ledger) -> None:
+def test_an_urgent_function_ends_the_running_transaction_early(sqlite_ledger: Ledger) -> None:
     writer, first, second, others = Writer(sqlite_ledger), Gate(), Gate(), list[list[bytes]]()
     writer.submit(first)
     assert first.entered.wait(30)
@@ -134,7 +134,7 @@ def test_a_transaction_ends_when_somebody_is_in_a_hurry(sqlite_ledger: Ledger) -
     assert others == [[b"x"]]
 
 
-def test_after_something_urgent_what_waits_shares_one_transaction_again(sqlite_ledger: Ledger) -> None:
+def test_waiting_functions_share_one_transaction_after_an_urgent_one(sqlite_ledger: Ledger) -> None:
     transactions: set[int] = set()
 
     def note(connection: Connection) -> None:
@@ -148,26 +148,26 @@ def test_after_something_urgent_what_waits_shares_one_transaction_again(sqlite_l
     assert (len(transactions), len(written(sqlite_ledger))) == (1, 9)
 
 
-def test_what_waits_is_written_between_two_that_are_urgent(sqlite_ledger: Ledger) -> None:
-    """Each urgent function has the next one follow, as in a rush of webhooks that does not end."""
-    writer, gate, seen = Writer(sqlite_ledger), Gate(), list[str]()
+def test_other_functions_run_between_two_urgent_transactions(sqlite_ledger: Ledger) -> None:
+    """Each urgent function submits the next one, as in an endless rush of webhooks."""
+    writer, gate, calls = Writer(sqlite_ledger), Gate(), list[str]()
 
     def urgent(_: Connection) -> None:
-        seen.append("urgent")
-        if len(seen) < 100 and "waits" not in seen:
+        calls.append("urgent")
+        if len(calls) < 100 and "waits" not in calls:
             writer.submit(urgent, urgent=True)
 
     writer.submit(gate)
     assert gate.entered.wait(30)
     writer.submit(urgent, urgent=True)
-    waits = writer.submit(lambda _: seen.append("waits"))
+    waits = writer.submit(lambda _: calls.append("waits"))
     gate.open.set()
     waits.result(30)
     writer.close()
-    assert seen[:2] == ["urgent", "waits"]
+    assert calls[:2] == ["urgent", "waits"]
 
 
-def test_urgent_functions_share_a_transaction_however_many_follow(sqlite_ledger: Ledger) -> None:
+def test_waiting_urgent_functions_share_one_transaction(sqlite_ledger: Ledger) -> None:
     writer, gate, transactions = Writer(sqlite_ledger), Gate(), list[object]()
 
     def note(connection: Connection) -> None:
@@ -182,21 +182,21 @@ def test_urgent_functions_share_a_transaction_however_many_follow(sqlite_ledger:
     writer.submit(lambda _: None).result(30)
     writer.close()
     assert len(transactions) == 3
-    assert len({id(one) for one in transactions}) == 1
+    assert len({id(transaction) for transaction in transactions}) == 1
 
 
-def test_an_event_loop_gives_way_before_it_writes(sqlite_ledger: Ledger) -> None:
-    seen: list[str] = []
-    writer = Writer(sqlite_ledger, give_way=lambda: seen.append("gave way"))
-    asyncio.run(writer.run(lambda _: seen.append("wrote")))
+def test_run_gives_way_before_it_writes(sqlite_ledger: Ledger) -> None:
+    calls: list[str] = []
+    writer = Writer(sqlite_ledger, give_way=lambda: calls.append("gave way"))
+    asyncio.run(writer.run(lambda _: calls.append("wrote")))
     writer.close()
-    assert seen == ["gave way", "wrote"]
+    assert calls == ["gave way", "wrote"]
 
 
-def test_a_transaction_takes_nothing_in_after_its_time(
+def test_a_transaction_starts_no_function_after_its_time_limit(
     sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "_SECONDS", 0.0)
     writer, gate, others = Writer(sqlite_ledger), Gate(), list[list[bytes]]()
     writer.submit(gate)
     assert gate.entered.wait(30)
@@ -207,7 +207,7 @@ def test_a_transaction_takes_nothing_in_after_its_time(
     assert others == [[b"x"]]
 
 
-def test_a_function_that_raises_does_not_hurt_the_others(ledger: Ledger, writer: Writer) -> None:
+def test_a_function_that_raises_does_not_affect_the_others(ledger: Ledger, writer: Writer) -> None:
     def refuse(connection: Connection) -> None:
         append(connection, b"undone")
         raise BudgetExhaustedError("the money is spent")
@@ -220,9 +220,7 @@ def test_a_function_that_raises_does_not_hurt_the_others(ledger: Ledger, writer:
     assert written(ledger) == [b"before", b"after"]
 
 
-def test_a_function_that_the_database_refuses_does_not_hurt_the_others(
-    ledger: Ledger, writer: Writer
-) -> None:
+def test_a_database_error_in_one_function_does_not_affect_the_others(ledger: Ledger, writer: Writer) -> None:
     def wrong(connection: Connection) -> None:
         append(connection, b"undone")
         connection.execute(text("INSERT INTO nowhere VALUES (1)"))
@@ -235,7 +233,7 @@ def test_a_function_that_the_database_refuses_does_not_hurt_the_others(
     assert written(ledger) == [b"before", b"after"]
 
 
-def test_when_the_transaction_is_lost_nobody_is_told_that_it_was_written(
+def test_no_caller_of_a_lost_transaction_is_told_that_its_write_succeeded(
     sqlite_ledger: Ledger,
 ) -> None:
     def lose_everything(connection: Connection) -> None:
@@ -249,8 +247,8 @@ def test_when_the_transaction_is_lost_nobody_is_told_that_it_was_written(
     assert len(written(sqlite_ledger)) == len(confirmed)
 
 
-def test_when_the_commit_fails_everybody_is_told(ledger: Ledger, writer: Writer) -> None:
-    """A constraint that is checked at the end is the plainest way to a COMMIT that fails."""
+def test_a_failed_commit_raises_in_every_caller(ledger: Ledger, writer: Writer) -> None:
+    """A deferred constraint is the simplest way to make a COMMIT fail."""
     with ledger.write() as connection:
         connection.execute(text("CREATE TABLE parents (id INTEGER PRIMARY KEY)"))
         reference = "INTEGER REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED"
@@ -275,7 +273,7 @@ def _check_foreign_keys(connection: sqlite3.Connection, *_: object) -> None:
     connection.execute("PRAGMA foreign_keys=ON")
 
 
-def test_an_exception_reaches_its_caller_whatever_it_is(writer: Writer) -> None:
+def test_a_stop_iteration_reaches_its_caller_as_a_runtime_error(writer: Writer) -> None:
     def exhaust(_: Connection) -> None:
         next(iter(()))
 
@@ -286,7 +284,7 @@ def test_an_exception_reaches_its_caller_whatever_it_is(writer: Writer) -> None:
         asyncio.run(check())
 
 
-def test_a_caller_that_was_cancelled_does_not_stop_the_writer(ledger: Ledger, writer: Writer) -> None:
+def test_a_cancelled_caller_does_not_stop_the_writer(ledger: Ledger, writer: Writer) -> None:
     async def check() -> int:
         gate = Gate()
         first = asyncio.create_task(writer.run(gate))
@@ -303,7 +301,7 @@ def test_a_caller_that_was_cancelled_does_not_stop_the_writer(ledger: Ledger, wr
     assert written(ledger) == [b"cancelled", b"next"]
 
 
-def test_a_loop_that_is_gone_does_not_stop_the_writer(ledger: Ledger, writer: Writer) -> None:
+def test_a_closed_event_loop_does_not_stop_the_writer(ledger: Ledger, writer: Writer) -> None:
     gate = Gate()
 
     async def leave() -> None:
@@ -316,7 +314,7 @@ def test_a_loop_that_is_gone_does_not_stop_the_writer(ledger: Ledger, writer: Wr
     assert asyncio.run(writer.run(append)) == 2
 
 
-def test_closing_writes_what_is_queued(ledger: Ledger) -> None:
+def test_closing_writes_all_queued_functions(ledger: Ledger) -> None:
     writer = Writer(ledger)
 
     async def check() -> list[int]:
@@ -332,13 +330,11 @@ def test_a_closed_writer_refuses(ledger: Ledger) -> None:
     writer = Writer(ledger)
     writer.close()
     writer.close()
-    with pytest.raises(LedgerError, match="the writer is closed"):
+    with pytest.raises(LedgerError, match="the ledger's writer is closed"):
         asyncio.run(writer.run(append))
 
 
-def test_a_ledger_that_cannot_be_written_is_an_error_for_everybody_and_passes(
-    ledger: Ledger, ledger_url: str
-) -> None:
+def test_a_locked_ledger_raises_in_every_caller_until_it_is_free(ledger: Ledger, ledger_url: str) -> None:
     hasty = Ledger(ledger_url, patience=0.05)
     writer = Writer(hasty)
 

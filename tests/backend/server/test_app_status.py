@@ -363,7 +363,7 @@ def test_the_last_webhook_of_a_project_is_dated_and_training_is_none(tmp_path: P
 
 
 def test_tasks_under_way_are_counted_by_project(tmp_path: Path) -> None:
-    gauge = metrics.under_way.labels(project=DIARY.key)
+    gauge = metrics.tasks_under_way.labels(project=DIARY.key)
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))
         idle = project_of(backend)["tasks_under_way"]

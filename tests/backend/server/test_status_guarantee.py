@@ -12,7 +12,7 @@ from rich.console import Console
 
 from backend import settings
 from backend.commands import report as command
-from backend.ledger import Ledger, projects, rounds
+from backend.ledger import Ledger, projects, reports, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.server.status import page
 from backend.server.status.build import build
@@ -25,7 +25,7 @@ PROJECT = "7.100"
 def store(ledger: Ledger, scores: Sequence[float], confirmed: float | None, audit: bool = True) -> None:
     with ledger.write() as connection:
         projects.remember(connection, PROJECT, extra_params=None, label_config=None, now=1.0)
-        first = sum(1 for _ in rounds.of_project(connection, PROJECT))
+        first = sum(row.rounds for row in reports.sum_rounds(connection, PROJECT))
         for number, score in enumerate(scores, start=first):
             round_ = Round(
                 key=RoundKey(PROJECT, number, "mood", "hash", "epoch"),

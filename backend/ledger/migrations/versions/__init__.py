@@ -1,1 +1,1 @@
-"""One file a schema version, in order."""
+"""One file per schema version, in order. No migration is folded or edited after its release."""

@@ -1,11 +1,11 @@
-"""The first ledger: projects, events, rounds, answers, money, annotations, snapshots."""
+"""Create the first ledger; revisions 0001 to 0003 were folded into this one before the first release."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0004"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -16,9 +16,11 @@ _ROW_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 def upgrade() -> None:
     _projects_and_events()
     _rounds()
+    _votes()
     _answers()
     _money()
     _annotations()
+    _example_texts()
     _deleted_tasks()
     _snapshots()
 
@@ -71,6 +73,8 @@ def _rounds() -> None:
         sa.Column("taught_by", sa.Text),
         sa.Column("context", sa.LargeBinary, nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
+        sa.Column("human", sa.Text),
+        sa.Column("confirmed", sa.Double),
         sa.PrimaryKeyConstraint("id", name="pk_rounds"),
         sa.UniqueConstraint(
             "project",
@@ -83,6 +87,44 @@ def _rounds() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_rounds_project_id", "rounds", ["project", "id"])
+    op.create_index(
+        "ix_rounds_report",
+        "rounds",
+        [
+            "project",
+            "control",
+            "epoch",
+            "audit",
+            "confirmed",
+            "score",
+            "cost_usd",
+            "full_cost_usd",
+            "created_at",
+        ],
+    )
+
+
+def _votes() -> None:
+    op.create_table(
+        "votes",
+        sa.Column("round_id", sa.BigInteger, nullable=False),
+        sa.Column("model", sa.Text, nullable=False),
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("audit", sa.Boolean, nullable=False),
+        sa.Column("voted", sa.Boolean, nullable=False),
+        sa.Column("agreed", sa.Double),
+        sa.Column("confirmed", sa.Double),
+        sa.Column("examples", sa.Integer),
+        sa.PrimaryKeyConstraint("round_id", "model", name="pk_votes"),
+    )
+    op.create_index(
+        "ix_votes_project_model_audit_voted_agreed_confirmed",
+        "votes",
+        ["project", "model", "audit", "voted", "agreed", "confirmed"],
+    )
+    op.create_index(
+        "ix_votes_project_examples_model_confirmed", "votes", ["project", "examples", "model", "confirmed"]
+    )
 
 
 def _answers() -> None:
@@ -138,7 +180,11 @@ def _money() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_calls_state_expires_at", "calls", ["state", "expires_at"])
-    op.create_index("ix_calls_project", "calls", ["project"])
+    op.create_index(
+        "ix_calls_project_model_state_error_code_seconds_cost",
+        "calls",
+        ["project", "model", "state", "error_code", "seconds", "cost"],
+    )
     op.create_table(
         "accounts",
         sa.Column("project", sa.Text, nullable=False),
@@ -167,6 +213,18 @@ def _annotations() -> None:
         sa.PrimaryKeyConstraint("project", "annotation_id", name="pk_annotations"),
     )
     op.create_index("ix_annotations_project_task", "annotations", ["project", "task"])
+
+
+def _example_texts() -> None:
+    op.create_table(
+        "example_texts",
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("task", sa.BigInteger, nullable=False),
+        sa.Column("control", sa.Text, nullable=False),
+        sa.Column("question", sa.Text, nullable=False),
+        sa.Column("texts", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("project", "task", "control", name="pk_example_texts"),
+    )
 
 
 def _deleted_tasks() -> None:

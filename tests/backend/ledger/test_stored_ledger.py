@@ -1,0 +1,205 @@
+"""A ledger that commit d9d5b7b wrote, opened by the current code.
+
+``ledger_of_d9d5b7b.sql`` is a SQLite dump of one project whose embeddings have eight numbers. Eight tasks
+were predicted, and task 8 was deleted afterwards. Tasks 1 to 4 have a human label; the label of task 5 was
+withdrawn and task 6 was skipped. There are also a failed call, example texts and a snapshot. PostgreSQL gets
+the same rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, insert, select, text
+
+from backend.ledger import (
+    Ledger,
+    answers,
+    deleted_tasks,
+    events,
+    example_texts,
+    human_annotations,
+    projects,
+    rounds,
+    snapshots,
+)
+from backend.ledger.database.tables import metadata
+from backend.ledger.money import accounts
+from backend.ledger.money.usage import usage_by_model
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
+
+DUMP = Path(__file__).parent / "ledger_of_d9d5b7b.sql"
+PROJECT, CONTROL, EPOCH = "7.1772357415", "mood", "d882fb41be6cafc5"
+
+
+def restore(path: Path) -> str:
+    """Write the dump to a file and return its URL."""
+    database = sqlite3.connect(path)
+    database.executescript(DUMP.read_text())
+    database.close()
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    url = restore(tmp_path / "stored.sqlite")
+    if request.param == "sqlite":
+        ledger = Ledger(url)
+        ledger.migrate()
+    else:
+        ledger = Ledger(request.getfixturevalue("migrated_postgres_url")())
+        _copy_rows(url, ledger)
+    yield ledger
+    ledger.close()
+
+
+def _copy_rows(url: str, ledger: Ledger) -> None:
+    source = create_engine(url)
+    with source.connect() as reader, ledger.write() as connection:
+        for table in metadata.sorted_tables:
+            if rows := [dict(row._mapping) for row in reader.execute(select(table))]:
+                connection.execute(insert(table), rows)
+        for name in ("rounds", "calls"):
+            connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), 24)"))
+    source.dispose()
+
+
+def all_rows(path: Path) -> list[str]:
+    """Every table, index and row of a SQLite file, as a dump."""
+    database = sqlite3.connect(path)
+    lines = list(database.iterdump())
+    database.close()
+    return lines
+
+
+def summed(recorded: list[events.Event]) -> State:
+    state = State(8)
+    for event in recorded:
+        state.add(Contribution.unpack(event.contribution))
+    return state
+
+
+def test_migrating_changes_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(restore(tmp_path / "stored.sqlite"))
+    before = all_rows(tmp_path / "stored.sqlite")
+    ledger.migrate()
+    ledger.close()
+    assert all_rows(tmp_path / "stored.sqlite") == before
+
+
+def test_its_tables_are_those_that_the_code_uses(tmp_path: Path) -> None:
+    ledger = Ledger(restore(tmp_path / "stored.sqlite"))
+    with ledger.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    ledger.close()
+
+
+def test_its_project_reads_back(stored: Ledger) -> None:
+    with stored.read() as connection:
+        [project] = projects.list_all(connection)
+    assert (project.key, project.sequence, project.model_version) == (PROJECT, 14, "camvo")
+    assert project.label_config is not None
+
+
+def test_its_rounds_read_back(stored: Ledger) -> None:
+    with stored.read() as connection:
+        recorded = [rounds.of_task(connection, PROJECT, task) for task in range(1, 9)]
+    assert [len(of_task) for of_task in recorded] == [1, 1, 1, 1, 1, 1, 1, 0]
+    assert " ".join(of_task[0].label for of_task in recorded[:7]) == "Glad Sad Glad Sad Glad Sad Glad"
+    assert [of_task[0].human for of_task in recorded[:7]] == ["Glad", "Sad", "Glad", "Sad", None, None, None]
+    assert all(of_task[0].taught_by == "human" for of_task in recorded[:4])
+    assert all(of_task[0].taught_by == "vote" for of_task in recorded[4:7])
+    sixth = recorded[5][0]
+    assert sixth.votes == {"green": None, "red": "Sad", "blue": "Sad"}
+    assert sixth.plan["stages"]["order"] == ["green", "red", "blue"]
+    assert np.linalg.norm(sixth.context) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_its_annotations_read_back(stored: Ledger) -> None:
+    with stored.read() as connection:
+        assert human_annotations.annotation_ids(connection, PROJECT) == {11, 12, 13, 14, 16}
+        [fourth] = human_annotations.of_task(connection, PROJECT, 4)
+        [sixth] = human_annotations.of_task(connection, PROJECT, 6)
+        assert human_annotations.annotated_tasks(connection, PROJECT) == [1, 2, 3, 4, 5, 6]
+    assert (fourth.labels, fourth.ground_truth, fourth.teaches) == ({"mood": "Sad"}, True, True)
+    assert (sixth.labels, sixth.teaches) == ({}, False)
+
+
+def test_the_sum_of_its_events_is_the_state_that_d9d5b7b_had(stored: Ledger) -> None:
+    with stored.read() as connection:
+        recorded = events.after(connection, PROJECT, 0, control=CONTROL, epoch=EPOCH)
+    state = summed(recorded)
+    assert [event.sequence for event in recorded] == list(range(1, 15))
+    assert state.rounds == 8
+    assert {arm: (state[arm].rewards, state[arm].reward_sum) for arm in state} == {
+        "blue": (8, 6.0),
+        "green": (7, 7.0),
+        "red": (8, 7.0),
+    }
+
+
+def test_its_snapshot_is_the_sum_of_the_events_before_it(stored: Ledger) -> None:
+    with stored.read() as connection:
+        [snapshot] = snapshots.latest(connection, PROJECT, CONTROL, EPOCH)
+        recorded = events.after(connection, PROJECT, 0, limit=snapshot.sequence)
+    restored, expected = State.restore(snapshot.state), summed(recorded)
+    assert (snapshot.sequence, restored.rounds) == (13, expected.rounds)
+    for arm in expected:
+        assert restored[arm].rewards == expected[arm].rewards
+        np.testing.assert_allclose(restored[arm].inverse.full(), expected[arm].inverse.full(), atol=1e-9)
+        np.testing.assert_allclose(restored[arm].b, expected[arm].b, atol=1e-9)
+
+
+def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
+    with stored.read() as connection:
+        examples = example_texts.labelled_tasks(connection, PROJECT, CONTROL, EPOCH)
+        assert deleted_tasks.is_deleted(connection, PROJECT, 8)
+    assert [example.task for example in examples] == [4, 3, 2, 1]
+    assert [example.label for example in examples] == ["Sad", "Glad", "Sad", "Glad"]
+    assert examples[0].texts == {"text": "My bicycle was stolen while I bought a lock for it."}
+
+
+def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:
+    with stored.read() as connection:
+        usage = usage_by_model(connection)
+        total = accounts.balance(connection, PROJECT, accounts.TOTAL)
+        keys = connection.scalars(select(metadata.tables["answers"].c.key)).all()
+        contents = {answer.content for answer in answers.find_by_key(connection, keys).values()}
+    assert {model: (row.calls, row.failures) for model, row in usage.items()} == {
+        "blue": (8, 0),
+        "green": (8, 1),
+        "red": (8, 0),
+    }
+    assert total == accounts.Account(spent=322_000_000, reserved=0)
+    assert contents == {f'{{"mood": "{label}"}}' for label in ("Glad", "Sad", "Calm")}
+
+
+def test_a_new_round_can_be_appended(stored: Ledger) -> None:
+    with stored.write() as connection:
+        [last] = rounds.of_task(connection, PROJECT, 7)
+        new = dataclasses.replace(last, key=dataclasses.replace(last.key, task=9))
+        round_id = rounds.insert(connection, new)
+        contribution = events.after(connection, PROJECT, 9, limit=1)[0].contribution
+        sequence = events.append(
+            connection,
+            PROJECT,
+            control=CONTROL,
+            epoch=EPOCH,
+            kind="round",
+            contribution=contribution,
+            round_id=round_id,
+            now=1.0,
+        )
+    assert round_id > 8  # the id of the deleted round is not reused
+    assert sequence == 15
+    with stored.read() as connection:
+        assert rounds.find_by_key(connection, [new.key])[new.key].id == round_id
+        assert summed(events.after(connection, PROJECT, 0)).rounds == 9

@@ -28,7 +28,7 @@ from camvo.replays.measures import mean_interval, weighted_labels
 from camvo.replays.replay import replay
 from camvo.replays.rescored import rescored
 from camvo.replays.votes_table import VotesTable
-from camvo.state.kept_rounds import LatestRounds, KeptRound
+from camvo.state.kept_rounds import KeptRound, LatestRounds
 from camvo.weights.vote_weights import VoteWeights
 
 FIRST, WINDOW, DIMENSION = 1000, 64, 8

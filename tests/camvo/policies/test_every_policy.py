@@ -16,7 +16,7 @@ from camvo.policies.estimates import Observation
 from camvo.policies.named import POLICIES
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
-from camvo.state.contribution import withdrawal
+from camvo.state.contribution import Contribution, revision, withdrawal
 from camvo.state.state import State
 from camvo.typing import Array, Votes
 from camvo.votes.labels import LABEL_VOTE

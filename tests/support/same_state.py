@@ -12,7 +12,8 @@ from camvo.state.state import State
 
 def assert_same_state(one: State, other: State) -> None:
     assert (one.rounds, one.exploration) == (other.rounds, other.exploration)
-    assert (Counter(one.kept_rounds.kept_rounds), one.kept_rounds.owed) == (Counter(other.kept_rounds.kept_rounds), other.kept_rounds.owed)
+    assert Counter(one.kept_rounds.rounds) == Counter(other.kept_rounds.rounds)
+    assert one.kept_rounds.owed == other.kept_rounds.owed
     assert set(one) == set(other)
     for arm in one:
         assert one[arm].rewards == other[arm].rewards

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from openai_server import OpenAIServer, Reply
 from server_process import config_for
+
+from backend.testing import OpenAIServer, Reply
 
 LATE = 1.0
 """Seconds until "late" answers."""
@@ -46,7 +47,7 @@ class Scripted:
             if self._held is None or self._held not in prompt:
                 return reply
             self._before -= 1
-            return reply if self._before >= 0 else reply.once(self._released)
+            return reply if self._before >= 0 else reply.held_until(self._released)
 
     def _reply(self, model: str, prompt: str) -> Reply:
         if model == "broken":
@@ -63,7 +64,7 @@ class Scripted:
             return answer
         event = threading.Event()
         threading.Timer(LATE, event.set).start()
-        return answer.once(event)
+        return answer.held_until(event)
 
 
 def with_unreliable_models(models: OpenAIServer, folder: Path, **settings: object) -> Path:

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from installation import CREDENTIALS, Installation, choice, variables
 from label_studio import LabelStudio
-from openai_server import OpenAIServer, Reply
 from server_process import ServerProcess, child, config_for, wait_until
 from sqlalchemy import select
 
 from backend.ledger.database import tables
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -36,7 +36,7 @@ class Models:
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         reply = Reply.says(json.dumps({"mood": "Glad"}))
-        return reply.once(self.go_on) if "Evening 5." in body["messages"][-1]["content"] else reply
+        return reply.held_until(self.go_on) if "Evening 5." in body["messages"][-1]["content"] else reply
 
 
 @pytest.fixture(scope="module")

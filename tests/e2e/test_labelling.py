@@ -13,12 +13,12 @@ import pytest
 from installation import Installation, choice, variables
 from label_studio import LabelStudio
 from label_studio_requests import MORE_MOODS, SENTIMENT
-from openai_server import OpenAIServer
 from scripted import LATE, Scripted, with_unreliable_models
 from server_process import MODELS, ServerProcess, wait_until
 from sqlalchemy import select
 
 from backend.ledger.database import tables
+from backend.testing import OpenAIServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from openai_server import OpenAIServer, Reply
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
 from sqlalchemy import Row, func, select
 
 from backend.ledger.database import tables
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -64,7 +64,7 @@ class Models:
             return reply
         third = (number - held.start) * 3 // len(held)
         answers = third == 0 or (third == 1 and model == "red")
-        return reply if answers else reply.once(self._released)
+        return reply if answers else reply.held_until(self._released)
 
 
 @dataclass

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
-from openai_server import OpenAIServer, Reply
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.parser import text_string_to_metric_families
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
@@ -25,6 +24,7 @@ from sqlalchemy import func, select
 from backend.ledger import rounds
 from backend.ledger.database import tables
 from backend.ledger.rounds import Round
+from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -47,7 +47,7 @@ class Models:
     def __call__(self, body: dict[str, Any]) -> Reply:
         number, model = task_of(body), body["model"]
         said = {"red": _SAYS[number % 3], "green": _SAYS[number % 2], "blue": "Glad"}[model]
-        return Reply.says(f'{{"mood": "{said}"}}').once(self.answer)
+        return Reply.says(f'{{"mood": "{said}"}}').held_until(self.answer)
 
 
 @dataclass

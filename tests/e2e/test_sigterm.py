@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from installation import Installation, variables
 from label_studio import LabelStudio
-from openai_server import OpenAIServer, Reply
 from server_process import MODELS, ServerProcess, config_for, wait_until
+
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -44,7 +45,7 @@ class Models:
         if body["model"] != "blue":
             return reply
         text = body["messages"][-1]["content"]
-        return next((reply.once(event) for when, event in self.may.items() if when in text), reply)
+        return next((reply.held_until(event) for when, event in self.may.items() if when in text), reply)
 
 
 @dataclass(frozen=True)

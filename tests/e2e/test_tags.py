@@ -14,9 +14,10 @@ import pytest
 import yaml
 from installation import Installation, variables
 from label_studio import LabelStudio
-from openai_server import OpenAIServer, Reply
 from server_process import ServerProcess, config_for, wait_until
 from tags import TAGS, Tag
+
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from openai_server import Reply
 from whole_backend import says
+
+from backend.testing import Reply
 
 
 class Models:

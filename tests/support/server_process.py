@@ -27,12 +27,12 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import yaml
 from label_studio_requests import Annotation, annotated, predict, task
-from openai_server import OpenAIServer
 from sqlalchemy import Row, Select, update
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.settings import child_environment
+from backend.testing import OpenAIServer
 
 MODELS = ("red", "green", "blue")
 PATIENCE = 60.0

@@ -19,7 +19,6 @@ from typing import Any
 import migrated
 import yaml
 from label_studio_requests import Project, predict
-from openai_server import OpenAIServer, Reply
 from rewards import rewards
 from werkzeug.test import TestResponse
 
@@ -30,6 +29,7 @@ from backend.models.embedder.embedder import Embedder
 from backend.server.app import create_app
 from backend.server.runtime import Runtime
 from backend.settings import Environment
+from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai_server import OpenAIServer, Reply
 
 from backend.errors import (
     BadAnswerError,
@@ -24,6 +23,7 @@ from backend.errors import (
 from backend.models import Pool, facts
 from backend.models.limits import Rest, Window
 from backend.settings import ModelSettings
+from backend.testing import OpenAIServer, Reply
 
 MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A text."}]
 
@@ -70,7 +70,7 @@ async def outcome(pool: Pool, patience: float = 10.0) -> str:
 
 def test_no_more_calls_are_in_flight_than_allowed(server: OpenAIServer) -> None:
     gate = threading.Event()
-    server.script = lambda body: Reply.says("A").once(gate)
+    server.script = lambda body: Reply.says("A").held_until(gate)
     pool = pool_of(server, max_concurrency=3)
 
     async def main() -> list[str]:
@@ -87,7 +87,7 @@ def test_no_more_calls_are_in_flight_than_allowed(server: OpenAIServer) -> None:
 def test_the_shorter_timeout_holds_though_the_server_hangs(
     server: OpenAIServer, own: float, patience: float
 ) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, timeout=own)
     asyncio.run(outcome(pool_of(server), 0.01))  # litellm's first call takes longer than the others
     started = time.monotonic()
@@ -96,7 +96,7 @@ def test_the_shorter_timeout_holds_though_the_server_hangs(
 
 
 def test_a_timeout_is_one_request(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     assert asyncio.run(outcome(pool_of(server, timeout=0.3))) == "model_timeout"
     assert server.count() == 1
 
@@ -124,7 +124,7 @@ def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
 
 
 def test_waiting_for_a_slot_counts_against_the_time(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, max_concurrency=1)
 
     async def main() -> None:
@@ -139,7 +139,7 @@ def test_waiting_for_a_slot_counts_against_the_time(server: OpenAIServer) -> Non
 
 
 def test_a_cancelled_call_frees_its_slot(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, max_concurrency=1)
 
     async def main() -> str:

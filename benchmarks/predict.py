@@ -1,11 +1,11 @@
-"""How long /predict takes for a batch, beside what the models' latency alone would take.
+"""Time /predict for a batch, compared with the models' latency alone.
 
     OMP_NUM_THREADS=1 python benchmarks/predict.py [--tasks 100] [--models 3] [--latency 0.3] [--batches 30]
 
-Starts a local OpenAI-compatible server that answers after a fixed latency, the real backend in front of it,
-and sends batches of tasks that were never seen, as Label Studio does; at the same time it asks for /health
-and /setup, posts annotations to /webhook and looks how long these take. The ideal is the number of waves at
-the concurrency of 64 calls, times the latency.
+Starts a local OpenAI-compatible server that answers after a fixed latency, and the real backend in front of
+it. Sends batches of new tasks as Label Studio does. At the same time it requests /health and /setup, posts
+annotations to /webhook, and times these requests. The ideal is the number of waves at a concurrency of 64
+calls, times the latency.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANSWER = '{"sentiment": "Positive"}'
 
 
 def serve_models(port: int, latency: float) -> None:
-    """The models: every call takes the same time and costs the server next to nothing."""
+    """Serve the models; every call takes the same time and next to no processor time."""
 
     async def complete(request: web.Request) -> web.Response:
         body = await request.json()
@@ -68,7 +68,7 @@ def free_port() -> int:
 
 @contextmanager
 def backend(models: int, latency: float) -> Iterator[tuple[httpx.Client, psutil.Process]]:
-    """The backend in front of its models; a client of it and its worker process."""
+    """Start the backend in front of its models; yield a client and the worker process."""
     folder = Path(tempfile.mkdtemp(prefix="camvo-benchmark-"))
     ports = free_port(), free_port()
     entry = {
@@ -78,7 +78,8 @@ def backend(models: int, latency: float) -> Iterator[tuple[httpx.Client, psutil.
         "output_price": 1.0,
         "max_concurrency": CONCURRENCY // models + (CONCURRENCY % models > 0),
     }
-    config = {"models": [{"name": f"model {k}", **entry} for k in range(models)], "policy": {"k_min": models}}
+    policy = {"name": "camvo", "k_min": models}
+    config = {"models": [{"name": f"model {k}", **entry} for k in range(models)], "policy": policy}
     (folder / "camvo.yaml").write_text(yaml.safe_dump(config))
     environment = {
         **os.environ,
@@ -112,7 +113,7 @@ def wait_until(ready: Callable[[], bool]) -> None:
 
 
 def batch(number: int, tasks: int) -> dict[str, object]:
-    """A /predict request of tasks that no other batch holds."""
+    """The body of a /predict request whose tasks are in no other batch."""
     data = [
         {
             "id": number * 100_000 + k,
@@ -124,7 +125,7 @@ def batch(number: int, tasks: int) -> dict[str, object]:
 
 
 def annotation(number: int) -> dict[str, object]:
-    """What Label Studio posts when somebody submits an annotation."""
+    """The webhook event of a submitted annotation."""
     result = [
         {"from_name": "sentiment", "to_name": "text", "type": "choices", "value": {"choices": ["Positive"]}}
     ]
@@ -140,35 +141,35 @@ def annotation(number: int) -> dict[str, object]:
 def meanwhile(
     client: httpx.Client, pause: float, request: Callable[[httpx.Client, int], httpx.Response]
 ) -> Iterator[list[float]]:
-    """How long a request takes, in milliseconds, repeated after a pause in seconds until the block ends."""
-    taken: list[float] = []
+    """Repeat a request, with a pause in seconds, until the block ends; yield the times in milliseconds."""
+    times: list[float] = []
     over = threading.Event()
 
     def repeat() -> None:
         with httpx.Client(base_url=client.base_url) as own:
             while not over.wait(pause):
                 started = time.perf_counter()
-                request(own, len(taken)).raise_for_status()
-                taken.append((time.perf_counter() - started) * 1e3)
+                request(own, len(times)).raise_for_status()
+                times.append((time.perf_counter() - started) * 1e3)
 
     thread = threading.Thread(target=repeat)
     thread.start()
     try:
-        yield taken
+        yield times
     finally:
         over.set()
         thread.join()
 
 
-def percentiles(taken: list[float]) -> str:
-    cuts = statistics.quantiles(taken, n=100)
-    return f"median {cuts[49]:5.1f} ms, 99th percentile {cuts[98]:5.1f} ms ({len(taken)} requests)"
+def percentiles(times: list[float]) -> str:
+    cuts = statistics.quantiles(times, n=100)
+    return f"median {cuts[49]:5.1f} ms, 99th percentile {cuts[98]:5.1f} ms ({len(times)} requests)"
 
 
-def measure(given: argparse.Namespace) -> None:
-    ideal = math.ceil(given.tasks * given.models / CONCURRENCY) * given.latency
+def measure(options: argparse.Namespace) -> None:
+    ideal = math.ceil(options.tasks * options.models / CONCURRENCY) * options.latency
     setup = {"project": PROJECT, "schema": LABEL_CONFIG, "extra_params": None}
-    with backend(given.models, given.latency) as (client, worker):
+    with backend(options.models, options.latency) as (client, worker):
         client.post("/predict", json=batch(0, 4)).raise_for_status()
         seconds, processor = [], []
         with (
@@ -178,18 +179,18 @@ def measure(given: argparse.Namespace) -> None:
                 client, 0.1, lambda own, k: own.post("/webhook", json=annotation(10_000_000 + k))
             ) as webhook,
         ):
-            for number in range(1, given.batches + 1):
+            for number in range(1, options.batches + 1):
                 used, started = worker.cpu_times().user, time.perf_counter()
-                answer = client.post("/predict", json=batch(number, given.tasks)).raise_for_status()
+                answer = client.post("/predict", json=batch(number, options.tasks)).raise_for_status()
                 seconds.append(time.perf_counter() - started)
                 processor.append(worker.cpu_times().user - used)
-                assert all(one["result"] for one in answer.json()["results"])
+                assert all(prediction["result"] for prediction in answer.json()["results"])
         started = time.perf_counter()
-        client.post("/predict", json=batch(1, given.tasks)).raise_for_status()
+        client.post("/predict", json=batch(1, options.tasks)).raise_for_status()
         again = time.perf_counter() - started
     median = statistics.median(seconds)
     print(
-        f"/predict   median {median:.2f} s of {given.batches} batches:"
+        f"/predict   median {median:.2f} s of {options.batches} batches:"
         f" {median / ideal:.2f} x the ideal {ideal:.1f} s"
     )
     print(f"           of them {statistics.median(processor):.2f} s of processor time in the worker")
@@ -206,11 +207,11 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.3)
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--serve-models", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve_models:
-        serve_models(given.serve_models, given.latency)
+    options = parser.parse_args()
+    if options.serve_models:
+        serve_models(options.serve_models, options.latency)
     else:
-        measure(given)
+        measure(options)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""What N human labels put right, by the order in which tasks are labelled: at random, lowest score first,
-or as ``camvo review`` suggests.
+"""Count the wrong labels that N human labels correct, for three orders in which people label tasks.
+
+The orders are: at random, lowest score first, and as ``camvo review`` suggests.
 
     python benchmarks/review_order.py VOTES.csv PRICES.json EMBEDDINGS.npy [--items 3000] [--draws 10]
 
-Each draw is a project of its own: items of the table at random, decided by a policy without any human label,
-scored by the panel. Then people label 25 tasks at a time; the calibration is fitted again in between, as the
-server's is. Counted are the wrong labels among those labelled, and what the stacked vote, fitted to them,
-puts right among all others.
+Each draw is a project of its own: random items of the table, decided by a policy without human labels and
+scored by the panel. People then label 25 tasks at a time. In between, the calibration is fitted again, as the
+server does. Two numbers are counted: the wrong labels among the labelled items, and the labels of other items
+that the stacked vote corrects after it was fitted to the human labels.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ITEMS = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Decided:
-    """A project after its predictions; ``votes`` are −1 where nobody was asked or nothing was said."""
+    """A project after its predictions; ``votes`` are −1 where a model was not asked or gave no vote."""
 
     file: VotesFile
     votes: ITEMS
@@ -89,7 +90,7 @@ def at_random(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
 
 
 def lowest_score(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
-    order = np.argsort(project.chance, kind="stable")  # calibration keeps it
+    order = np.argsort(project.chance, kind="stable")  # calibration keeps this order
     yield from (order[start : start + BATCH] for start in range(0, len(order), BATCH))
 
 
@@ -104,8 +105,8 @@ def suggested(project: Decided, rng: np.random.Generator) -> Iterator[ITEMS]:
             label, score = project.file.labels[project.labels[item]], float(scores[item])
             doubt = suggestions.dispute(project.cast(item), label, score, everyone)
             candidates.append(Candidate(item, 1.0 - score, doubt))
-        found = suggestions.suggest(candidates, project.contexts[left], project.contexts[labelled], BATCH)
-        batch = np.array([one.task for one in found])
+        chosen = suggestions.suggest(candidates, project.contexts[left], project.contexts[labelled], BATCH)
+        batch = np.array([candidate.task for candidate in chosen])
         labelled = np.append(labelled, batch)
         yield batch
 
@@ -119,7 +120,7 @@ ORDERS: dict[str, Order] = {
 
 
 def relearnt(project: Decided, labelled: ITEMS) -> int:
-    """How many more of the other labels are right after the stacked vote has learnt from these."""
+    """The gain in right labels among the other items after the stacked vote was fitted to these."""
     weights, names = project.weights(), project.file.labels
     rows = []
     for item in labelled.tolist():
@@ -134,13 +135,13 @@ def relearnt(project: Decided, labelled: ITEMS) -> int:
 
 
 def measure(project: Decided, order: Order, rng: np.random.Generator) -> dict[int, tuple[int, int]]:
-    """By the number of labels: wrong labels among those labelled, and gained among the others."""
-    batches, labelled, found = order(project, rng), np.zeros(0, dtype=np.int64), {}
+    """Number of human labels → (wrong labels among the labelled, right labels gained among the others)."""
+    batches, labelled, counts = order(project, rng), np.zeros(0, dtype=np.int64), {}
     for count in COUNTS:
         while len(labelled) < count:
             labelled = np.append(labelled, next(batches))
-        found[count] = (int((~project.right[labelled]).sum()), relearnt(project, labelled))
-    return found
+        counts[count] = (int((~project.right[labelled]).sum()), relearnt(project, labelled))
+    return counts
 
 
 def main() -> None:
@@ -150,16 +151,16 @@ def main() -> None:
     parser.add_argument("embeddings", type=Path)
     parser.add_argument("--items", type=int, default=3000)
     parser.add_argument("--draws", type=int, default=10)
-    given = parser.parse_args()
-    file, contexts = read_votes(given.votes), np.load(given.embeddings).astype(np.float64)
-    listed = json.loads(given.prices.read_text())["usd_per_million_input_tokens"]
+    options = parser.parse_args()
+    file, contexts = read_votes(options.votes), np.load(options.embeddings).astype(np.float64)
+    listed = json.loads(options.prices.read_text())["usd_per_million_input_tokens"]
     prices = {model: float(listed[model]) for model in file.models}
     known = np.flatnonzero(file.truth >= 0)
     for policy in ("majority", "sequential"):
         results: dict[str, list[dict[int, tuple[int, int]]]] = {name: [] for name in ORDERS}
-        for seed in range(given.draws):
+        for seed in range(options.draws):
             rng = np.random.default_rng(seed)
-            items = rng.permutation(known)[: given.items]
+            items = rng.permutation(known)[: options.items]
             project = decide(policy, file, prices, contexts, items)
             for name, order in ORDERS.items():
                 results[name].append(measure(project, order, rng))

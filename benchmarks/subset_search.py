@@ -1,12 +1,14 @@
-"""How long the Oracle takes, beside a numpy brute force of the same run.
+"""Time the Oracle, compared with a numpy brute force in the same run.
 
     OMP_NUM_THREADS=1 python benchmarks/subset_search.py [--problems 300] [--arms 7 12 20]
 
 Problems look like those of a project: L uniform in [0.5, 0.97]; costs log-uniform over two decades; weights
-μ·q with μ and q near L; δ one of 0.85 … 0.99; k_min 1 or 3; whatever is infeasible stays in. Every answer is
-checked against the brute force where that is run. Times are microseconds of the processor; read the ratios.
-"table" is what a policy with the Beta approximation does for up to twelve models, "window" the same for 64
-tasks, per task; "beta", "exact" and "copula" are the search with each confidence.
+μ·q with μ and q near L; δ one of 0.85 … 0.99; k_min 1 or 3; infeasible problems stay in. Every answer is
+checked against the brute force where that runs. Times are microseconds of processor time; the ratios matter.
+
+- "table" is the search of a policy with the Beta approximation and up to twelve models.
+- "window" is the same for 64 tasks, per task.
+- "beta", "exact" and "copula" are the search with each confidence.
 """
 
 from __future__ import annotations
@@ -44,24 +46,24 @@ def problem(rng: np.random.Generator, arms: int) -> Problem:
     )
 
 
-def brute_force(given: Problem, form: str) -> float | None:
-    """The cost of the cheapest set by δ_A of all 2^K sets, vectorised."""
-    n = len(given.costs)
+def brute_force(task: Problem, form: str) -> float | None:
+    """The cost of the cheapest of all 2^K sets that reaches δ; ``None`` if there is none."""
+    n = len(task.costs)
     sets = (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(np.float64)
     if form in ("beta", "table"):
-        right, wrong = sets @ (given.weights * given.lower), sets @ (given.weights * (1.0 - given.lower))
+        right, wrong = sets @ (task.weights * task.lower), sets @ (task.weights * (1.0 - task.lower))
         reached = np.zeros(2**n)
         reached[1:] = betainc(wrong[1:], right[1:], 0.5)
     else:
-        # Every arm is out, in and wrong, or in and right: 3^K states.
+        # Each arm is out, in and wrong, or in and right: 3^K states.
         lead, chance, number = np.zeros(1), np.ones(1), np.zeros(1, dtype=np.int64)
-        for arm, (p, w) in enumerate(zip(given.lower, given.weights, strict=True)):
+        for arm, (p, w) in enumerate(zip(task.lower, task.weights, strict=True)):
             lead = np.concatenate((lead, lead - w, lead + w))
             chance = np.concatenate((chance, chance * (1.0 - p), chance * p))
             number = np.concatenate((number, number | 1 << arm, number | 1 << arm))
         reached = np.bincount(number, weights=chance * (lead > 1e-12), minlength=2**n)
-    enough = (reached >= given.delta - 1e-12) & (sets.sum(axis=1) >= given.k_min)
-    return float((sets @ given.costs)[enough].min()) if enough.any() else None
+    enough = (reached >= task.delta - 1e-12) & (sets.sum(axis=1) >= task.k_min)
+    return float((sets @ task.costs)[enough].min()) if enough.any() else None
 
 
 def microseconds(function: object, repeats: int) -> tuple[float, object]:
@@ -73,21 +75,21 @@ def microseconds(function: object, repeats: int) -> tuple[float, object]:
     return float(np.median(times)), answer
 
 
-def searched(given: Problem, form: str) -> object:
-    """The answer for one task: from the table of all sets, or by the search with one of the confidences."""
+def search_one(task: Problem, form: str) -> object:
+    """The subset for one task, from the table of all sets or by the search with one of the confidences."""
     if form == "table":
-        demand = (given.lower[None], given.weights[None])
-        return cheapest_of_each(given.costs, [demand], given.delta, given.k_min, held=[])[0]
-    arms = len(given.costs)
+        demand = (task.lower[None], task.weights[None])
+        return cheapest_of_each(task.costs, [demand], task.delta, task.k_min, held=[])[0]
+    arms = len(task.costs)
     copulas = [Copula(np.full((arms, arms), 0.3) + 0.7 * np.eye(arms))] if form == "copula" else []
-    demand = (given.lower, given.weights)
-    return cheapest(given.costs, [demand], given.delta, given.k_min, confidence=form, copulas=copulas)
+    demand = (task.lower, task.weights)
+    return cheapest(task.costs, [demand], task.delta, task.k_min, confidence=form, copulas=copulas)
 
 
-def together(arms: int, count: int) -> str:
-    """What a task costs that is planned with 63 others."""
+def measure_window(arms: int, count: int) -> str:
+    """The line of a task that is planned together with 63 others."""
     rng = np.random.default_rng(arms)
-    took = []
+    times = []
     for _ in range(count):
         tasks = [problem(rng, arms) for _ in range(TASKS)]
         demand = (np.array([task.lower for task in tasks]), np.array([task.weights for task in tasks]))
@@ -97,34 +99,36 @@ def together(arms: int, count: int) -> str:
             return cheapest_of_each(first.costs, [demand], first.delta, first.k_min, held=[])
 
         search()
-        took.append(microseconds(search, 3)[0] / TASKS)
-    return f"{'window':7} {arms:3} {np.median(took):10.1f} {np.quantile(took, 0.9):10.1f} {max(took):10.1f}"
+        times.append(microseconds(search, 3)[0] / TASKS)
+    return (
+        f"{'window':7} {arms:3} {np.median(times):10.1f} {np.quantile(times, 0.9):10.1f} {max(times):10.1f}"
+    )
 
 
 def measure(form: str, arms: int, count: int, brute: int) -> str:
     rng = np.random.default_rng(arms)
     problems = [problem(rng, arms) for _ in range(count)]
-    took, gave_up, ratios, infeasible = [], 0, [], 0
-    for number, given in enumerate(problems):
+    times, gave_up, ratios, infeasible = [], 0, [], 0
+    for number, task in enumerate(problems):
 
-        def search(given: Problem = given) -> object:
-            return searched(given, form)
+        def search(task: Problem = task) -> object:
+            return search_one(task, form)
 
         search()
-        time_taken, found = microseconds(search, 3)
-        took.append(time_taken)
-        gave_up += found is not None and not found.complete
-        infeasible += found is None
+        duration, subset = microseconds(search, 3)
+        times.append(duration)
+        gave_up += subset is not None and not subset.complete
+        infeasible += subset is None
         if number < brute:
-            brute_time, cost = microseconds(lambda given=given: brute_force(given, form), 1)
-            ratios.append(brute_time / time_taken)
-            if found is None or found.complete:
-                mine = None if found is None else given.costs[list(found.arms)].sum()
-                assert (mine is None) == (cost is None), (given, mine, cost)
-                assert mine is None or abs(mine - cost) <= 1e-9 * cost, (given, mine, cost)
+            brute_time, cost = microseconds(lambda task=task: brute_force(task, form), 1)
+            ratios.append(brute_time / duration)
+            if subset is None or subset.complete:
+                mine = None if subset is None else task.costs[list(subset.arms)].sum()
+                assert (mine is None) == (cost is None), (task, mine, cost)
+                assert mine is None or abs(mine - cost) <= 1e-9 * cost, (task, mine, cost)
     ratio = f"{np.median(ratios):9.1f}" if ratios else "        –"
     return (
-        f"{form:7} {arms:3} {np.median(took):10.0f} {np.quantile(took, 0.9):10.0f} {max(took):10.0f}"
+        f"{form:7} {arms:3} {np.median(times):10.0f} {np.quantile(times, 0.9):10.0f} {max(times):10.0f}"
         f" {ratio} {infeasible / count:10.0%} {gave_up:8}"
     )
 
@@ -144,7 +148,7 @@ def main() -> None:
             brute = {7: 100, 12: 10}.get(arms, 2 if arms > 12 and form == "beta" else 0)
             print(measure(form, arms, options.problems, 0 if form == "copula" else brute), flush=True)
             if form == "table":
-                print(together(arms, 20), flush=True)
+                print(measure_window(arms, 20), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import structlog
 
 from backend.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Usage
-from backend.models import Pool
+from backend.models.pool import Pool
 from backend.models.purchases import Outcome, Price, Purchases, Query, Ticket
 from backend.telemetry import metrics
 

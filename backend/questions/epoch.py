@@ -6,8 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from backend.questions import ConfigQuestion
 from backend.questions.prompts.prompts import PROMPT_VERSION
+from backend.questions.question import ConfigQuestion
 
 
 def epoch_of(question: ConfigQuestion, instructions: str | None, embedder: str) -> str:

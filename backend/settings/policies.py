@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from backend.settings import PolicySettings
+from backend.settings.settings import PolicySettings
 from camvo.policies.named import named, parameters_of
 from camvo.policies.policy import Policy
 from camvo.votes.aggregation import Aggregation

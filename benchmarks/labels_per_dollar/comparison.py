@@ -1,4 +1,4 @@
-"""Rows side by side: means with their intervals, and what a rival would have been at the same cost."""
+"""Compare rows: means with their intervals, and our points minus a rival's at the same cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIVALS = {
     "random": ("random", ""),
 }
 TO_EVERYONE = ("cascade", "random")
-"""Families whose dearest member asks everyone, each vote counting the same."""
+"""Families whose dearest setting asks every model and weighs every vote the same."""
 LOSS = 0.2
 
 
@@ -32,18 +32,18 @@ def column(records: Sequence[Mapping[str, Any]], name: str) -> NDArray[np.float6
 
 
 def cell(values: Sequence[float] | NDArray[np.float64], digits: int = 1, *, sign: bool = False) -> str:
-    """Mean ± half the interval; – where something is missing."""
-    found = np.asarray(values, dtype=np.float64)
-    if np.isnan(found).any():
+    """Mean ± half the interval as text; – if a value is missing."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if np.isnan(numbers).any():
         return "–"
-    mean, interval = mean_interval(found.tolist())
+    mean, interval = mean_interval(numbers.tolist())
     text = f"{mean:{'+' if sign else ''}.{digits}f}"
     half = 0.0 if interval is None else (interval[1] - interval[0]) / 2.0
     return f"{text} ± {half:.{digits}f}" if half >= 0.5 * 10.0**-digits else text
 
 
 def cells(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Points, share of the cost and the three errors of the score."""
+    """Cells with points, share of the cost and the three errors of the score."""
     errors = (cell(column(records, name), 3) for name in ("ece", "shown_ece", "confirmed_ece"))
     return [
         cell(column(records, "points"), 2, sign=True),
@@ -58,34 +58,34 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def cheapest_within(rows: Rows, points: float) -> tuple[str, list[dict[str, Any]]] | None:
-    """The cheapest sequential setting that loses at most so much on average, chosen with hindsight."""
-    good = [
+    """The cheapest sequential setting that loses at most ``points`` on average, chosen with hindsight."""
+    settings = [
         (float(column(records, "cost_share").mean()), name)
         for name, records in rows.items()
         if name.startswith("sequential")
         and name.endswith("stages")
         and column(records, "points").mean() >= -points
     ]
-    return (min(good)[1], rows[min(good)[1]]) if good else None
+    return (min(settings)[1], rows[min(settings)[1]]) if settings else None
 
 
 def curve(rows: Rows, rival: str) -> list[list[dict[str, Any]]]:
-    """The rows of a family."""
+    """The rows of a rival's family."""
     first, last = RIVALS[rival]
-    found = [
+    family = [
         records for name, records in rows.items() if name.split()[0].rstrip(",") == first and last in name
     ]
-    if found and rival in TO_EVERYONE and "majority" in rows:
-        found.append(rows["majority"])
-    return found
+    if family and rival in TO_EVERYONE and "majority" in rows:
+        family.append(rows["majority"])
+    return family
 
 
 def at_cost(
     family: Sequence[Sequence[Mapping[str, Any]]], shares: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Points of a family at given shares of the cost, shuffle by shuffle, on the line between its settings.
+    """Points of a family at given shares of the cost, for each shuffle, interpolated between its settings.
 
-    Below its cheapest setting it is that one, which is to its advantage.
+    Below its cheapest setting the points are those of that setting, which favours the family.
     """
     costs = np.array([column(records, "cost_share") for records in family])
     points = np.array([column(records, "points") for records in family])
@@ -95,14 +95,17 @@ def at_cost(
 
 
 def compared(rows: Rows, ours: str, rival: str) -> str:
-    """Ours minus the rival at equal cost, and whether that excludes a loss above 0.2 points.
+    """A cell with our points minus the rival's at equal cost.
 
-    Nothing where we cost more than any of the rival's settings that were replayed.
+    "(no)" marks an interval that does not exclude a loss above 0.2 points. The cell is – if we cost more than
+    every setting of the rival that was replayed.
     """
     family = curve(rows, rival)
     if ours not in rows or not family:
         return "–"
-    if column(rows[ours], "cost_share").mean() > max(column(one, "cost_share").mean() for one in family):
+    if column(rows[ours], "cost_share").mean() > max(
+        column(records, "cost_share").mean() for records in family
+    ):
         return "–"
     difference = column(rows[ours], "points") - at_cost(family, column(rows[ours], "cost_share"))
     _, interval = mean_interval(difference.tolist())

@@ -1,8 +1,8 @@
-"""Vote tables that are no real ones: other numbers of labels and items, other models, votes missing.
+"""Synthetic vote tables: other numbers of labels and items, other models, missing votes.
 
-Items differ in difficulty, which correlates the models' being right at 0.4 to 0.6, as in real tables; a wrong
-vote names the item's decoy in 60% of the cases and any other label else. The contexts hold a little of the
-difficulty and of the right label, and noise.
+Items differ in difficulty, which correlates the correctness of the models' votes at 0.4 to 0.6, as in real
+tables. A wrong vote names the item's decoy in 60% of the cases and any wrong label otherwise. The contexts
+are noise with weak traces of the difficulty and of the right label.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from camvo.replays.votes_table import VotesTable
 
 PRICES = (15.0, 10.0, 5.0, 3.5, 1.2, 0.9, 0.35)
 _SHARED = 0.8
-"""The share of the latent variance that is the item's difficulty."""
+"""The item's difficulty as a share of the latent variance."""
 _DECOY = 0.6
 _DIMENSION = 16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A table to draw: seven models of these accuracies, the dearest first."""
+    """A kind of table: seven models with these accuracies, the dearest first."""
 
     name: str
     items: int
@@ -31,7 +31,7 @@ class Kind:
     accuracies: tuple[float, ...]
     missing: float = 0.02
     copies: int = 1
-    """So many of the models from the fifth on say the same as it in 99.5% of the items."""
+    """The number of models, from the fifth on, that vote as the fifth in 99.5% of the items."""
 
 
 ALIKE = (0.86, 0.85, 0.83, 0.82, 0.79, 0.77, 0.75)
@@ -51,7 +51,7 @@ KINDS = (
 
 
 def drawn(kind: Kind, seed: int) -> VotesTable:
-    """A table of that kind; the same seed draws the same."""
+    """Draw a table of that kind; the same seed draws the same table."""
     rng = np.random.default_rng([seed, kind.items, kind.labels])
     n, models, m = kind.items, len(PRICES), kind.labels
     share = 1.0 / np.sqrt(np.arange(1, m + 1))

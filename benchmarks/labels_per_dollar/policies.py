@@ -1,4 +1,4 @@
-"""Which policies are compared, with which parameters: name of the row → policy."""
+"""The policies that are compared and their parameters: name of the row → policy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = (
     "camvo 0.97, k_min 3",
     "majority",
 )
-"""Rows whose calibrated scores are looked at as well."""
+"""Rows whose calibrated scores are measured as well."""
 
 
 def sequential(agreements: dict[int, tuple[float, ...]]) -> dict[str, Policy]:
@@ -37,7 +37,7 @@ def sequential(agreements: dict[int, tuple[float, ...]]) -> dict[str, Policy]:
 
 
 def taught(agreements: tuple[float, ...], labels: str) -> dict[str, Policy]:
-    """Sequential voting in three stages, with human labels: the name says how many."""
+    """Sequential voting in three stages with human labels; ``labels`` says in the name how many."""
     return {
         f"sequential {agreement:g}, {labels}": Sequential(agreement=agreement) for agreement in agreements
     }
@@ -56,13 +56,13 @@ def ccamvo() -> dict[str, Policy]:
 
 
 def stacked(items: int, worths: tuple[float, ...]) -> dict[str, Policy]:
-    """Everyone is asked about the first 5%, which humans label, and about the first 200 as by default."""
+    """Stacked voting that asks every model about the first 5%, which humans label, and at least about 200."""
     first = max(round(LABELLED * items), Stacked.first)
     return {f"stacked, worth {worth:g}": Stacked(first=first, worth=worth) for worth in worths}
 
 
 def others(best: str) -> dict[str, Policy]:
-    """What needs no context."""
+    """The policies that need no context."""
     return {
         **{f"cascade {threshold:g}": Cascade(threshold=threshold) for threshold in THRESHOLDS},
         **{f"random {share:.2g}": Random(share=share) for share in SHARES},

@@ -1,4 +1,4 @@
-"""What is kept of each run, in a JSON file for each table and part."""
+"""Records of the runs, in a JSON file for each table and part."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from camvo.scores import calibration
 
 WINDOW = 64
 CONFIRMED = 500
-"""Human labels, at random, for the calibrated score."""
+"""The number of random human labels for the calibrated score."""
 
 
-class Kept:
-    """A JSON file of rows that are computed once: name → one record for each shuffle."""
+class RecordsFile:
+    """A JSON file of rows: name → one record for each shuffle. A stored row is not computed again."""
 
     def __init__(self, path: Path, **facts: Any) -> None:
         self.path = path
@@ -39,21 +39,24 @@ class Kept:
     def add(self, name: str, records: list[dict[str, Any]]) -> None:
         self.content["rows"][name] = records
         self.path.write_text(json.dumps(self.content, indent=1))
-        cost = np.mean([one["cost_share"] for one in records])
-        print(f"{self.path.stem}: {name}: {np.mean([one['points'] for one in records]):+.2f} at {cost:.1%}")
+        cost = np.mean([record["cost_share"] for record in records])
+        points = np.mean([record["points"] for record in records])
+        print(f"{self.path.stem}: {name}: {points:+.2f} at {cost:.1%}")
 
     def replay(
         self, table: VotesTable, shuffles: Mapping[int, Shuffle], chosen: Mapping[str, Policy], jobs: int
     ) -> None:
-        """The rows that are not there yet."""
+        """Replay the policies whose rows are missing, and store their rows."""
         settings = [Setting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()]
-        found = runs(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
+        replayed = runs(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
         for setting in settings:
-            self.add(setting.name, [record(next(found), table, one.human) for one in shuffles.values()])
+            self.add(
+                setting.name, [record(next(replayed), table, shuffle.human) for shuffle in shuffles.values()]
+            )
 
 
 def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) -> dict[str, Any]:
-    """What is kept of a run: points against the full vote, cost, errors of its own and of shown scores."""
+    """The record of a run: points against the full vote, cost, errors of its own and of the shown scores."""
     shown, confirmed = None, None
     if run.row.policy in policies.SHOWN:
         items = reordered(table, run.order)
@@ -62,11 +65,11 @@ def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) 
         else:
             shown, confirmed = shown_errors(run, items)
     row = asdict(run.row)
-    kept = {
+    copied = {
         name: row[name] for name in ("seed", "accuracy", "full_accuracy", "agreement", "cost_share", "ece")
     }
     return {
-        **kept,
+        **copied,
         "points": 100.0 * (run.row.accuracy - run.row.full_accuracy),
         "shown_ece": shown,
         "confirmed_ece": confirmed,
@@ -74,9 +77,10 @@ def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) 
 
 
 def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | None]:
-    """ECE of the scores that the server would show: without a human label, and calibrated by 500.
+    """ECE of the scores that the server would show: without human labels, and calibrated by 500.
 
-    The 500 are drawn at random, and the ECE is that of all others; ``None`` for tables of fewer than 1,000.
+    The 500 items are drawn at random and the second ECE is that of all others. It is ``None`` for fewer than
+    1,000 items.
     """
     scores = rescored(run.trace, items, growth=1.0)
     plain = measures.calibration_error(run.trace.labels, scores, items.truth)
@@ -91,7 +95,7 @@ def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | Non
 
 
 def taught_error(run: Run, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
-    """ECE of the scores that the server would show after these human labels, on all items that came later."""
+    """ECE of the scores that the server would show after these human labels, on all later items."""
     scores = rescored(run.trace, items, human)
     late = np.arange(len(human)) > np.flatnonzero(human)[-1]
     return measures.calibration_error(run.trace.labels[late], scores[late], items.truth[late])

@@ -1,10 +1,10 @@
-"""How many right labels a dollar buys, with which policy, on real tables of votes and on made-up ones.
+"""Compare accuracy and cost of the policies on real and on synthetic tables of votes.
 
     python benchmarks/labels_per_dollar/run.py VOTES.csv … OUT/ --shuffles 10 [--embeddings FOLDER] [--jobs 2]
 
 Writes one JSON file for each table and part to OUT, which ``tables.py`` turns into the tables of
-docs/results.md. What is in a file already is not computed again. Contexts are FOLDER/<stem>.npy, or the texts
-embedded as by ``camvo replay``. Everything is planned in windows of 64 items, as a busy server does.
+docs/results.md. Rows that a file already holds are not computed again. Contexts are FOLDER/<stem>.npy, or the
+texts embedded as ``camvo replay`` does. Items are planned in windows of 64, as on a busy server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import learned_cascade
 import made_up
 import numpy as np
 import policies
-from records import CONFIRMED, Kept, record, reordered
+from records import CONFIRMED, RecordsFile, record, reordered
 
 from backend.commands.replay import contexts, prices, votes_file
 from backend.commands.replay.grid import Shuffle
@@ -34,17 +34,17 @@ from camvo.replays.votes_table import VotesTable
 
 SMALL = 300
 DIMENSIONS = (32, 128)
-"""To which CaMVo's contexts are projected in small projects."""
+"""Dimensions to which CaMVo's contexts are projected in small projects."""
 EARLY = 2000
-"""Of so many items, the 500 are drawn that have a human label where the score is looked at."""
+"""The 500 items with a human label are drawn from this many first items where the score is measured."""
 FEW = 8
-"""Dimensions that are left to policies that look at no context."""
+"""Dimensions of the contexts for policies that ignore them."""
 OURS = 32
-"""The same for sequential and stacked voting."""
+"""Dimensions of the contexts for sequential and stacked voting."""
 
 
 def projected(table: VotesTable, dimension: int) -> VotesTable:
-    """The table with its contexts projected at random."""
+    """The table with its contexts projected by a random matrix."""
     rng = np.random.default_rng(dimension)
     matrix = rng.normal(size=(table.contexts.shape[1], dimension)) / np.sqrt(dimension)
     return replace(table, contexts=table.contexts @ matrix)
@@ -53,60 +53,60 @@ def projected(table: VotesTable, dimension: int) -> VotesTable:
 def shuffles(
     table: VotesTable, count: int, limit: int | None = None, human: bool = False
 ) -> dict[int, Shuffle]:
-    """The orders of the items; humans label the first of them."""
-    found = {}
+    """Seed → an order of the items; with ``human``, people label its first 5%."""
+    orders = {}
     for seed in range(count):
         order = np.random.default_rng([seed, 0]).permutation(len(table.truth))[:limit]
         labelled = np.arange(len(order)) < round(policies.LABELLED * len(order)) if human else None
-        found[seed] = Shuffle(order, labelled)
-    return found
+        orders[seed] = Shuffle(order, labelled)
+    return orders
 
 
 def confirmed(table: VotesTable, count: int) -> dict[int, Shuffle]:
-    """The orders of the items; humans label 500 of the first 2,000, at random."""
-    found = {}
+    """Seed → an order of the items; people label 500 random ones of its first 2,000."""
+    orders = {}
     for seed, shuffle in shuffles(table, count).items():
         labelled = np.zeros(len(shuffle.order), dtype=np.bool_)
         labelled[np.random.default_rng([seed, 3]).permutation(EARLY)[:CONFIRMED]] = True
-        found[seed] = Shuffle(shuffle.order, labelled)
-    return found
+        orders[seed] = Shuffle(shuffle.order, labelled)
+    return orders
 
 
-def whole(table: VotesTable, kept: Kept, count: int, jobs: int) -> None:
-    """All policies on the whole table."""
+def whole(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
+    """Replay all policies on the whole table."""
     best = list(table.prices)[int((table.votes == table.truth[:, None]).mean(axis=0).argmax())]
     orders, labelled = shuffles(table, count), shuffles(table, count, human=True)
-    kept.replay(projected(table, OURS), orders, policies.sequential(policies.AGREEMENTS), jobs)
-    kept.replay(projected(table, OURS), labelled, policies.taught(policies.AGREEMENTS[3], "5% labels"), jobs)
-    kept.replay(projected(table, OURS), confirmed(table, count), policies.taught((0.99,), "500 labels"), jobs)
-    kept.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
-    kept.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
-    kept.replay(projected(table, FEW), orders, policies.others(best), jobs)
-    kept.replay(table, orders, policies.ccamvo(), jobs)
+    file.replay(projected(table, OURS), orders, policies.sequential(policies.AGREEMENTS), jobs)
+    file.replay(projected(table, OURS), labelled, policies.taught(policies.AGREEMENTS[3], "5% labels"), jobs)
+    file.replay(projected(table, OURS), confirmed(table, count), policies.taught((0.99,), "500 labels"), jobs)
+    file.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
+    file.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
+    file.replay(projected(table, FEW), orders, policies.others(best), jobs)
+    file.replay(table, orders, policies.ccamvo(), jobs)
     names = [f"learned cascade {threshold:g}" for threshold in policies.LEARNED_THRESHOLDS]
-    if any(name not in kept.content["rows"] for name in names):
+    if any(name not in file.content["rows"] for name in names):
         for name, records in zip(names, learned(table, labelled), strict=True):
-            kept.add(name, records)
+            file.add(name, records)
 
 
 def learned(table: VotesTable, labelled: Mapping[int, Shuffle]) -> Iterable[list[dict[str, Any]]]:
-    """The cascade with the learned scorer, at each threshold."""
-    found: list[list[dict[str, Any]]] = []
+    """Replay the cascade with the learned scorer; one list of records for each threshold."""
+    by_shuffle: list[list[dict[str, Any]]] = []
     for seed, shuffle in labelled.items():
         items = reordered(table, shuffle.order)
         traces = learned_cascade.cascades(items, int(shuffle.human.sum()), policies.LEARNED_THRESHOLDS)
         setting = Setting("learned cascade", None, None, None, Majority())
-        found.append(
+        by_shuffle.append(
             [
                 record(Run(row_of(setting, seed, items, trace, 1.0), trace, shuffle.order), table)
                 for trace in traces
             ]
         )
-    return [list(records) for records in zip(*found, strict=True)]
+    return [list(records) for records in zip(*by_shuffle, strict=True)]
 
 
 def facts(table: VotesTable) -> dict[str, Any]:
-    """What is known without replaying: the bounds and the best fixed sets, in points and shares of cost."""
+    """Facts that need no replay: the bounds and the best fixed sets, in points and shares of cost."""
     count, costs = len(table.labels), np.array(list(table.prices.values()))
     weights = measures.full_weights(table.votes, table.truth)
     full = measures.full_vote(table.votes, table.truth, count)
@@ -124,68 +124,70 @@ def facts(table: VotesTable) -> dict[str, Any]:
         "clairvoyant": bounds,
         "fixed_sets": [
             {
-                "models": int(sets[one].sum()),
-                "cost_share": sets[one] @ costs / costs.sum(),
-                "points": 100 * (worth[one] - base),
+                "models": int(sets[best].sum()),
+                "cost_share": sets[best] @ costs / costs.sum(),
+                "points": 100 * (worth[best] - base),
             }
-            for one in frontier(sets @ costs, worth)
+            for best in frontier(sets @ costs, worth)
         ],
     }
 
 
-def small(table: VotesTable, kept: Kept, count: int, jobs: int) -> None:
-    """The first 300 items of each order, as if there were no others."""
+def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
+    """Replay the first 300 items of each order, as a project of that size."""
     orders = shuffles(table, count, SMALL)
-    kept.replay(table, orders, policies.sequential({3: (1.0, 0.99)}), jobs)
-    kept.replay(table, shuffles(table, count, SMALL, human=True), policies.taught((0.99,), "15 labels"), jobs)
-    kept.replay(table, shuffles(table, count, SMALL, human=True), policies.stacked(SMALL, (75.0,)), jobs)
+    file.replay(table, orders, policies.sequential({3: (1.0, 0.99)}), jobs)
+    file.replay(table, shuffles(table, count, SMALL, human=True), policies.taught((0.99,), "15 labels"), jobs)
+    file.replay(table, shuffles(table, count, SMALL, human=True), policies.stacked(SMALL, (75.0,)), jobs)
     few = policies.camvo({3: policies.FEW_DELTAS})
     for dimension in (*DIMENSIONS, table.contexts.shape[1]):
         narrow = table if dimension == table.contexts.shape[1] else projected(table, dimension)
-        kept.replay(narrow, orders, {f"{name}, d {dimension}": one for name, one in few.items()}, jobs)
-    kept.replay(projected(table, FEW), orders, {"majority": Majority()}, jobs)
+        file.replay(narrow, orders, {f"{name}, d {dimension}": policy for name, policy in few.items()}, jobs)
+    file.replay(projected(table, FEW), orders, {"majority": Majority()}, jobs)
 
 
 def carry_over(out: Path, draws: int, jobs: int) -> None:
-    """Tables that no parameter was chosen on."""
+    """Replay synthetic tables, on which no parameter was chosen."""
     for number, kind in enumerate(made_up.KINDS):
         tables = [made_up.drawn(kind, seed) for seed in range(draws)]
-        kept = Kept(out / f"made-up-{number:02d}.json", **asdict(kind), correlation=correlation(tables))
+        file = RecordsFile(
+            out / f"made-up-{number:02d}.json", **asdict(kind), correlation=correlation(tables)
+        )
         joined = replace(
             tables[0],
-            contexts=np.concatenate([one.contexts for one in tables]),
-            votes=np.concatenate([one.votes for one in tables]),
-            truth=np.concatenate([one.truth for one in tables]),
+            contexts=np.concatenate([table.contexts for table in tables]),
+            votes=np.concatenate([table.votes for table in tables]),
+            truth=np.concatenate([table.truth for table in tables]),
         )
         orders, labelled = {}, {}
         for seed in range(draws):
             order = np.arange(seed * kind.items, (seed + 1) * kind.items)
             orders[seed] = Shuffle(order)
             labelled[seed] = Shuffle(order, np.arange(kind.items) < round(policies.LABELLED * kind.items))
-        kept.replay(joined, orders, policies.sequential({3: (0.99,)}), jobs)
-        kept.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
-        kept.replay(joined, labelled, policies.stacked(kind.items, (75.0,)), jobs)
-        kept.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
+        file.replay(joined, orders, policies.sequential({3: (0.99,)}), jobs)
+        file.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
+        file.replay(joined, labelled, policies.stacked(kind.items, (75.0,)), jobs)
+        file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
 
 
 def correlation(tables: Iterable[VotesTable]) -> float:
-    """Of two models' being right, the median over pairs; mean over the draws."""
-    found = []
+    """The correlation of two models' correctness: median over pairs, mean over draws."""
+    medians = []
     for table in tables:
         right = (table.votes == table.truth[:, None]).astype(float)
         cast = np.ma.masked_array(right, table.votes < 0)
         pairs = np.ma.corrcoef(cast, rowvar=False)[np.triu_indices(right.shape[1], 1)]
-        found.append(np.median(pairs.filled(np.nan)))
-    return float(np.mean(found))
+        medians.append(np.median(pairs.filled(np.nan)))
+    return float(np.mean(medians))
 
 
 def tables(paths: Iterable[Path], embeddings: Path | None) -> Iterator[tuple[str, VotesTable]]:
     for path in paths:
-        file = votes_file.read(path)
-        costs = prices.read(None, file.models, path)
-        given = embeddings and embeddings / f"{path.stem}.npy"
-        texts = contexts.read(given, file) if given else contexts.embedded(file, Embedder(), int)
-        yield path.stem, VotesTable(file.labels, costs, texts, file.votes, file.truth)
+        votes = votes_file.read(path)
+        costs = prices.read(None, votes.models, path)
+        stored = embeddings and embeddings / f"{path.stem}.npy"
+        texts = contexts.read(stored, votes) if stored else contexts.embedded(votes, Embedder(), int)
+        yield path.stem, VotesTable(votes.labels, costs, texts, votes.votes, votes.truth)
 
 
 def main() -> None:
@@ -197,12 +199,17 @@ def main() -> None:
     parser.add_argument("--embeddings", type=Path)
     parser.add_argument("--shuffles", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1)
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for stem, table in tables(given.votes, given.embeddings):
-        small(table, Kept(given.out / f"{stem}-small.json"), 4 * given.shuffles, given.jobs)
-        whole(table, Kept(given.out / f"{stem}-whole.json", **facts(table)), given.shuffles, given.jobs)
-    carry_over(given.out, max(given.shuffles // 2, 2), given.jobs)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for stem, table in tables(options.votes, options.embeddings):
+        small(table, RecordsFile(options.out / f"{stem}-small.json"), 4 * options.shuffles, options.jobs)
+        whole(
+            table,
+            RecordsFile(options.out / f"{stem}-whole.json", **facts(table)),
+            options.shuffles,
+            options.jobs,
+        )
+    carry_over(options.out, max(options.shuffles // 2, 2), options.jobs)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The tables of docs/results.md from what ``run.py`` wrote.
+"""Print the tables of docs/results.md from the files that ``run.py`` wrote.
 
     python benchmarks/labels_per_dollar/tables.py OUT/
 
-Prints Markdown. Points are right labels in percent minus those of the full vote (all models, weighted by
-their true accuracy), ± is half the 95% interval of the mean over shuffles.
+Prints Markdown. Points are the percentage of right labels minus that of the full vote (all models, weighted
+by their true accuracy); ± is half the 95% interval of the mean over shuffles.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ def goals(name: str, rows: Rows) -> str:
     close, near, above, most, with_labels, without = GOALS[name]
     lines = []
     for points, goal in ((0.1, close), (0.5, near)):
-        found = cheapest_within(rows, points)
-        reached = "none" if found is None else f"{cells(found[1])[1]}% at {cells(found[1])[0]} ({found[0]})"
+        cheapest = cheapest_within(rows, points)
+        reached = "none"
+        if cheapest is not None:
+            setting, records = cheapest
+            reached = f"{cells(records)[1]}% at {cells(records)[0]} ({setting})"
         lines.append([f"label-free, within {points} points: cost at most", f"{goal}%", reached])
     taught = [
         f"{cells(records)[0]} at {cells(records)[1]}% ({label})"
@@ -60,7 +63,7 @@ def goals(name: str, rows: Rows) -> str:
 
 
 def bounds(facts: Mapping[str, Any], rows: Rows) -> list[list[str]]:
-    """What nobody can be: the clairvoyant, and the best fixed sets at no more than our cost."""
+    """Lines of the bounds: the clairvoyant, and the best fixed sets at no more than our cost."""
     lines = []
     right, same = facts["clairvoyant"]["truth"], facts["clairvoyant"]["full vote"]
     gain = 100.0 * (right["reached"] - facts["full_accuracy"])
@@ -72,8 +75,8 @@ def bounds(facts: Mapping[str, Any], rows: Rows) -> list[list[str]]:
         if ours in rows:
             share = column(rows[ours], "cost_share").mean()
             best = max(
-                (one for one in facts["fixed_sets"] if one["cost_share"] <= share),
-                key=lambda one: one["points"],
+                (fixed for fixed in facts["fixed_sets"] if fixed["cost_share"] <= share),
+                key=lambda fixed: fixed["points"],
             )
             lines.append(
                 [
@@ -121,14 +124,20 @@ def small(name: str, rows: Rows) -> None:
 
 def made_up(stored: Sequence[Mapping[str, Any]]) -> None:
     lines = []
-    for one in stored:
-        rows = one["rows"]
+    for content in stored:
+        rows = content["rows"]
         names = (LABEL_FREE, TAUGHT, STACKED, "camvo 0.97, k_min 3")
-        found = [" at ".join(cells(rows[label])[:2]) if label in rows else "–" for label in names]
+        reached = [" at ".join(cells(rows[label])[:2]) if label in rows else "–" for label in names]
         errors = cells(rows[names[0]])[3:] if names[0] in rows else ["–", "–"]
-        what = f"{one['name']}; {one['labels']} labels, {one['items']:,} items"
+        what = f"{content['name']}; {content['labels']} labels, {content['items']:,} items"
         lines.append(
-            [what, f"{one['correlation']:.2f}", *found, compared(rows, names[0], "CaMVo, k_min 3"), *errors]
+            [
+                what,
+                f"{content['correlation']:.2f}",
+                *reached,
+                compared(rows, names[0], "CaMVo, k_min 3"),
+                *errors,
+            ]
         )
     heads = [
         "table",

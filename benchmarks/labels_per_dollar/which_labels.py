@@ -1,11 +1,11 @@
-"""Which tasks should people label, so that votes weigh what they are worth?
+"""Compare which tasks people should label to learn the weights of the votes.
 
     python benchmarks/labels_per_dollar/which_labels.py VOTES.csv … [--shuffles 10]
 
 Sequential voting annotates the first 1,000 items (half of a smaller table). People then label some of them:
-those with the lowest scores, as a review queue has them, any at random, or the first. Printed, as a line of
-Markdown for each table: by how many points that changes the vote of everyone about all other items, at the
-weights that the labels leave, ± half the 95% interval; and in brackets the worst shuffle.
+those with the lowest scores, as in a review queue, random ones, or the first. Each table gives a line of
+Markdown: how many points the full vote gains on all other items with the weights that these labels teach,
+± half the 95% interval, and in brackets the worst shuffle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from run import tables
 
-from camvo.policies.background_fits import WeightsMaterial
+from camvo.policies.background_fits import WeightsFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.sequential import Sequential
@@ -38,7 +38,7 @@ WAYS = ("lowest score", "random", "first")
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Sequential):
-    """Sequential voting that shows what votes weigh in its latest plan."""
+    """Sequential voting that exposes the vote weights of its latest plan."""
 
     latest: dict[str, float] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Watched(Sequential):
 
 
 def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
-    """Points won by labels on some of the first items, (which, how many) → points on the others."""
+    """(which items are labelled, how many) → points gained on the other items."""
     rng = np.random.default_rng([seed, 0])
     order = rng.permutation(len(table.truth))
     size = min(FIRST, len(order) // 2)
@@ -64,40 +64,41 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
     scores = rescored(trace, items, growth=1.0)
     ways = dict(zip(WAYS, (np.argsort(scores), rng.permutation(size), np.arange(size)), strict=True))
     before = accuracy(table, others, policy.latest)
-    found = {}
+    points = {}
     for way, ranked in ways.items():
         for count in LABELS:
-            head = LatestRounds(tuple(row(items, trace.asked[item], item) for item in np.sort(ranked[:count])))
-            stack = WeightsMaterial(head, table.labels, tuple(policy.latest.items())).study()
+            labelled = (row(items, trace.asked[item], item) for item in np.sort(ranked[:count]))
+            latest = LatestRounds(tuple(labelled))
+            stack = WeightsFitData(latest, table.labels, tuple(policy.latest.items())).compute().stack
             after = accuracy(table, others, VoteWeights(policy.latest, stack).of())
-            found[way, count] = 100.0 * (after - before)
-    return found
+            points[way, count] = 100.0 * (after - before)
+    return points
 
 
 def row(items: VotesTable, asked: NDArray[np.bool_], item: int) -> KeptRound:
-    """The round of one item, labelled."""
+    """The kept round of an item with its human label."""
     votes = {
         arm: items.labels[vote] if vote >= 0 else None
         for arm, vote, was in zip(items.prices, items.votes[item].tolist(), asked, strict=True)
         if was
     }
-    found = KeptRound.of(votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False)
-    assert found is not None
-    return found
+    labelled = KeptRound.of(votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False)
+    assert labelled is not None
+    return labelled
 
 
 def accuracy(table: VotesTable, items: NDArray[np.int64], weights: Mapping[str, float]) -> float:
-    """How often everyone's weighted vote is right."""
+    """The accuracy of the weighted vote of all models."""
     of = np.array([weights[arm] for arm in table.prices])
     labels = weighted_labels(table.votes[items], of, len(table.labels))
     return float((labels == table.truth[items]).mean())
 
 
-def line(name: str, found: Sequence[Mapping[tuple[str, int], float]]) -> str:
+def line(name: str, shuffles: Sequence[Mapping[tuple[str, int], float]]) -> str:
     cells = []
     for way in WAYS:
         for count in LABELS:
-            values = [one[way, count] for one in found]
+            values = [points[way, count] for points in shuffles]
             mean, interval = mean_interval(values)
             half = (interval[1] - interval[0]) / 2.0 if interval else 0.0
             cells.append(f"{mean:+.2f} ± {half:.2f} ({min(values):+.1f})")
@@ -111,12 +112,12 @@ def main() -> None:
     parser.add_argument("votes", type=Path, nargs="*")
     parser.add_argument("--embeddings", type=Path)
     parser.add_argument("--shuffles", type=int, default=10)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print("| | " + " | ".join(f"{way}, {count}" for way in WAYS for count in LABELS) + " |")
-    for stem, table in tables(given.votes, given.embeddings):
-        print(line(stem, [gains(table, seed) for seed in range(given.shuffles)]), flush=True)
+    for stem, table in tables(options.votes, options.embeddings):
+        print(line(stem, [gains(table, seed) for seed in range(options.shuffles)]), flush=True)
     for kind in made_up.KINDS:
-        drawn = (made_up.drawn(kind, seed) for seed in range(max(given.shuffles // 2, 2)))
+        drawn = (made_up.drawn(kind, seed) for seed in range(max(options.shuffles // 2, 2)))
         name = f"{kind.name}; {kind.labels} labels, {kind.items:,} items"
         print(line(name, [gains(table, 0) for table in drawn]), flush=True)
 

@@ -1,10 +1,10 @@
-"""The paper's δ × k_min tables on a real table of votes.
+"""Compute the paper's δ × k_min tables on a real table of votes.
 
     python benchmarks/paper/real_votes.py VOTES.csv OUT/ [--embeddings FILE.npy] [--shuffles 20] [--jobs 2]
 
 Runs ``camvo replay`` for the paper's two sets of hyperparameters, label-free and with 5% human labels, for
 CCaMVo, and item by item instead of in windows of 64; one JSON file each in OUT, which ``tables.py`` turns
-into the tables of docs/results.md. A file that is there already is not computed again.
+into the tables of docs/results.md. A file that exists is not computed again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ ALL_POLICIES = ["--policy", "camvo", "--policy", "baseline", "--policy", "majori
 
 
 def experiments(shuffles: int) -> dict[str, list[str]]:
-    """Name of the file → options of ``camvo replay``."""
+    """The experiments: name of the file → options of ``camvo replay``."""
     every = ["--shuffles", str(shuffles)]
-    found = {
-        f"{name}-{labels}": [*ALL_POLICIES, *options, "--human-labels", share, *every]
+    options = {
+        f"{name}-{labels}": [*ALL_POLICIES, *parameters, "--human-labels", share, *every]
         for labels, share in HUMAN.items()
-        for name, options in SETS.items()
+        for name, parameters in SETS.items()
     }
-    found["ccamvo"] = ["--policy", "ccamvo", *SETS["mild"], *every]
-    found["one-by-one"] = ["--policy", "camvo", *SETS["mild"], *every, "--window", "1", "--delta", "0.97"]
-    return found
+    options["ccamvo"] = ["--policy", "ccamvo", *SETS["mild"], *every]
+    options["one-by-one"] = ["--policy", "camvo", *SETS["mild"], *every, "--window", "1", "--delta", "0.97"]
+    return options
 
 
 def main() -> None:
@@ -43,16 +43,16 @@ def main() -> None:
     parser.add_argument("--embeddings", type=Path)
     parser.add_argument("--shuffles", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for name, options in experiments(given.shuffles).items():
-        target = given.out / f"{given.votes.stem}-{name}.json"
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for name, options in experiments(chosen.shuffles).items():
+        target = chosen.out / f"{chosen.votes.stem}-{name}.json"
         if target.exists():
             continue
-        command = [sys.executable, "-m", "backend.cli", "replay", str(given.votes), "--window", "64"]
-        command += ["--delta", DELTAS, "--k-min", "1,3", "--n0", "1", "--jobs", str(given.jobs)]
-        if given.embeddings:
-            command += ["--embeddings", str(given.embeddings)]
+        command = [sys.executable, "-m", "backend.cli", "replay", str(chosen.votes), "--window", "64"]
+        command += ["--delta", DELTAS, "--k-min", "1,3", "--n0", "1", "--jobs", str(chosen.jobs)]
+        if chosen.embeddings:
+            command += ["--embeddings", str(chosen.embeddings)]
         subprocess.run([*command, *options, "--json", str(target)], check=True)
 
 

@@ -1,8 +1,8 @@
-"""The tables of docs/results.md from what ``real_votes.py`` wrote.
+"""Print the tables of docs/results.md from the files that ``real_votes.py`` wrote.
 
     python benchmarks/paper/tables.py OUT/
 
-Prints Markdown: for each table of votes what each δ and k_min reached, as means over the shuffles with 95%
+Prints Markdown: for each table of votes the results of each δ and k_min, as means over the shuffles with 95%
 intervals of the mean.
 """
 

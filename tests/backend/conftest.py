@@ -1,4 +1,4 @@
-"""What the tests run under, and their ledgers: each one new, on SQLite and on a PostgreSQL of the session."""
+"""Settings of all backend tests, and new ledgers on SQLite and on a PostgreSQL server of the session."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sqlalchemy import URL, Connection, create_engine, make_url, text
 
 from backend.ledger import Ledger
 
-settings.register_profile("any machine", deadline=None)  # how quick it is, no test may ask
+settings.register_profile("any machine", deadline=None)  # no test may depend on the machine's speed
 settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
 
-gc.disable()  # until the tests are collected, all of which stay: that takes a quarter of the time off
+gc.disable()  # until all tests are collected; none of them is garbage, and this saves a quarter of the time
 
 
 def pytest_collection_finish() -> None:
@@ -34,13 +34,13 @@ def pytest_collection_finish() -> None:
 
 
 class _Loggers(dict[str, Any]):
-    """All loggers, to be walked over while other threads make new ones.
+    """All loggers, safe to iterate over while other threads create new ones.
 
-    pytest walks over them before each phase of each test, and fails the test when a library that a backend
-    imports in a thread of its own makes a logger meanwhile.
+    pytest iterates over them before each phase of each test. It would fail if a library that a backend
+    imports in its own thread created a logger meanwhile.
     """
 
-    def values(self) -> Iterator[Any]:  # type: ignore[override]  # whoever asks only walks over them
+    def values(self) -> Iterator[Any]:  # type: ignore[override]  # callers only iterate
         return iter(tuple(super().values()))
 
 
@@ -49,7 +49,7 @@ logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
-    """It syncs nothing to the disk: to stop would take a minute of it, and no test pulls the plug."""
+    """A PostgreSQL server without fsync: stopping it would otherwise take a minute."""
     with get_server(tmp_path_factory.mktemp("postgres")) as server:
         url = make_url(server.get_uri())
         with _commands(url) as connection:
@@ -60,7 +60,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
 
 @contextmanager
 def _commands(url: URL) -> Iterator[Connection]:
-    """For what no transaction may hold."""
+    """A connection for commands that cannot run in a transaction."""
     engine = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         yield connection
@@ -69,13 +69,13 @@ def _commands(url: URL) -> Iterator[Connection]:
 
 @pytest.fixture(scope="session")
 def new_postgres_url(postgres_server: URL) -> Callable[[], str]:
-    """Makes a new, empty database."""
+    """A function that creates an empty database and returns its URL."""
     return functools.partial(_create, postgres_server, "template1")
 
 
 @pytest.fixture(scope="session")
 def migrated_postgres_url(postgres_server: URL, new_postgres_url: Callable[[], str]) -> Callable[[], str]:
-    """Makes a new database with the ledger's tables."""
+    """A function that creates a database with the ledger's tables and returns its URL."""
     template = make_url(new_postgres_url())
     ledger = Ledger(template.render_as_string(hide_password=False))
     ledger.migrate()
@@ -92,13 +92,13 @@ def _create(server: URL, template: str) -> str:
 
 @pytest.fixture
 def postgres_url(new_postgres_url: Callable[[], str]) -> str:
-    """A new, empty database."""
+    """The URL of a new, empty PostgreSQL database."""
     return new_postgres_url()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new, empty database: the test runs on both kinds."""
+    """The URL of a new, empty database; the test runs on both kinds."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     url: str = request.getfixturevalue("postgres_url")
@@ -107,7 +107,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new ledger, which has its tables: the test runs on both kinds."""
+    """The URL of a new ledger with its tables; the test runs on both kinds."""
     if request.param == "sqlite":
         return migrated.sqlite(tmp_path / "ledger.sqlite")
     make: Callable[[], str] = request.getfixturevalue("migrated_postgres_url")
@@ -130,6 +130,6 @@ def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture(autouse=True)
 def unconfigured_logs() -> Iterator[None]:
-    """An app that a test makes in this process logs to that test's stderr, which is closed for the next."""
+    """Reset logging after each test, because an app in this process logs to a stderr that is then closed."""
     yield
     structlog.reset_defaults()

@@ -1,4 +1,4 @@
-"""Headless Chromium, for what only a person would see: Debian's packages chromium and chromium-driver."""
+"""Headless Chromium, to check what people see; needs Debian's packages chromium and chromium-driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from server_process import wait_until
 _Answer = TypeVar("_Answer")
 
 PATIENCE = 120.0
-"""Seconds for a page: Label Studio's are megabytes of script."""
+"""Seconds for a page to load; Label Studio's carry megabytes of script."""
 
 _FLAGS = (
     "--headless=new",
@@ -33,12 +33,12 @@ _FLAGS = (
 
 
 class Browser:
-    """One window with a profile of its own in ``folder``; a context manager. Pictures go to ``artefacts``."""
+    """A window with its profile in ``folder``; a context manager. Screenshots go to ``artefacts``."""
 
     def __init__(self, folder: Path, artefacts: Path) -> None:
         chromium, chromedriver = _program("chromium"), _program("chromedriver")
         try:
-            from selenium import webdriver  # noqa: PLC0415 - plain pytest reads this file without the extra
+            from selenium import webdriver  # noqa: PLC0415 - pytest imports this file without the extra, too
         except ModuleNotFoundError:
             pytest.fail("selenium is missing: install the extra e2e", pytrace=False)
         options = webdriver.ChromeOptions()
@@ -60,7 +60,7 @@ class Browser:
 
     @property
     def address(self) -> str:
-        """Where the window is by now."""
+        """The address that the window shows now."""
         return str(self._driver.current_url)
 
     def visit(self, address: str) -> None:
@@ -68,32 +68,32 @@ class Browser:
         self._driver.get(address)
 
     def text(self, css: str = "body") -> str:
-        """The visible text of an element, as soon as there is one."""
+        """The visible text of an element; waits until it is not empty."""
         return self._of(css, lambda element: str(element.text))
 
     def attribute(self, css: str, name: str) -> str:
-        """An attribute of an element, as soon as it has it."""
+        """An attribute of an element; waits until it is set."""
         return self._of(css, lambda element: str(element.get_attribute(name) or ""))
 
     def texts(self, css: str) -> list[str]:
-        """The visible texts of all such elements that are there by now; none while they change."""
-        return self._now(lambda: [str(found.text) for found in self._elements(css)]) or []
+        """The visible texts of all such elements now; empty while the page changes."""
+        return self._now(lambda: [str(element.text) for element in self._elements(css)]) or []
 
     def fill(self, css: str, text: str) -> None:
-        """Type into a field, as soon as that is possible."""
+        """Type into a field as soon as it accepts text."""
         self._of(css, lambda element: element.send_keys(text) or True)
 
     def click(self, css: str) -> None:
-        """Click on an element, as soon as that is possible."""
+        """Click on an element as soon as it accepts clicks."""
         self._of(css, lambda element: element.click() or True)
 
     def picture(self, name: str) -> None:
-        """Keep what the window shows."""
+        """Save a screenshot of the window."""
         self._artefacts.mkdir(parents=True, exist_ok=True)
         self._driver.save_screenshot(os.fspath(self._artefacts / f"{name}.png"))
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Look again and again until it is so; a picture is kept of what was there instead."""
+        """Poll a condition until it holds; a failure leaves a screenshot."""
         try:
             wait_until(condition, what, PATIENCE)
         except AssertionError:
@@ -101,18 +101,18 @@ class Browser:
             raise
 
     def _of(self, css: str, question: Callable[[Any], _Answer]) -> _Answer:
-        """Ask the first such element until it gives an answer that is not empty."""
+        """Query the first such element until the answer is not empty."""
         answers: list[_Answer] = []
 
-        def asked() -> bool:
-            answers[:] = [answer for found in self._elements(css)[:1] if (answer := question(found))]
+        def is_answered() -> bool:
+            answers[:] = [answer for element in self._elements(css)[:1] if (answer := question(element))]
             return bool(answers)
 
-        self.wait_until(lambda: self._now(asked), css)
+        self.wait_until(lambda: self._now(is_answered), css)
         return answers[0]
 
     def _now(self, question: Callable[[], _Answer]) -> _Answer | None:
-        """``None`` where the page changes under the question."""
+        """Run a query; ``None`` if the page changes meanwhile."""
         from selenium.common import WebDriverException  # noqa: PLC0415 - see above
 
         try:
@@ -125,7 +125,7 @@ class Browser:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         pytest.fail(f"{name} is missing: apt-get install -y chromium chromium-driver", pytrace=False)
-    return found
+    return path

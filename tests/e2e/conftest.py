@@ -1,4 +1,4 @@
-"""One Label Studio for all end-to-end tests: it takes half a minute to start."""
+"""One Label Studio for all end-to-end tests, because starting one takes half a minute."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from label_studio import LabelStudio
 
 @pytest.fixture(scope="session")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelStudio]:
-    """A Label Studio that may call private addresses."""
+    """A Label Studio that is allowed to call private addresses."""
     with LabelStudio(tmp_path_factory.mktemp("studio")) as started:
         yield started

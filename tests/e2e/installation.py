@@ -1,4 +1,4 @@
-"""A server, and the Label Studio that its projects are in."""
+"""A server together with the Label Studio that holds its projects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def variables(studio: LabelStudio) -> dict[str, str]:
 
 
 class Installation:
-    """What the tests do in Label Studio, and what they look up there and in the ledger."""
+    """The tests' actions in Label Studio, and what they read from it and from the ledger."""
 
     def __init__(self, studio: LabelStudio, server: ServerProcess) -> None:
         self.studio, self.server = studio, server
@@ -37,23 +37,23 @@ class Installation:
     # projects
 
     def project(self, *texts: str, **changes: Any) -> int:
-        """A new project with tasks."""
-        made = self.studio.ask(
+        """Create a project with one task for each text; return its number."""
+        project = self.studio.ask(
             "POST", "/api/projects/", {"title": "diary", "label_config": SENTIMENT, **changes}
         )
         if texts:
-            self.add(made["id"], *({"text": text} for text in texts))
-        return int(made["id"])
+            self.add(project["id"], *({"text": text} for text in texts))
+        return int(project["id"])
 
     def add(self, project: int, *data: dict[str, Any]) -> list[int]:
-        """Import tasks with these data; their numbers."""
+        """Import one task for each data object; return their numbers."""
         tasks = [{"data": each} for each in data]
         path = f"/api/projects/{project}/import"
-        found: list[int] = self.studio.ask("POST", path, tasks, return_task_ids="true")["task_ids"]
-        return found
+        numbers: list[int] = self.studio.ask("POST", path, tasks, return_task_ids="true")["task_ids"]
+        return numbers
 
     def camvo(self, command: str, project: int, *arguments: str, **changes: str) -> CompletedProcess[str]:
-        """One of the command line's commands about a project."""
+        """Run a command of the command line on a project."""
         return run_cli(
             command,
             *("--project", str(project), "--backend-url", self.server.url, *arguments),
@@ -62,7 +62,7 @@ class Installation:
         )
 
     def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
-        """``camvo review``, which reads the ledger and has to succeed."""
+        """Run ``camvo review``, which reads the ledger and must succeed."""
         done = run_cli(
             *("review", "--project", str(project), *arguments),
             cwd=self.server.folder,
@@ -73,66 +73,66 @@ class Installation:
         return done
 
     def connect(self, project: int, *arguments: str) -> None:
-        """``camvo connect``, which has to succeed."""
+        """Run ``camvo connect``, which must succeed."""
         done = self.camvo("connect", project, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def connected(self, *texts: str, **changes: Any) -> int:
-        """A new project with tasks and the backend."""
+        """Create a project with tasks and connect the backend; return its number."""
         project = self.project(*texts, **changes)
         self.connect(project)
         return project
 
-    # what Label Studio shows
+    # Label Studio's state
 
     def predictions(self, project: int) -> list[tuple[int, str, float]]:
-        """Task, version and score of each."""
-        found = self.studio.ask("GET", "/api/predictions/", project=project)
-        return sorted((one["task"], one["model_version"], one["score"]) for one in found)
+        """(task, version, score) of every prediction, sorted."""
+        stored = self.studio.ask("GET", "/api/predictions/", project=project)
+        return sorted((each["task"], each["model_version"], each["score"]) for each in stored)
 
     def per_task(self, project: int) -> list[int]:
-        """How many predictions each task has."""
+        """The number of predictions of each task."""
         counted = Counter(task for task, _, _ in self.predictions(project))
         return [counted[task["id"]] for task in self.tasks(project)]
 
     def tasks(self, project: int) -> list[dict[str, Any]]:
-        """All tasks as the Data Manager gets them."""
-        found: list[dict[str, Any]] = self.studio.ask(
+        """All tasks as Label Studio gives them to its Data Manager."""
+        tasks: list[dict[str, Any]] = self.studio.ask(
             "GET", "/api/tasks/", project=project, fields="all", page_size=200
         )["tasks"]
-        return found
+        return tasks
 
-    # what people do
+    # people's actions
 
     def retrieve(self, project: int) -> None:
-        """*Retrieve predictions* for all tasks of the Data Manager."""
+        """Use *Retrieve predictions* on all tasks of the Data Manager."""
         body = {"selectedItems": {"all": True, "excluded": []}, "project": project}
         self.studio.ask("POST", "/api/dm/actions", body, id="retrieve_tasks_predictions", project=project)
 
     def open(self, task: int) -> list[dict[str, Any]]:
-        """Open a task: its predictions."""
-        found: list[dict[str, Any]] = self.studio.ask("GET", f"/api/tasks/{task}/")["predictions"]
-        return found
+        """Open a task; return its predictions."""
+        predictions: list[dict[str, Any]] = self.studio.ask("GET", f"/api/tasks/{task}/")["predictions"]
+        return predictions
 
     def annotate(self, task: int, *result: dict[str, Any], **changes: Any) -> int:
-        """Submit an annotation; its number."""
+        """Submit an annotation; return its number."""
         path = f"/api/tasks/{task}/annotations/"
         return int(self.studio.ask("POST", path, {"result": list(result), **changes})["id"])
 
     def train(self, project: int) -> None:
-        """*Start training*."""
+        """Use *Start training*."""
         [backend] = self.studio.ask("GET", "/api/ml/", project=project)
         self.studio.ask("POST", f"/api/ml/{backend['id']}/train")
 
-    # what the server made of it
+    # the server's state
 
     def learnt(self, task: int) -> list[tuple[str, str]]:
-        """What the task's rounds were taught with, and by whom."""
+        """The label that each of the task's rounds taught, and who gave it."""
         query = select(tables.rounds.c.taught, tables.rounds.c.taught_by).where(tables.rounds.c.task == task)
         return [tuple(row) for row in self.server.rows(query)]
 
     def rewards(self, task: int, control: str = "mood") -> dict[str, tuple[int, float]]:
-        """Model → the number and the sum of its rewards for this task."""
+        """Model → number and sum of its rewards for a task."""
         events, rounds = tables.events, tables.rounds
         query = (
             select(events.c.contribution)
@@ -142,13 +142,13 @@ class Installation:
         return rewards(row.contribution for row in self.server.rows(query))
 
     def status(self, project: int) -> dict[str, Any]:
-        """What ``GET /status`` says about a project."""
-        [found] = self.server.get(f"/status?format=json&project={project}").json()["projects"]
-        return dict(found)
+        """A project's part of ``GET /status``."""
+        [status] = self.server.get(f"/status?format=json&project={project}").json()["projects"]
+        return dict(status)
 
 
 def choice(label: str, control: str = "mood") -> dict[str, Any]:
-    """A region of a Choices, as the editor writes it."""
+    """A region of a Choices control, as the editor writes it."""
     return {
         "id": "chosen",
         "from_name": control,

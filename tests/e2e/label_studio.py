@@ -1,12 +1,12 @@
-"""A real Label Studio for the end-to-end tests, in a virtual environment and with data of its own.
+"""A real Label Studio for the end-to-end tests, with its own virtual environment and data.
 
 ::
 
     with LabelStudio(tmp_path) as studio:
         studio.url, studio.token        # where it listens, and its owner's legacy token
 
-The virtual environment is made once, in the folder that ``CAMVO_LABEL_STUDIO_VENV`` names or else in the
-user's cache, and used again by later runs: Label Studio and CaMVo cannot share one.
+Label Studio and CaMVo cannot share a virtual environment. Label Studio's is created once, in the folder that
+``CAMVO_LABEL_STUDIO_VENV`` names or else in the user's cache, and later runs use it again.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from typing import Any
 import httpx
 
 VERSION = "1.23.2"
-"""Of label-studio: the one whose protocol was measured."""
+"""The version of label-studio whose protocol was recorded."""
 
 USER, PASSWORD, TOKEN = "owner@example.com", "an-owners-password", "0123456789abcdef0123456789abcdef01234567"
 
 OPEN: Mapping[str, str] = {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
-"""What a backend at a private address needs."""
+"""Settings that let Label Studio call a backend at a private address."""
 
 _START = 480.0
-"""Seconds until it must be healthy: it migrates an empty database first."""
+"""Seconds until it must be healthy; it migrates an empty database first."""
 
 
 def environment_folder() -> Path:
-    """Where the virtual environment is, or will be."""
-    given = os.environ.get("CAMVO_LABEL_STUDIO_VENV")
+    """The folder of the virtual environment, which may not exist yet."""
+    chosen = os.environ.get("CAMVO_LABEL_STUDIO_VENV")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else cache / "camvo" / f"label-studio-{VERSION}"
+    return Path(chosen) if chosen else cache / "camvo" / f"label-studio-{VERSION}"
 
 
 def installed() -> Path:
-    """The program ``label-studio`` of the cached virtual environment, which is made when it is missing."""
+    """Create the virtual environment if it is missing; return its program ``label-studio``."""
     folder = environment_folder()
     program = folder / "bin" / "label-studio"
     mark = folder / f"label-studio-{VERSION}.installed"
@@ -60,9 +60,9 @@ class LabelStudio:
     """One Label Studio on a free port of the loopback interface; a context manager.
 
     Args:
-        folder: gets its database, its files and its log.
-        settings: further environment variables; without :data:`OPEN` it refuses private addresses, as it does
-            when nobody configures it.
+        folder: where its database, files and log go.
+        settings: further environment variables; without :data:`OPEN` it refuses private addresses, as an
+            unconfigured one does.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = OPEN) -> None:
@@ -74,11 +74,11 @@ class LabelStudio:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         return f"http://127.0.0.1:{self._port}"
 
     def ask(self, method: str, path: str, json: object = None, **params: object) -> Any:
-        """A request to its API with its owner's token; the answer's JSON."""
+        """Send a request to its API with its owner's token; return the response's JSON."""
         response = httpx.request(
             method,
             f"{self.url}{path}",
@@ -100,7 +100,7 @@ class LabelStudio:
         self.stop()
 
     def start(self) -> None:
-        """Start it and wait until it is healthy; a second start finds the data of the first."""
+        """Start it and wait until it is healthy; data of an earlier start are kept."""
         program = installed()
         data = self.folder / "data"
         data.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ class LabelStudio:
             raise
 
     def stop(self) -> None:
-        """End it and every process that it started."""
+        """Stop it and every process that it started."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
             try:
@@ -159,7 +159,7 @@ class LabelStudio:
                 pass
             time.sleep(0.5)
         tail = self.log_path.read_text(errors="replace")[-3000:]
-        raise RuntimeError(f"Label Studio did not get healthy; its log ends:\n{tail}")
+        raise RuntimeError(f"Label Studio did not become healthy; its log ends:\n{tail}")
 
 
 def _free_port() -> int:

@@ -1,27 +1,27 @@
-"""Models whose answers stand in the tasks' texts: "red: Glad, green: Sad" is what these two say about it."""
+"""Models that take their answers from the task's text, such as "red: Glad, green: Sad"."""
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from pathlib import Path
 from typing import Any
 
 import yaml
-from openai_server import OpenAIServer, Reply
 from server_process import config_for
+
+from backend.testing import OpenAIServer, Reply
 
 LATE = 1.0
 """Seconds until "late" answers."""
 
 
 class Scripted:
-    """ "red", "green" and "blue" follow the text; "late" does so after a second, "broken" always fails, and
-    "rambling" never answers in the form that was asked for.
+    """A script for the models "red", "green", "blue", "late", "broken", "garbled" and "rambling".
 
-    Of the words given to a model, as in "red: Cross/Glad", it says the first that the prompt offers. Models
-    that are held do not answer before :meth:`release`.
+    The first three follow the text, and "late" does so after a second. "broken" fails, "garbled" sends
+    incomplete JSON, and "rambling" answers in the wrong form. Of several words, as in "red: Cross/Glad", a
+    model says the first one that the prompt offers.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class Scripted:
         self._lock = threading.Lock()
 
     def hold(self, text: str, before: int = 0) -> None:
-        """Hold every call about a text that contains ``text``, after the first ``before`` of them."""
+        """Hold back the answers about texts that contain ``text``, except the first ``before`` answers."""
         self._held, self._before, self._released = text, before, threading.Event()
 
     def release(self) -> None:
-        """Answer what is held, and all that comes."""
+        """Send the answers held back, and hold back no more."""
         self._held = None
         self._released.set()
 
@@ -46,7 +46,7 @@ class Scripted:
             if self._held is None or self._held not in prompt:
                 return reply
             self._before -= 1
-            return reply if self._before >= 0 else reply.once(self._released)
+            return reply if self._before >= 0 else reply.held_until(self._released)
 
     def _reply(self, model: str, prompt: str) -> Reply:
         if model == "broken":
@@ -55,19 +55,19 @@ class Scripted:
             return Reply.broken()
         if model == "rambling":
             return Reply.says("What a day! I could not say, to be honest.")
-        said = re.search(rf"\b{model}: ([\w/]+)", prompt)
-        words = said[1].split("/") if said else ["Glad"]
+        script = re.search(rf"\b{model}: ([\w/]+)", prompt)
+        words = script[1].split("/") if script else ["Glad"]
         word = next((word for word in words if f'"{word}"' in prompt), words[-1])
-        answer = Reply.says(json.dumps({"mood": word, "topic": word}))
+        answer = Reply.says({"mood": word, "topic": word})
         if model != "late":
             return answer
         event = threading.Event()
         threading.Timer(LATE, event.set).start()
-        return answer.once(event)
+        return answer.held_until(event)
 
 
 def with_unreliable_models(models: OpenAIServer, folder: Path, **settings: object) -> Path:
-    """A camvo.yaml with all of them."""
+    """Write a camvo.yaml with all these models."""
     path = config_for(models, folder, **settings)
     config = yaml.safe_load(path.read_text())
     first = config["models"][0]

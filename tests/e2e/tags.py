@@ -1,6 +1,6 @@
-"""One small project for every tag: what three models say, what is predicted, and what a person makes of it.
+"""A small project for each tag: what three models say, the prediction, and a person's correction.
 
-"red" and "green" agree; "blue" does not, and the person who corrects the prediction says what "blue" said.
+"red" and "green" agree, "blue" dissents, and the person corrects the prediction to what "blue" said.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Tag:
     """A project with one task.
 
     Attributes:
-        config: the inside of its View.
+        config: the content of its View.
         agreed: what "red" and "green" say, by control.
         dissent: what "blue" says.
         predicted: the values of the prediction's regions.
-        corrected: the values of what "blue" said.
-        data: the task's.
+        corrected: the values of the corrected regions.
+        data: the task's data.
     """
 
     config: str
@@ -54,7 +54,7 @@ class Tag:
 def _simple(
     control: str, agreed: object, dissent: object, predicted: Any, corrected: Any, **more: Any
 ) -> Tag:
-    """A tag whose one control is called "c"."""
+    """A tag whose only control is called "c"."""
     config = more.pop("objects", TEXT) + control
     return Tag(config, {"c": agreed}, {"c": dissent}, (predicted,), (corrected,), **more)
 
@@ -230,4 +230,4 @@ TAGS = {
     "table": _food('<Table name="text" value="$facts"/>', {"facts": {"nights": 3, "City": "Rome"}}),
     "chat": _food('<Chat name="text" value="$chat"/>', {"chat": CHAT}),
 }
-"""By name."""
+"""Each tag by the name of its test."""

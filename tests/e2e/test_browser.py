@@ -1,7 +1,7 @@
-"""What a person sees in Label Studio and at ``/status``, in headless Chromium.
+"""What people see in Label Studio and at ``/status``, checked in headless Chromium.
 
-The models are the embedded voters, the texts the demo's reviews. Pictures are kept in the folder that
-``CAMVO_E2E_ARTEFACTS`` names, or else in ``artefacts`` beside this file.
+The models are the embedded voters and the texts are the demo's reviews. Screenshots go to the folder that
+``CAMVO_E2E_ARTEFACTS`` names, or else to ``artefacts`` beside this file.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ SHOWN = ("id", "total_annotations", "predictions_score", "text")
 
 ROWS, TASK = ".lsf-table-row", ".lsf-current-task__task-id"
 TAB = ".lsf-annotation-button"
-"""One annotation or prediction of an opened task."""
+"""The tab of an annotation or prediction of an opened task."""
 
 CHOSEN, SUBMIT = ".ant-radio-input:checked", "button[name=submit]"
 
 
 @pytest.fixture(scope="session")
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Made before Label Studio, so that a missing program is told of at once."""
+    """Opened before Label Studio starts, so that a missing program is reported at once."""
     with Browser(tmp_path_factory.mktemp("browser"), ARTEFACTS) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def browser(window: Browser, studio: LabelStudio) -> Browser:
-    """Somebody who has logged in."""
+    """A browser whose user has logged in."""
     window.visit(f"{studio.url}/user/login")
     window.fill("input[name=email]", studio.user)
     window.fill("input[name=password]", studio.password)
@@ -88,8 +88,8 @@ def tab(installation: Installation, project: int) -> str:
         "filters": {"conjunction": "and", "items": []},
         "gridWidth": 4,
     }
-    made = installation.studio.ask("POST", "/api/dm/views/", {"project": project, "data": data})
-    return f"{installation.studio.url}/projects/{project}/data?tab={made['id']}"
+    view = installation.studio.ask("POST", "/api/dm/views/", {"project": project, "data": data})
+    return f"{installation.studio.url}/projects/{project}/data?tab={view['id']}"
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +99,12 @@ def ascending(installation: Installation, project: int) -> list[float]:
 
 
 def scores(browser: Browser) -> list[float]:
-    found = [re.search(r"\b[01]\.\d+\b", row) for row in browser.texts(ROWS)]
-    return [float(score[0]) for score in found if score is not None]
+    matches = [re.search(r"\b[01]\.\d+\b", row) for row in browser.texts(ROWS)]
+    return [float(score[0]) for score in matches if score is not None]
 
 
 def number(browser: Browser) -> int:
-    """The task that the editor shows: "#7", and how many there are behind."""
+    """The number of the task that the editor shows, as in "#7 of 9"."""
     return int(browser.text(TASK).split()[0].removeprefix("#"))
 
 
@@ -136,7 +136,7 @@ def test_an_opened_task_is_filled_and_what_is_submitted_is_counted_by_status(
 
 @pytest.fixture(scope="module")
 def ballot(installation: Installation) -> int:
-    """A project that shows votes. Of its task nobody has asked anything yet."""
+    """A project that shows votes, with one task that no model was asked about yet."""
     project = installation.project(title="Votes", label_config=CONFIG)
     extra = {"show_votes": True, "models": ["everything", "hints", "keywords"], "k_min": 3}
     installation.connect(project, "--extra-params", json.dumps(extra))
@@ -150,8 +150,8 @@ def test_the_label_stream_fills_a_new_task_with_the_ensembles_answer_though_othe
     browser.visit(f"{installation.studio.url}/projects/{ballot}/data?labeling=1")
     shown = browser.attribute(CHOSEN, "name")
     browser.picture("votes-label-stream")
-    said = votes(installation, ballot)
-    assert shown == said["camvo"] != said["camvo/keywords"]
+    labels = votes(installation, ballot)
+    assert shown == labels["camvo"] != labels["camvo/keywords"]
 
 
 def test_an_opened_task_has_a_tab_for_each_vote_and_is_filled_with_the_ensembles_answer(
@@ -159,21 +159,21 @@ def test_an_opened_task_has_a_tab_for_each_vote_and_is_filled_with_the_ensembles
 ) -> None:
     [task] = installation.tasks(ballot)
     installation.open(task["id"])
-    said = votes(installation, ballot)
+    labels = votes(installation, ballot)
     browser.visit(f"{installation.studio.url}/projects/{ballot}/data?task={task['id']}")
-    browser.wait_until(lambda: len(browser.texts(TAB)) == 1 + len(said), "tabs")
-    assert browser.attribute(CHOSEN, "name") == said["camvo"]
+    browser.wait_until(lambda: len(browser.texts(TAB)) == 1 + len(labels), "tabs")
+    assert browser.attribute(CHOSEN, "name") == labels["camvo"]
     browser.picture("votes")
-    for place in range(2, 2 + len(said)):
+    for place in range(2, 2 + len(labels)):
         browser.click(f"{TAB}:nth-child({place})")
         browser.text(f"{TAB}_selected:nth-child({place})")
         version = browser.text(f"{TAB}_selected {TAB}__name")
-        label = said.pop(version)
+        label = labels.pop(version)
         browser.wait_until(lambda label=label: browser.attribute(CHOSEN, "name") == label, version)
 
 
 def votes(installation: Installation, project: int) -> dict[str, str]:
-    """What each prediction of the project's one task says, by the name that its tab shows."""
+    """Name on the tab → label, for each prediction of the project's only task."""
     [task] = installation.tasks(project)
     return {
         _shortened(each["model_version"]): each["result"][0]["value"]["choices"][0]
@@ -185,10 +185,10 @@ def _shortened(version: str) -> str:
     return version if len(version) < 15 else f"{version[:8]}...{version[-6:]}"
 
 
-def test_the_tab_of_camvo_review_shows_the_suggested_tasks_and_goes_on_with_the_open_ones(
+def test_the_tab_of_camvo_review_shows_the_suggested_tasks_and_its_stream_gives_the_open_ones(
     browser: Browser, installation: Installation, project: int
 ) -> None:
-    suggested = [one["task"] for one in json.loads(installation.review(project, "--json").stdout)["tasks"]]
+    suggested = [item["task"] for item in json.loads(installation.review(project, "--json").stdout)["tasks"]]
     address = installation.review(project, "--tab", "--limit", "3").stdout.split()[-1]
     assert address == installation.review(project, "--tab", "--limit", "3").stdout.split()[-1]
     browser.visit(address)
@@ -200,7 +200,7 @@ def test_the_tab_of_camvo_review_shows_the_suggested_tasks_and_goes_on_with_the_
     assert number(browser) in suggested[:3]
 
 
-def test_label_all_tasks_goes_on_with_the_least_certain_one(
+def test_label_all_tasks_starts_with_the_least_certain_one(
     browser: Browser, installation: Installation, project: int
 ) -> None:
     open_tasks = {task["id"] for task in installation.tasks(project) if not task["total_annotations"]}

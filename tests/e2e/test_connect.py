@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -17,11 +16,11 @@ from typing import Any
 import pytest
 from installation import CREDENTIALS, Installation, choice, variables
 from label_studio import LabelStudio
-from openai_server import OpenAIServer, Reply
 from server_process import ServerProcess, child, config_for, wait_until
 from sqlalchemy import select
 
 from backend.ledger.database import tables
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -29,14 +28,14 @@ SIGNS = ("label studio", "webhook", "backend", "settings", "health", "version", 
 
 
 class Models:
-    """Scripted models, which agree; about "Evening 5." they say nothing before they may."""
+    """A script of models that agree; answers about "Evening 5." are held back until ``go_on`` is set."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
 
     def __call__(self, body: dict[str, Any]) -> Reply:
-        reply = Reply.says(json.dumps({"mood": "Glad"}))
-        return reply.once(self.go_on) if "Evening 5." in body["messages"][-1]["content"] else reply
+        reply = Reply.says({"mood": "Glad"})
+        return reply.held_until(self.go_on) if "Evening 5." in body["messages"][-1]["content"] else reply
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +72,8 @@ def test_connecting_is_proved_line_by_line(installation: Installation) -> None:
     [webhook] = installation.studio.ask("GET", "/api/webhooks/", project=project)
     assert (backend["title"], backend["model_version"], backend["state"]) == ("camvo", "camvo", "CO")
     assert webhook["headers"] == {"X-Camvo-Secret": CREDENTIALS["CAMVO_WEBHOOK_SECRET"]}
-    found = installation.studio.ask("GET", f"/api/projects/{project}/")
-    assert (found["model_version"], found["sampling"]) == ("camvo", "Uncertainty sampling")
+    shown = installation.studio.ask("GET", f"/api/projects/{project}/")
+    assert (shown["model_version"], shown["sampling"]) == ("camvo", "Uncertainty sampling")
     stored = installation.server.rows(select(tables.projects.c.key, tables.projects.c.extra_params))
     assert {"delta": 0.9} in [row.extra_params for row in stored if row.key.startswith(f"{project}.")]
 
@@ -97,8 +96,8 @@ def test_connecting_twice_changes_nothing_and_says_so(installation: Installation
     assert done.returncode == 0
     assert "nothing had to be changed" in done.stdout
     after = [installation.studio.ask("GET", path, project=project) for path in ("/api/ml/", "/api/webhooks/")]
-    assert [[one["id"] for one in found] for found in after] == [
-        [one["id"] for one in found] for found in before
+    assert [[item["id"] for item in items] for items in after] == [
+        [item["id"] for item in items] for items in before
     ]
 
 
@@ -115,13 +114,13 @@ def test_a_personal_access_token_works_too(installation: Installation) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_wrong_secret_is_found_out(installation: Installation) -> None:
+def test_a_wrong_secret_fails_the_webhook_check(installation: Installation) -> None:
     done = installation.camvo("connect", installation.project("A day."), CAMVO_WEBHOOK_SECRET="another")
     assert done.returncode == 1
     assert signs(done)[-1] == ("✗", "webhook")
 
 
-def test_a_backend_that_is_not_there_leaves_nothing_behind(installation: Installation) -> None:
+def test_an_unreachable_backend_leaves_nothing_behind(installation: Installation) -> None:
     project = installation.project("A sunny day.")
     done = installation.camvo("connect", project, "--backend-url", "http://127.0.0.1:1")
     assert done.returncode == 1
@@ -130,9 +129,9 @@ def test_a_backend_that_is_not_there_leaves_nothing_behind(installation: Install
         assert installation.studio.ask("GET", path, project=project) == []
 
 
-def test_disconnecting_leaves_nothing_of_ours(installation: Installation) -> None:
+def test_disconnecting_removes_everything_that_connecting_added(installation: Installation) -> None:
     project = installation.project("A sunny day.", show_collab_predictions=False)
-    kept = ("model_version", "sampling", "show_collab_predictions")
+    restored = ("model_version", "sampling", "show_collab_predictions")
     before = installation.studio.ask("GET", f"/api/projects/{project}/")
     assert installation.camvo("connect", project, "--review-queue").returncode == 0
     installation.review(project, "--tab")
@@ -143,7 +142,7 @@ def test_disconnecting_leaves_nothing_of_ours(installation: Installation) -> Non
     tabs = installation.studio.ask("GET", "/api/dm/views/", project=project)
     assert [tab["data"]["title"] for tab in tabs] == ["Default"]
     after = installation.studio.ask("GET", f"/api/projects/{project}/")
-    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert {name: after[name] for name in restored} == {name: before[name] for name in restored}
 
 
 # -- predict
@@ -168,7 +167,7 @@ def test_what_predict_stored_label_studio_does_not_ask_for_again(installation: I
     assert installation.predictions(project) == before
 
 
-def test_a_predict_that_was_killed_goes_on(installation: Installation, models: Models) -> None:
+def test_predict_continues_after_it_was_killed(installation: Installation, models: Models) -> None:
     project = installation.connected()
     installation.add(project, *({"text": f"Evening {number}."} for number in range(8)))
     command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project), "--batch", "2"]
@@ -194,20 +193,20 @@ def test_refresh_replaces_what_differs_and_doubles_nothing(installation: Install
     project = installation.connected("One.", "Two.", "Three.")
     installation.camvo("predict", project)
     right = installation.predictions(project)
-    found = installation.studio.ask("GET", "/api/predictions/", project=project)
-    installation.studio.ask("PATCH", f"/api/predictions/{found[0]['id']}/", {"score": 0.01})
-    double = {key: found[1][key] for key in ("task", "result", "score", "model_version")}
+    stored = installation.studio.ask("GET", "/api/predictions/", project=project)
+    installation.studio.ask("PATCH", f"/api/predictions/{stored[0]['id']}/", {"score": 0.01})
+    double = {key: stored[1][key] for key in ("task", "result", "score", "model_version")}
     installation.studio.ask("POST", "/api/predictions/", double)
     other = {**double, "model_version": "somebody-elses"}
     installation.studio.ask("POST", "/api/predictions/", other)
     done = installation.camvo("predict", project, "--refresh")
     assert done.stdout.startswith("0 predictions stored, 2 replaced, 1 tasks left"), done.stdout
-    ours = [one for one in installation.predictions(project) if one[1] == "camvo"]
+    ours = [stored for stored in installation.predictions(project) if stored[1] == "camvo"]
     assert ours == right
     assert len(installation.predictions(project)) == len(right) + 1
 
 
-# -- what people say
+# -- human answers
 
 
 def test_an_annotation_arrives_through_the_webhook(installation: Installation) -> None:
@@ -229,7 +228,9 @@ def test_imported_annotations_are_learnt_at_the_next_training(installation: Inst
     wait_until(lambda: installation.learnt(task["id"]) == [("Calm", "human")], "what was imported")
 
 
-def test_what_was_deleted_while_the_server_was_down_is_unlearnt(installation: Installation) -> None:
+def test_an_annotation_deleted_while_the_server_was_down_is_unlearnt_at_the_next_training(
+    installation: Installation,
+) -> None:
     project = installation.connected("A day on which the server is down.")
     installation.camvo("predict", project)
     [task] = installation.tasks(project)
@@ -244,16 +245,16 @@ def test_what_was_deleted_while_the_server_was_down_is_unlearnt(installation: In
     wait_until(lambda: installation.learnt(task["id"]) == [("Glad", "vote")], "what the vote taught")
 
 
-# -- a Label Studio as it comes
+# -- an unconfigured Label Studio
 
 
 def test_a_refused_private_address_is_named_and_nothing_is_left(
     installation: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with LabelStudio(tmp_path_factory.mktemp("closed"), {}) as closed:
-        there = Installation(closed, installation.server)
-        project = there.project("A sunny day.")
-        done = there.camvo("connect", project)
+        unconfigured = Installation(closed, installation.server)
+        project = unconfigured.project("A sunny day.")
+        done = unconfigured.camvo("connect", project)
         assert done.returncode == 1
         [line] = [line for line in done.stdout.splitlines() if line.startswith("✗")]
         assert "ML_BLOCK_LOCAL_IP=false and SSRF_PROTECTION_ENABLED=false" in line

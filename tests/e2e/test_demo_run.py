@@ -1,4 +1,4 @@
-"""``camvo demo`` as a newcomer runs it, once; and once more with Ctrl-C in the middle."""
+"""``camvo demo`` run to its end, and a second run interrupted with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-m", "backend.cli", "demo"]
 
 @dataclass(frozen=True)
 class Ended:
-    """A demo that is over."""
+    """A demo that has ended: what it printed and left behind."""
 
     code: int
     printed: str
@@ -62,7 +62,7 @@ def _group(process: int) -> int | None:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
-    """Both at once, to save time: one undisturbed, one with Ctrl-C as soon as predictions come."""
+    """Two runs in parallel: one undisturbed, one interrupted as soon as it prints predictions."""
     whole, broken = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("broken")
     with ThreadPoolExecutor() as people:
         undisturbed = people.submit(lambda: _finish(_start(whole), whole))
@@ -71,7 +71,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
 
 
 def _interrupt(process: subprocess.Popen[str], folder: Path) -> Ended:
-    """Ctrl-C, which a terminal sends to the whole group."""
+    """Send Ctrl-C to the whole group, as a terminal does."""
     watchdog = threading.Timer(PATIENCE, process.kill)
     watchdog.start()
     printed = ""
@@ -89,14 +89,14 @@ def demo(runs: dict[str, Ended]) -> Ended:
 
 
 def number(pattern: str, text: str) -> float:
-    """The one number that stands in the place of the group, wherever the line was broken."""
-    found = re.findall(pattern, " ".join(text.split()))
-    assert len(found) == 1, (pattern, found)
-    return float(found[0].replace(",", ""))
+    """The number that the pattern's group matches, which must occur once; line breaks do not matter."""
+    matches = re.findall(pattern, " ".join(text.split()))
+    assert len(matches) == 1, (pattern, matches)
+    return float(matches[0].replace(",", ""))
 
 
 def predictions(printed: str) -> list[tuple[str, str, float]]:
-    """Mark, label and score of every prediction."""
+    """(mark, label, score) of every prediction."""
     lines = re.findall(r"^([✓✗]) (\S+)\s+(\d\.\d\d)  \S", printed, re.MULTILINE)
     return [(mark, label, float(score)) for mark, label, score in lines]
 
@@ -121,7 +121,7 @@ def test_it_prints_sixty_predictions_with_probabilities(demo: Ended) -> None:
     }
 
 
-def test_it_says_who_was_asked_for_each(demo: Ended) -> None:
+def test_it_says_which_models_were_asked_for_each_prediction(demo: Ended) -> None:
     asked = re.findall(r"^  asked (?:all (\d)|(\d): (.+))$", demo.printed, re.MULTILINE)
     assert len(asked) == 60
     for everyone, count, names in asked:

@@ -1,4 +1,4 @@
-"""A team's day in a real Label Studio: tasks, predictions, annotations, mishaps."""
+"""Labelling in a real Label Studio: tasks, predictions, annotations, failing models, a crash."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 from installation import Installation, choice, variables
 from label_studio import LabelStudio
 from label_studio_requests import MORE_MOODS, SENTIMENT
-from openai_server import OpenAIServer
 from scripted import LATE, Scripted, with_unreliable_models
 from server_process import MODELS, ServerProcess, wait_until
 from sqlalchemy import select
 
 from backend.ledger.database import tables
+from backend.testing import OpenAIServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 DEADLINE = 24.0
-"""Seconds for one request: more than a dead process's claims last, less than the models' timeout."""
+"""Seconds for one request: longer than a dead process's claims, shorter than the models' timeout."""
 
 TOPICS = (
     SENTIMENT.replace('"mood"', '"topic"')
@@ -63,7 +63,7 @@ def installation(
 
 @pytest.fixture(scope="module")
 def diary(installation: Installation) -> int:
-    """A project for facts about one task, which each test adds itself."""
+    """A project to which each test adds its own task."""
     project = installation.project()
     installation.connect(project, *RELIABLE)
     return project
@@ -71,21 +71,21 @@ def diary(installation: Installation) -> int:
 
 @pytest.fixture
 def divided(installation: Installation, diary: int) -> int:
-    """A task that "blue" alone thinks sad; it has its prediction."""
+    """A task with its prediction "Glad"; only "blue" voted "Sad"."""
     [task] = installation.add(diary, {"text": DIVIDED})
     assert len(installation.open(task)) == 1
     return task
 
 
 def asked(models: OpenAIServer, text: str) -> Counter[str]:
-    """Model → how often it was asked about this text."""
+    """Model → how often it was asked about a text."""
     return Counter(
         request.model for request in models.requests if text in request.body["messages"][-1]["content"]
     )
 
 
 def answered(installation: Installation, tasks: Container[int]) -> list[tuple[int, str]]:
-    """The answers about these tasks that are in the ledger, by task and model."""
+    """(task, model) of every answer about these tasks in the ledger."""
     query = select(tables.calls.c.task, tables.calls.c.model).where(tables.calls.c.state == "settled")
     return [(row.task, row.model) for row in installation.server.rows(query) if row.task in tasks]
 
@@ -118,7 +118,7 @@ def test_a_task_opened_three_times_at_once_costs_one_call_of_each_model(
     assert asked(models, text) == Counter(MODELS)
 
 
-def test_retrieving_twice_doubles_nothing_and_asks_nobody(
+def test_retrieving_twice_stores_no_second_prediction_and_asks_no_model(
     installation: Installation, models: OpenAIServer
 ) -> None:
     project = installation.project(*(f"Day {number}. {DIVIDED}" for number in range(6)))
@@ -151,7 +151,7 @@ def test_the_label_stream_gives_the_least_certain_task_first(installation: Insta
 
 @pytest.fixture(scope="module")
 def ballot(installation: Installation) -> int:
-    """A project that shows votes, retrieved from three models and one that always fails."""
+    """A project that shows votes, with predictions of three models; a fourth always fails."""
     project = installation.project(UNANIMOUS, TORN, DIVIDED)
     pool = f"models={json.dumps([*MODELS, 'broken'])}"
     installation.connect(
@@ -185,7 +185,7 @@ def test_the_score_column_shows_the_ensembles_score_beside_votes(
     assert shown == ensembles(installation, ballot)
 
 
-def test_retrieving_votes_twice_doubles_nothing_and_asks_nobody(
+def test_retrieving_votes_twice_stores_no_second_prediction_and_asks_no_model(
     installation: Installation, ballot: int, models: OpenAIServer
 ) -> None:
     before, calls = installation.predictions(ballot), models.count()
@@ -210,32 +210,35 @@ def test_camvo_predict_stores_votes_as_a_retrieve_does(installation: Installatio
 def test_the_label_stream_goes_by_the_ensembles_score_and_gets_its_prediction_alone(
     installation: Installation, ballot: int
 ) -> None:
-    scores, order, given = ensembles(installation, ballot), [], []
+    scores, order, versions = ensembles(installation, ballot), [], []
     for _ in scores:
         task = installation.studio.ask("GET", f"/api/projects/{ballot}/next")
         order.append(task["id"])
-        given.append([prediction["model_version"] for prediction in task["predictions"]])
+        versions.append([prediction["model_version"] for prediction in task["predictions"]])
         installation.annotate(task["id"], choice("Calm"))
     assert [scores[task] for task in order] == sorted(scores.values())
     assert order != sorted(order)
-    assert given == [["camvo"]] * len(scores)
+    assert versions == [["camvo"]] * len(scores)
 
 
-def test_the_label_stream_gets_all_votes_on_a_task_that_nobody_asked_about_before(
+def test_the_label_stream_gets_all_votes_on_a_task_that_no_model_was_asked_about_before(
     installation: Installation,
 ) -> None:
     project = installation.project()
     installation.connect(project, "--extra-params", "show_votes=true", *RELIABLE)
     installation.add(project, {"text": DIVIDED})
-    given = installation.studio.ask("GET", f"/api/projects/{project}/next")["predictions"]
-    assert {each["model_version"] for each in given} == {"camvo", *(f"camvo/{model}" for model in MODELS)}
+    predictions = installation.studio.ask("GET", f"/api/projects/{project}/next")["predictions"]
+    assert {each["model_version"] for each in predictions} == {
+        "camvo",
+        *(f"camvo/{model}" for model in MODELS),
+    }
 
 
-# -- what people say
+# -- human answers
 
 
-def becomes(installation: Installation, task: int, **wanted: float) -> None:
-    """Wait until each model was rewarded once for this task, with so much."""
+def wait_for_rewards(installation: Installation, task: int, **wanted: float) -> None:
+    """Wait until each model has exactly one reward for a task, of the given size."""
     expected = {model: (1, reward) for model, reward in wanted.items()}
     wait_until(lambda: installation.rewards(task) == expected, f"{expected}")
 
@@ -243,21 +246,21 @@ def becomes(installation: Installation, task: int, **wanted: float) -> None:
 def test_an_annotation_replaces_the_vote_in_the_rewards(installation: Installation, divided: int) -> None:
     assert installation.rewards(divided) == {"red": (1, 1.0), "green": (1, 1.0), "blue": (1, 0.0)}
     installation.annotate(divided, choice("Sad"))
-    becomes(installation, divided, red=0.0, green=0.0, blue=1.0)
+    wait_for_rewards(installation, divided, red=0.0, green=0.0, blue=1.0)
 
 
 def test_an_update_changes_the_rewards(installation: Installation, divided: int) -> None:
     number = installation.annotate(divided, choice("Sad"))
-    becomes(installation, divided, red=0.0, green=0.0, blue=1.0)
+    wait_for_rewards(installation, divided, red=0.0, green=0.0, blue=1.0)
     installation.studio.ask("PATCH", f"/api/annotations/{number}/", {"result": [choice("Calm")]})
-    becomes(installation, divided, red=0.0, green=0.0, blue=0.0)
+    wait_for_rewards(installation, divided, red=0.0, green=0.0, blue=0.0)
 
 
 def test_a_deletion_brings_the_vote_back(installation: Installation, divided: int) -> None:
     number = installation.annotate(divided, choice("Sad"))
-    becomes(installation, divided, red=0.0, green=0.0, blue=1.0)
+    wait_for_rewards(installation, divided, red=0.0, green=0.0, blue=1.0)
     installation.studio.ask("DELETE", f"/api/annotations/{number}/")
-    becomes(installation, divided, red=1.0, green=1.0, blue=0.0)
+    wait_for_rewards(installation, divided, red=1.0, green=1.0, blue=0.0)
 
 
 def test_a_skipped_task_teaches_nothing_though_the_form_was_filled(
@@ -270,7 +273,7 @@ def test_a_skipped_task_teaches_nothing_though_the_form_was_filled(
         "skipped annotation",
     )
     assert installation.status(diary)["humans"]["teaching"] == stored["teaching"]
-    becomes(installation, divided, red=1.0, green=1.0, blue=0.0)
+    wait_for_rewards(installation, divided, red=1.0, green=1.0, blue=0.0)
 
 
 def test_status_counts_what_people_confirmed(installation: Installation) -> None:
@@ -280,14 +283,14 @@ def test_status_counts_what_people_confirmed(installation: Installation) -> None
     for task, label in zip(installation.tasks(project), ("Glad", "Sad"), strict=True):
         installation.annotate(task["id"], choice(label))
     wait_until(lambda: installation.status(project)["humans"]["teaching"] == 2, "two annotations")
-    told = installation.status(project)
-    assert told["humans"]["tasks"] == 2
-    [question] = told["questions"]
+    status = installation.status(project)
+    assert status["humans"]["tasks"] == 2
+    [question] = status["questions"]
     assert (question["reviewed"]["count"], question["reviewed"]["right"]) == (2, 1)
-    assert told["alerts"] == []
+    assert status["alerts"] == []
 
 
-def test_after_human_labels_the_next_predictions_are_others(installation: Installation) -> None:
+def test_human_labels_change_the_next_predictions(installation: Installation) -> None:
     disputed = "red: Sad, green: Glad, blue: Glad"
     project = installation.project(*(f"Day {number}. {disputed}" for number in range(12)))
     installation.connect(project, *RELIABLE)
@@ -331,15 +334,15 @@ def test_two_projects_at_once_do_not_mix(installation: Installation) -> None:
     for control, label in (("mood", "Sad"), ("topic", "Travel")):
         tasks = installation.tasks(projects[control])
         results = [prediction["result"] for task in tasks for prediction in task["predictions"]]
-        found = [(region["from_name"], *region["value"]["choices"]) for [region] in results]
-        assert found == [(control, label)] * 8
-        told = installation.status(projects[control])
-        assert [(each["control"], each["rounds"]) for each in told["questions"]] == [(control, 8)]
+        chosen_labels = [(region["from_name"], *region["value"]["choices"]) for [region] in results]
+        assert chosen_labels == [(control, label)] * 8
+        status = installation.status(projects[control])
+        assert [(each["control"], each["rounds"]) for each in status["questions"]] == [(control, 8)]
 
 
 @pytest.fixture(scope="module")
 def mishaps(installation: Installation) -> int:
-    """A project of 40 tasks, retrieved from seven models of which one is slow and three are of no use."""
+    """A project of 40 tasks with predictions of seven models: one is slow, three never vote."""
     project = installation.project(*(f"Day {number}. {DIVIDED}, late: Glad" for number in range(40)))
     installation.connect(project)
     installation.retrieve(project)
@@ -355,13 +358,13 @@ def test_a_slow_model_and_failing_ones_leave_none_of_forty_tasks_blank(
 def test_status_names_the_models_that_fail_and_those_that_are_slow(
     installation: Installation, mishaps: int
 ) -> None:
-    told = {model["name"]: model for model in installation.status(mishaps)["models"]}
-    assert {name: set(model["failures"]) for name, model in told.items() if model["failures"]} == {
+    models = {model["name"]: model for model in installation.status(mishaps)["models"]}
+    assert {name: set(model["failures"]) for name, model in models.items() if model["failures"]} == {
         "broken": {"model_unavailable"},
         "garbled": {"model_unavailable"},
     }
-    assert told["late"]["median_seconds"] >= LATE
-    useless = [name for name, model in told.items() if model["asked"] and not model["voted"]]
+    assert models["late"]["median_seconds"] >= LATE
+    useless = [name for name, model in models.items() if model["asked"] and not model["voted"]]
     assert useless == ["broken", "garbled", "rambling"]
 
 
@@ -380,7 +383,7 @@ def test_what_the_deadline_cut_off_is_there_at_the_next_retrieve(
     assert asked(models, "Held back.") == Counter(MODELS)
 
 
-def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
+def test_a_killed_server_continues_a_batch_after_its_restart(
     installation: Installation, models: OpenAIServer, scripted: Scripted
 ) -> None:
     project = installation.project(*(f"Dying on day {number}. {UNANIMOUS}" for number in range(40)))
@@ -396,8 +399,8 @@ def test_a_server_that_dies_in_the_middle_goes_on_where_it_was(
         retrieving.result()
     scripted.release()
     assert installation.per_task(project) == [0] * 40
-    kept, before = answered(installation, tasks), asked(models, "Dying").total()
+    stored, before = answered(installation, tasks), asked(models, "Dying").total()
     server.start("--port", server.url.rpartition(":")[2])
     installation.retrieve(project)
     assert installation.per_task(project) == [1] * 40
-    assert asked(models, "Dying").total() - before == 40 * len(MODELS) - len(kept)
+    assert asked(models, "Dying").total() - before == 40 * len(MODELS) - len(stored)

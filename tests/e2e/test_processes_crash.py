@@ -1,6 +1,6 @@
-"""One installation's hard day: a killed worker, a killed group, a stop under load, and Ctrl-C twice.
+"""One server through a killed worker, a killed process group, a stop under load, and two Ctrl-C.
 
-A start takes seconds, so one scenario serves all the tests; each looks at one fact that it left behind.
+Starting a server takes seconds, so all tests share one scenario; each checks one fact that it left behind.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from openai_server import OpenAIServer, Reply
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
 from sqlalchemy import Row, func, select
 
 from backend.ledger.database import tables
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -30,16 +30,16 @@ CALM, WORKER_DIES, GROUP_DIES, STOPPED, LAST = (
     range(80, 82),
 )
 SEATS = 6
-"""Predictions that may wait at once: the default threads, less the two kept free."""
+"""Predictions that may wait at once: the default number of threads minus the two that stay free."""
 
 _calls, _events, _rounds, _annotations = tables.calls, tables.events, tables.rounds, tables.human_annotations
 
 
 class Models:
-    """Three models that agree on every task; held back, those who are asked get no answer until released.
+    """A script of three models that agree on every task.
 
-    While they are held, the first third of a batch is answered by all, the second only by "red", the rest by
-    nobody.
+    While a batch is held back, all models answer its first third and only "red" its second third. The other
+    answers wait for :meth:`release`.
     """
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class Models:
             return reply
         third = (number - held.start) * 3 // len(held)
         answers = third == 0 or (third == 1 and model == "red")
-        return reply if answers else reply.once(self._released)
+        return reply if answers else reply.held_until(self._released)
 
 
 @dataclass
 class Crash:
-    """What a kill in the middle of a batch left, and what asking again brought."""
+    """What a kill during a batch left, and the results of the repeated request."""
 
     tasks: range
     acknowledged: set[tuple[int, str]] = field(default_factory=set)
@@ -79,7 +79,7 @@ class Crash:
 
 @dataclass
 class Day:
-    """The facts."""
+    """What the scenario left behind."""
 
     server: ServerProcess
     asked: Counter[tuple[int, str]]
@@ -132,7 +132,7 @@ def _annotate(day: Day, number: int) -> None:
 
 
 def _in_the_middle(day: Day, models: Models, people: ThreadPoolExecutor, tasks: range) -> Crash:
-    """Start a batch and return when a third is done, a third is half done and a third only asked."""
+    """Start a batch; return when a third is decided, a third has one answer and a third has none."""
     models.hold(tasks)
     people.submit(day.server.predict, tasks)
     answered = len(tasks) // 3 * (len(MODELS) + 1)
@@ -141,13 +141,13 @@ def _in_the_middle(day: Day, models: Models, people: ThreadPoolExecutor, tasks: 
         "batch half done",
     )
     wait_until(lambda: len(_rounds_of(day, tasks)) == len(tasks) // 3, "rounds of the first third")
-    _annotate(day, tasks[0])  # its round is there
-    _annotate(day, tasks[-1])  # its round is not: nobody has answered yet
+    _annotate(day, tasks[0])  # its round is recorded
+    _annotate(day, tasks[-1])  # its round is not, because no model has answered
     return Crash(tasks)
 
 
 def _expire(day: Day, models: Models, crash: Crash) -> Crash:
-    """Take down what is safe in the ledger, then let the time pass."""
+    """Note which answers the ledger holds, then let the dead process's claims expire."""
     crash.acknowledged = _settled(day, crash.tasks)
     open_calls = day.server.rows(select(_calls.c.id, _calls.c.reserved).where(_calls.c.state == "reserved"))
     crash.reserved = {row.id: row.reserved for row in open_calls}
@@ -157,7 +157,7 @@ def _expire(day: Day, models: Models, crash: Crash) -> Crash:
 
 
 def _afterwards(day: Day, models: Models, crash: Crash) -> Crash:
-    """Ask the same once more, of the process that came after."""
+    """Repeat the request to the restarted process."""
     if not crash.acknowledged:
         crash = _expire(day, models, crash)
     day.server.await_ready()
@@ -170,8 +170,8 @@ def _afterwards(day: Day, models: Models, crash: Crash) -> Crash:
 
 
 def _stop_under_load(day: Day, models: Models, people: ThreadPoolExecutor) -> None:
-    """Take every seat, look whether the rest still answers, then SIGTERM twice."""
-    models.hold(range(STOPPED.start - len(STOPPED) * 10, STOPPED.stop))  # all of them in the last third
+    """Take every seat, request the other endpoints, then send SIGTERM twice."""
+    models.hold(range(STOPPED.start - len(STOPPED) * 10, STOPPED.stop))  # puts all of them in the last third
     waiting: list[Future[list[Any]]] = [
         people.submit(day.server.predict, [number]) for number in STOPPED[:SEATS]
     ]
@@ -179,19 +179,19 @@ def _stop_under_load(day: Day, models: Models, people: ThreadPoolExecutor) -> No
     day.while_seats_are_taken["/health"] = day.server.get("/health").status_code
     day.while_seats_are_taken["/webhook"] = day.server.annotate(STOPPED[0], "Sad").status_code
     day.annotated.add(STOPPED[0])
-    assert not any(one.done() for one in waiting)
+    assert not any(request.done() for request in waiting)
     day.server.signal(signal.SIGTERM)
     wait_until(lambda: not day.server.listens, "closed door")
     day.server.signal(signal.SIGTERM)
     models.release()
-    day.in_flight = [one.result() for one in waiting]
+    day.in_flight = [request.result() for request in waiting]
     day.codes["two SIGTERMs"] = day.server.end()
     day.logs["two SIGTERMs"] = day.server.log
     day.sequence_before_stop = max(row.sequence for row in day.server.rows(select(_events.c.sequence)))
 
 
 def _work_on(day: Day) -> None:
-    """After the stop: the first batch again, then something new."""
+    """Predict the first batch again, then new tasks."""
     before = sum(day.asked.values())
     day.repeated_answers = day.server.predict(CALM)
     day.calls_of_the_repeat = sum(day.asked.values()) - before
@@ -201,7 +201,7 @@ def _work_on(day: Day) -> None:
 
 
 def _interrupt(day: Day) -> None:
-    """Ctrl-C in a terminal, by somebody impatient."""
+    """Send Ctrl-C twice, as from a terminal."""
     day.server.signal(signal.SIGINT, group=True)
     day.server.signal(signal.SIGINT, group=True)
     day.codes["two Ctrl-C"] = day.server.end()
@@ -213,7 +213,7 @@ def _asked_of(day: Day, tasks: range) -> set[tuple[int, str]]:
 
 
 def _settled(day: Day, tasks: range) -> set[tuple[int, str]]:
-    """The answers that are in the ledger, as (task, model)."""
+    """(task, model) of every answer in the ledger."""
     query = select(_calls.c.task, _calls.c.model).where(_calls.c.state == "settled")
     return {(row.task, row.model) for row in day.server.rows(query) if row.task in tasks}
 
@@ -295,7 +295,7 @@ def test_every_round_taught_exactly_once(day: Day) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/webhook"])
-def test_the_rest_answers_while_every_prediction_seat_is_taken(day: Day, path: str) -> None:
+def test_other_endpoints_answer_while_every_prediction_seat_is_taken(day: Day, path: str) -> None:
     assert day.while_seats_are_taken[path] == 200
 
 
@@ -303,7 +303,7 @@ def test_a_prediction_in_flight_is_answered_after_sigterm(day: Day) -> None:
     assert [[len(result["result"]) for result in results] for results in day.in_flight] == [[1]] * SEATS
 
 
-def test_what_was_answered_during_the_stop_is_in_the_ledger(day: Day) -> None:
+def test_predictions_answered_during_the_stop_are_in_the_ledger(day: Day) -> None:
     assert {row.task for row in _rounds_of(day, STOPPED)} == set(STOPPED)
 
 
@@ -315,7 +315,7 @@ def test_a_repeat_after_a_restart_brings_the_same_predictions(day: Day) -> None:
     assert day.repeated_answers == day.first_answers
 
 
-def test_learning_goes_on_with_the_next_number_after_a_restart(day: Day) -> None:
+def test_event_numbers_continue_after_a_restart(day: Day) -> None:
     first = day.sequence_before_stop + 1
     assert day.sequences_after_start == list(range(first, first + len(LAST)))
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pytest
-from openai_server import OpenAIServer, Reply
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.parser import text_string_to_metric_families
 from server_process import MODELS, ServerProcess, config_for, task_of, wait_until
@@ -25,6 +24,7 @@ from sqlalchemy import func, select
 from backend.ledger import rounds
 from backend.ledger.database import tables
 from backend.ledger.rounds import Round
+from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -32,27 +32,27 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 TASKS = range(1, 25)
 FIRST, SECOND = range(1, 17), range(9, 25)
-"""What the two workers are asked; they share eight tasks."""
+"""The tasks of the first and of the second worker, eight of them shared."""
 
 TIMES = 4
-_SAYS = ("Glad", "Sad", "Calm")
+_LABELS = ("Glad", "Sad", "Calm")
 
 
 class Models:
-    """Models of different opinions, which answer when they are told to."""
+    """A script of models that disagree and answer once ``answer`` is set."""
 
     def __init__(self) -> None:
         self.answer = threading.Event()
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         number, model = task_of(body), body["model"]
-        said = {"red": _SAYS[number % 3], "green": _SAYS[number % 2], "blue": "Glad"}[model]
-        return Reply.says(f'{{"mood": "{said}"}}').once(self.answer)
+        label = {"red": _LABELS[number % 3], "green": _LABELS[number % 2], "blue": "Glad"}[model]
+        return Reply.says({"mood": label}).held_until(self.answer)
 
 
 @dataclass
 class Rush:
-    """What many requests at once brought."""
+    """What many simultaneous requests left behind."""
 
     server: ServerProcess
     models: OpenAIServer
@@ -73,17 +73,17 @@ def rush(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rush]:
         rush = Rush(server, openai)
         wait_until(lambda: len(_requests_by_worker(server)) == 2, "second worker")
         first, second = server.workers
-        # A worker that stands still takes no request, so each gets its share: four of the same.
-        with _standing_still(second):
+        # A stopped worker accepts no request, so each worker gets four identical ones.
+        with _stopped(second):
             asked = [people.submit(server.predict, FIRST) for _ in range(TIMES)]
             assert openai.wait_for(len(FIRST) * len(MODELS))
-        with _standing_still(first):
+        with _stopped(first):
             asked += [people.submit(server.predict, SECOND) for _ in range(TIMES)]
             assert openai.wait_for(len(TASKS) * len(MODELS))
         models.answer.set()
         rush.results = {
-            FIRST: [one.result() for one in asked[:TIMES]],
-            SECOND: [one.result() for one in asked[TIMES:]],
+            FIRST: [request.result() for request in asked[:TIMES]],
+            SECOND: [request.result() for request in asked[TIMES:]],
         }
         rush.requests_by_worker = _requests_by_worker(server)
         rush.metrics = _exposed(server)
@@ -91,9 +91,9 @@ def rush(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rush]:
 
 
 @contextmanager
-def _standing_still(worker: int) -> Iterator[None]:
+def _stopped(worker: int) -> Iterator[None]:
     os.kill(worker, signal.SIGSTOP)
-    wait_until(lambda: psutil.Process(worker).status() == psutil.STATUS_STOPPED, "worker standing still")
+    wait_until(lambda: psutil.Process(worker).status() == psutil.STATUS_STOPPED, "stopped worker")
     try:
         yield
     finally:
@@ -101,7 +101,7 @@ def _standing_still(worker: int) -> Iterator[None]:
 
 
 def _requests_by_worker(server: ServerProcess) -> dict[int, float]:
-    """Requests that each worker counted in its own file; one more request is made."""
+    """Worker → requests counted in its own file; makes one more request first."""
     server.get("/versions")
     counted: dict[int, float] = {}
     for worker in server.workers:
@@ -112,7 +112,7 @@ def _requests_by_worker(server: ServerProcess) -> dict[int, float]:
 
 
 def _exposed(server: ServerProcess) -> dict[str, float]:
-    """GET /metrics, summed over labels."""
+    """Metric → its value in GET /metrics, summed over labels."""
     sums: dict[str, float] = defaultdict(float)
     for family in text_string_to_metric_families(server.get("/metrics").text):
         for sample in family.samples:
@@ -150,7 +150,7 @@ def test_identical_requests_get_identical_answers(rush: Rush, tasks: range) -> N
     assert others == [first] * (TIMES - 1)
 
 
-def test_both_workers_say_the_same_about_a_task(rush: Rush) -> None:
+def test_both_workers_predict_the_same_for_a_task(rush: Rush) -> None:
     by_first, by_second = (dict(zip(tasks, rush.results[tasks][0], strict=True)) for tasks in (FIRST, SECOND))
     shared = set(FIRST) & set(SECOND)
     assert {number: by_first[number] for number in shared} == {number: by_second[number] for number in shared}
@@ -169,10 +169,10 @@ def test_the_sum_over_the_ledger_is_the_one_counted_from_the_rounds(rush: Rush) 
     state = State(len(contributions[0].context))
     for contribution in contributions:
         state.add(contribution)
-    told = _rounds(rush)
+    recorded = _rounds(rush)
     for model in MODELS:
-        contexts = np.array([round_.context for round_ in told])
-        rewards = np.array([float(round_.votes[model] == round_.label) for round_ in told])
+        contexts = np.array([round_.context for round_ in recorded])
+        rewards = np.array([float(round_.votes[model] == round_.label) for round_ in recorded])
         inverse = np.linalg.inv(np.eye(state.dimension) + contexts.T @ contexts)
         arm = state[model]
         assert (arm.rewards, arm.reward_sum) == (len(TASKS), rewards.sum())
@@ -180,7 +180,7 @@ def test_the_sum_over_the_ledger_is_the_one_counted_from_the_rounds(rush: Rush) 
         assert np.allclose(arm.inverse.full(), inverse, rtol=0, atol=1e-9)
 
 
-def test_the_models_did_not_all_earn_the_same(rush: Rush) -> None:
+def test_the_models_earned_different_rewards(rush: Rush) -> None:
     earned = {model: sum(r.votes[model] == r.label for r in _rounds(rush)) for model in MODELS}
     assert len(set(earned.values())) > 1
 
@@ -189,7 +189,7 @@ def test_metrics_sum_over_both_workers(rush: Rush) -> None:
     assert rush.metrics["camvo_model_calls_total"] == len(TASKS) * len(MODELS)
     assert rush.metrics["camvo_rounds_total"] == len(TASKS)
     assert len(rush.requests_by_worker) == 2
-    # one request more asked for the metrics, and counts itself only afterwards
+    # the request for the metrics counts itself only afterwards
     assert rush.metrics["camvo_requests_total"] == sum(rush.requests_by_worker.values())
 
 
@@ -199,15 +199,15 @@ def test_money_in_metrics_is_the_money_in_the_ledger(rush: Rush) -> None:
 
 
 def test_the_status_sums_over_both_workers(rush: Rush) -> None:
-    found = rush.server.get("/status").json()
-    (project,) = found["projects"]
-    assert found["server"]["tasks"] == {"predicted": TIMES * (len(FIRST) + len(SECOND))}
-    assert 0.0 < found["server"]["started_at"] < found["generated_at"]
+    status = rush.server.get("/status").json()
+    (project,) = status["projects"]
+    assert status["server"]["tasks"] == {"predicted": TIMES * (len(FIRST) + len(SECOND))}
+    assert 0.0 < status["server"]["started_at"] < status["generated_at"]
     assert (project["rounds"], project["tasks_under_way"]) == (len(TASKS), 0)
 
 
 def test_a_worker_that_ends_leaves_the_others_their_metrics(rush: Rush) -> None:
-    """Runs last: the worker's successor has to find the folder, or the whole server goes down."""
+    """Runs last: a successor that does not find the metrics' folder would stop the whole server."""
     server = rush.server
     old = set(server.workers)
     os.kill(min(old), signal.SIGTERM)

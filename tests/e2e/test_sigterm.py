@@ -1,8 +1,7 @@
-"""SIGTERM in the middle of a batch that Label Studio waits for, and what is there after a restart."""
+"""SIGTERM during a batch that Label Studio waits for, and a restart after it."""
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -15,8 +14,9 @@ from typing import Any
 import pytest
 from installation import Installation, variables
 from label_studio import LabelStudio
-from openai_server import OpenAIServer, Reply
 from server_process import MODELS, ServerProcess, config_for, wait_until
+
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -24,39 +24,39 @@ DEADLINE = 10.0
 """Seconds for the request that the signal interrupts."""
 
 BOUND = DEADLINE + 15.0
-"""Seconds after which gunicorn ends a worker that does not end by itself."""
+"""Seconds after which gunicorn kills a worker that has not ended by itself."""
 
 SOON, STOPPING, NEVER = "soon", "while the server stops", "not before the next start"
 TASKS = {SOON: 14, STOPPING: 14, NEVER: 12}
-"""When "blue" answers → about how many tasks; "red" and "green" answer at once."""
+"""When "blue" answers → for how many tasks; "red" and "green" answer at once."""
 
 TEXTS = [f"Day {number}, {when}." for when, count in TASKS.items() for number in range(count)]
 
 
 class Models:
-    """Three models that agree; "blue" keeps some tasks waiting."""
+    """A script of three models that agree; "blue" holds back some answers."""
 
     def __init__(self) -> None:
         self.may = {STOPPING: threading.Event(), NEVER: threading.Event()}
 
     def __call__(self, body: dict[str, Any]) -> Reply:
-        reply = Reply.says(json.dumps({"mood": "Glad"}))
+        reply = Reply.says({"mood": "Glad"})
         if body["model"] != "blue":
             return reply
         text = body["messages"][-1]["content"]
-        return next((reply.once(event) for when, event in self.may.items() if when in text), reply)
+        return next((reply.held_until(event) for when, event in self.may.items() if when in text), reply)
 
 
 @dataclass(frozen=True)
 class Stop:
-    """The facts.
+    """What the scenario left behind.
 
     Attributes:
         code: the server's exit code.
-        seconds: from the signal to the end.
-        stopped: how many predictions each task has after the stop.
+        seconds: from the signal to the server's end.
+        stopped: the number of predictions of each task after the stop.
         restarted: the same after a restart and a retrieve.
-        asked: when "blue" answers, and a model → how often it was asked about such tasks, over all.
+        asked: (when "blue" answers, model) → how often the model was asked about such tasks in all.
     """
 
     code: int
@@ -106,11 +106,11 @@ def _kind(body: dict[str, Any]) -> str:
     return next(when for when in TASKS if when in text)
 
 
-def test_what_is_decided_before_the_signal_and_until_the_deadline_reaches_label_studio(stop: Stop) -> None:
+def test_what_is_decided_before_the_deadline_reaches_label_studio(stop: Stop) -> None:
     assert stop.stopped == [1] * (TASKS[SOON] + TASKS[STOPPING]) + [0] * TASKS[NEVER]
 
 
-def test_the_server_ends_with_code_0_before_it_would_be_ended(stop: Stop) -> None:
+def test_the_server_ends_by_itself_with_code_0(stop: Stop) -> None:
     assert stop.code == 0
     assert stop.seconds < BOUND
 
@@ -119,6 +119,6 @@ def test_after_a_restart_a_retrieve_gives_every_task_its_prediction(stop: Stop) 
     assert stop.restarted == [1] * len(TEXTS)
 
 
-def test_no_model_is_asked_again_about_what_it_answered(stop: Stop) -> None:
+def test_no_model_is_asked_again_what_it_has_answered(stop: Stop) -> None:
     once = {(when, model): count for when, count in TASKS.items() for model in MODELS}
     assert stop.asked == once | {(NEVER, "blue"): 2 * TASKS[NEVER]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import struct
 import zlib
 from collections.abc import Iterator
@@ -14,22 +13,22 @@ import pytest
 import yaml
 from installation import Installation, variables
 from label_studio import LabelStudio
-from openai_server import OpenAIServer, Reply
 from server_process import ServerProcess, config_for, wait_until
 from tags import TAGS, Tag
+
+from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 class Voters:
-    """Three models that know the project they are asked about."""
+    """A script of three models that answer for the current tag."""
 
     def __init__(self) -> None:
         self.tag = TAGS["choices"]
 
     def __call__(self, body: dict[str, Any]) -> Reply:
-        said = self.tag.dissent if body["model"] == "blue" else self.tag.agreed
-        return Reply.says(json.dumps(said))
+        return Reply.says(self.tag.dissent if body["model"] == "blue" else self.tag.agreed)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +47,7 @@ def installation(
     studio: LabelStudio, models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("server")
-    path = config_for(models, folder, policy={"k_min": 3})
+    path = config_for(models, folder, policy={"name": "camvo", "k_min": 3})
     config = yaml.safe_load(path.read_text())
     config["models"] = [{**model, "vision": True} for model in config["models"]]
     path.write_text(yaml.safe_dump(config))
@@ -65,8 +64,7 @@ def tag(request: pytest.FixtureRequest, voters: Voters) -> Tag:
 
 @pytest.fixture(scope="module")
 def tasks(installation: Installation, tag: Tag) -> list[dict[str, Any]]:
-    """Two tasks of a project with the tag, with their predictions: the first was opened, the second got its
-    own from ``camvo predict``."""
+    """Two tasks of a project with the tag: one predicted when it was opened, one by ``camvo predict``."""
     project = installation.connected(label_config=tag.label_config)
     opened, _ = installation.add(project, dict(tag.data), dict(tag.data))
     installation.open(opened)
@@ -104,7 +102,7 @@ def test_a_submitted_prediction_confirms_those_who_voted_for_it(
         assert rewards["blue"] < 1.0
 
 
-def test_a_corrected_prediction_rewards_whoever_knew_better(
+def test_a_corrected_prediction_rewards_the_model_that_dissented(
     installation: Installation, tag: Tag, tasks: list[dict[str, Any]]
 ) -> None:
     task = tasks[1]

@@ -1,4 +1,4 @@
-"""The command line in this process, for what is not about processes: no library is imported anew."""
+"""The command line run in this process, which saves importing every library again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend import cli
 
 
 def called(*arguments: str, cwd: Path, **variables: str) -> CompletedProcess[str]:
-    """What :func:`server_process.run_cli` does, without a process."""
+    """Do what :func:`server_process.run_cli` does without starting a process."""
     printed, errors, code = StringIO(), StringIO(), 0
     with (
         chdir(cwd),

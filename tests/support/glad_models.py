@@ -1,16 +1,17 @@
-"""Models that always answer alike, and keep what they were asked."""
+"""Models that always give the same answer and keep the requests they get."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from openai_server import Reply
 from whole_backend import says
+
+from backend.testing import Reply
 
 
 class Models:
-    """Everybody is glad; what they were sent is kept."""
+    """A script by which every model answers "Glad"; ``sent`` holds the requests' bodies."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
@@ -20,7 +21,7 @@ class Models:
         return says(mood="Glad")
 
     def examples(self) -> list[list[tuple[str, str]]]:
-        """Of each prompt its examples: the text's line and the answer."""
+        """The examples of each prompt, as (line of the text, answer) pairs."""
         return [
             [
                 (question["content"].splitlines()[1], json.loads(answer["content"])["mood"])

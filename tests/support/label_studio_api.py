@@ -1,8 +1,11 @@
 """A stand-in for the part of Label Studio's API that CaMVo uses, on a free local port.
 
-Its objects start as copies of what a real 1.23.2 answered (``label_studio_answers.json``), and it does what
-that one was seen to do on the side: it makes a webhook along with an ML backend unless there is one for the
-address, gives the project the backend's title for a version, and keeps the webhook when the backend goes.
+Its objects start as copies of what a real 1.23.2 answered (``label_studio_answers.json``). It has the same
+side effects as the real one:
+
+- Creating an ML backend creates a webhook, unless the address has one already.
+- Creating the first ML backend sets the project's model version to the backend's title.
+- Deleting an ML backend leaves its webhook.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ Answer = tuple[int, Any]
 
 
 class LabelStudioApi:
-    """One organisation with one project; a context manager. Its content may be changed at any time."""
+    """One organisation with one project; a context manager. A test may change its content at any time."""
 
     def __init__(self) -> None:
         self.project = copy.deepcopy(ANSWERS["project"]["body"])
@@ -43,7 +46,7 @@ class LabelStudioApi:
         self.columns: list[dict[str, Any]] = []
         self.tasks: dict[int, dict[str, Any]] = {}
         self.answers: dict[tuple[str, str], Answer | bytes] = {}
-        """(method, path) → what to say in the place of the usual answer."""
+        """(method, path) → the answer to give instead of the usual one."""
         self.before: Callable[[str, str], None] = lambda method, path: None
         """Called with every request before it is answered."""
         self.seen: list[tuple[str, str, Any]] = []
@@ -62,7 +65,7 @@ class LabelStudioApi:
 
     @property
     def writes(self) -> list[tuple[str, str]]:
-        """The requests so far that were to change something."""
+        """The requests so far that were meant to change something."""
         return [(method, path) for method, path, _ in self.seen if method != "GET"]
 
     def client(self, key: str = KEY) -> Client:
@@ -96,7 +99,7 @@ class LabelStudioApi:
         return numbers
 
     def annotate(self, task: int, mood: str, **changes: Any) -> int:
-        """An annotation as an import makes it, which raises no event."""
+        """Add an annotation as an import does, which sends no webhook event; return its number."""
         annotation = copy.deepcopy(ANSWERS["tasks"]["body"]["tasks"][0]["annotations"][0])
         annotation |= {"id": next(self._numbers), "task": task, **changes}
         annotation["result"][0]["value"]["choices"] = [mood]
@@ -104,7 +107,7 @@ class LabelStudioApi:
         return int(annotation["id"])
 
     def predict(self, task: int, version: str, score: float = 0.5, mood: str = "Glad") -> int:
-        """A prediction that is there already."""
+        """Add a prediction that some model version stored earlier; return its number."""
         prediction = copy.deepcopy(ANSWERS["tasks"]["body"]["tasks"][1]["predictions"][0])
         prediction |= {"id": next(self._numbers), "model_version": version, "score": score}
         prediction["result"] = [region(mood)]
@@ -112,11 +115,11 @@ class LabelStudioApi:
         return int(prediction["id"])
 
     def predictions(self) -> list[tuple[int, str, float]]:
-        """(task, version, score) of all that are stored."""
+        """(task, version, score) of every stored prediction."""
         return [
-            (task["id"], one["model_version"], one["score"])
+            (task["id"], prediction["model_version"], prediction["score"])
             for task in self.tasks.values()
-            for one in task["predictions"]
+            for prediction in task["predictions"]
         ]
 
     # requests
@@ -124,7 +127,7 @@ class LabelStudioApi:
     def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer | bytes:
         if (method, path) in self.answers:
             return self.answers[method, path]
-        found = {
+        handler = {
             "version": self._version,
             "projects": self._project,
             "ml": self._ml,
@@ -135,7 +138,7 @@ class LabelStudioApi:
             "predictions": self._prediction,
         }[path.split("/")[2]]
         rest = [part for part in path.split("/")[3:] if part]
-        return found(method, rest, query, body)
+        return handler(method, rest, query, body)
 
     def _version(self, *_: Any) -> Answer:
         return 200, ANSWERS["version"]["body"]
@@ -150,17 +153,18 @@ class LabelStudioApi:
         return 200, self.project
 
     def _import(self, body: list[dict[str, Any]]) -> Answer:
-        if any(one["task"] not in self.tasks for one in body):
+        if any(prediction["task"] not in self.tasks for prediction in body):
             return _recorded("predictions_refused")
-        known = [one for one in body if one["result"][0]["value"]["choices"][0] in ("Glad", "Sad", "Calm")]
-        for one in known:
-            self._add_prediction(one)
-        return 201, {"created": len(known)}
+        labels = ("Glad", "Sad", "Calm")
+        accepted = [item for item in body if item["result"][0]["value"]["choices"][0] in labels]
+        for prediction in accepted:
+            self._add_prediction(prediction)
+        return 201, {"created": len(accepted)}
 
     def _add_prediction(self, prediction: dict[str, Any]) -> dict[str, Any]:
-        made = {**prediction, "id": next(self._numbers)}
-        self.tasks[prediction["task"]]["predictions"].append(made)
-        return made
+        stored = {**prediction, "id": next(self._numbers)}
+        self.tasks[prediction["task"]]["predictions"].append(stored)
+        return stored
 
     def _ml(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
         if rest[1:] == ["predict", "test"]:
@@ -168,27 +172,27 @@ class LabelStudioApi:
         if method == "GET":
             return 200, list(self.backends.values())
         if method == "POST":
-            made = copy.deepcopy(ANSWERS["backend_created"]["body"]) | {"description": "", **body}
-            made |= {"id": next(self._numbers), "model_version": "camvo"}
-            made.pop("basic_auth_pass", None)
-            self.backends[made["id"]] = made
-            self._make_webhook(made["url"])
+            backend = copy.deepcopy(ANSWERS["backend_created"]["body"]) | {"description": "", **body}
+            backend |= {"id": next(self._numbers), "model_version": "camvo"}
+            backend.pop("basic_auth_pass", None)
+            self.backends[backend["id"]] = backend
+            self._make_webhook(backend["url"])
             if not self.project["model_version"] and self.project["show_collab_predictions"]:
-                self.project["model_version"] = made["title"]
-            return 201, made
+                self.project["model_version"] = backend["title"]
+            return 201, backend
         number = int(rest[0])
         if method == "DELETE":
             if self.backends.pop(number)["title"] == self.project["model_version"]:
                 self.project["model_version"] = ""
             return 204, None
         assert {"url", "project"} <= set(body), "Label Studio answers 500 without them"
-        shown = {name: value for name, value in body.items() if name != "basic_auth_pass"}
-        self.backends[number] |= shown | {"state": "CO"}
+        public = {name: value for name, value in body.items() if name != "basic_auth_pass"}
+        self.backends[number] |= public | {"state": "CO"}
         self._make_webhook(body["url"])
         return 200, self.backends[number]
 
     def _make_webhook(self, url: str) -> None:
-        if all(one["url"] != f"{url}/webhook" for one in self.webhooks.values()):
+        if all(webhook["url"] != f"{url}/webhook" for webhook in self.webhooks.values()):
             fields = {"url": f"{url}/webhook", "headers": {}, "send_for_all_actions": True, "actions": []}
             self._webhook("POST", [], {}, fields)
 
@@ -201,9 +205,9 @@ class LabelStudioApi:
         if method == "PATCH":
             self.webhooks[int(rest[0])] |= {"actions": [], **body}
             return 200, self.webhooks[int(rest[0])]
-        made = copy.deepcopy(ANSWERS["webhook_created"]["body"]) | body | {"id": next(self._numbers)}
-        self.webhooks[made["id"]] = made
-        return 201, made
+        webhook = copy.deepcopy(ANSWERS["webhook_created"]["body"]) | body | {"id": next(self._numbers)}
+        self.webhooks[webhook["id"]] = webhook
+        return 201, webhook
 
     def _tab(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
         if rest == ["columns"]:
@@ -218,17 +222,17 @@ class LabelStudioApi:
         return 201 if method == "POST" else 200, self.tabs[number]
 
     def _tasks(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
-        asked = json.loads(query["query"])
-        found = sorted(self.tasks.values(), key=lambda task: int(task["id"]))
-        for item in asked.get("filters", {}).get("items", []):
+        selection = json.loads(query["query"])
+        tasks = sorted(self.tasks.values(), key=lambda task: int(task["id"]))
+        for item in selection.get("filters", {}).get("items", []):
             if item["filter"] == "filter:tasks:id":
-                found = [task for task in found if task["id"] > item["value"]]
+                tasks = [task for task in tasks if task["id"] > item["value"]]
             else:
                 assert item["filter"] == "filter:tasks:annotations_ids"
-                found = [task for task in found if task["annotations"]]
-        if "selectedItems" in asked:
-            found = [task for task in found if task["id"] in asked["selectedItems"]["included"]]
-        return 200, {"total": len(found), "tasks": found[: int(query["page_size"])]}
+                tasks = [task for task in tasks if task["annotations"]]
+        if "selectedItems" in selection:
+            tasks = [task for task in tasks if task["id"] in selection["selectedItems"]["included"]]
+        return 200, {"total": len(tasks), "tasks": tasks[: int(query["page_size"])]}
 
     def _annotation(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
         for task in self.tasks.values():
@@ -246,7 +250,7 @@ class LabelStudioApi:
                 if prediction["id"] == number and method == "PATCH":
                     prediction.update(body)
                     return 200, prediction
-            task["predictions"] = [one for one in task["predictions"] if one["id"] != number]
+            task["predictions"] = [each for each in task["predictions"] if each["id"] != number]
         return 204, None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -267,26 +271,26 @@ class LabelStudioApi:
                 answer: Answer | bytes = _recorded("key_wrong")
                 if self.headers.get("authorization") == f"Token {KEY}":
                     answer = api._answer(self.command, parts.path, query, body)
-                status, said = (200, answer) if isinstance(answer, bytes) else answer
-                sent = said if isinstance(said, bytes) else json.dumps(said).encode()
+                status, content = (200, answer) if isinstance(answer, bytes) else answer
+                payload = content if isinstance(content, bytes) else json.dumps(content).encode()
                 self.send_response(status)
                 if 300 <= status < 400:
                     self.send_header("location", "https://elsewhere.test/")
-                self.send_header("content-length", str(0 if status == 204 else len(sent)))
+                self.send_header("content-length", str(0 if status == 204 else len(payload)))
                 self.end_headers()
                 if status != 204:
-                    self.wfile.write(sent)
+                    self.wfile.write(payload)
 
             do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names in http.server
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-                """Keep the terminal quiet."""
+                """Print nothing."""
 
         return Handler
 
 
 def region(mood: str) -> dict[str, Any]:
-    """A region of the recorded project's one control."""
+    """A region of the recorded project's only control."""
     return {"from_name": "mood", "to_name": "note", "type": "choices", "value": {"choices": [mood]}}
 
 

@@ -1,6 +1,6 @@
-"""Requests in the shape that Label Studio 1.23.2 sends them, built for the tests.
+"""Requests in the shape in which Label Studio 1.23.2 sends them.
 
-The keys, their order of nesting and their types are those of recorded requests; all texts are our own.
+Keys, nesting and types are those of recorded requests; all texts are invented.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SENTIMENT_AND_TOPIC = SENTIMENT.replace(
 """Two questions on the same text."""
 
 MORE_MOODS = SENTIMENT.replace('<Choice value="Calm"/>', '<Choice value="Calm"/><Choice value="Cross"/>')
-"""The first config with a further label."""
+"""The first config with one more label."""
 
 UNVOTABLE = '<View><Image name="photo" value="$url"/><TextArea name="caption" toName="photo"/></View>'
 """A config in which nothing can be voted on."""
@@ -44,13 +44,13 @@ def stamp(moment: datetime) -> str:
 
 
 def tick() -> str:
-    """A time later than all those before."""
+    """A time later than every one returned before."""
     return stamp(_EPOCH + timedelta(seconds=next(_ticks)))
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project; two with other numbers are other projects."""
+    """A project of Label Studio; ``number`` tells projects apart."""
 
     number: int = 7
     label_config: str = SENTIMENT
@@ -59,14 +59,14 @@ class Project:
 
     @property
     def key(self) -> str:
-        """What ``/predict`` and ``/setup`` call it."""
+        """The project's name in ``/predict`` and ``/setup``."""
         return f"{self.number}.{int(self.created.timestamp())}"
 
     def with_config(self, label_config: str) -> Project:
         return replace(self, label_config=label_config)
 
     def payload(self) -> dict[str, Any]:
-        """What a webhook carries of it, secrets included."""
+        """The project as a webhook carries it, secrets included."""
         return {
             "id": self.number,
             "task_number": 12,
@@ -109,7 +109,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Annotation:
-    """One annotation; the defaults are those of a human who submits through the API."""
+    """An annotation; by default one that a human submits through the API."""
 
     number: int
     task: int
@@ -125,15 +125,15 @@ class Annotation:
     user: int = 1
     control: str = "mood"
     result: Sequence[Mapping[str, Any]] | None = None
-    """Other items than the one choice of a mood."""
+    """Result items to send instead of one choice of a mood."""
 
     def again(self, **changes: Any) -> Annotation:
         """The same annotation, updated later."""
         return replace(self, **{"updated": tick(), **changes})
 
     def payload(self, project: Project) -> dict[str, Any]:
-        moods = [] if self.mood is None else [choice(self.mood, self.control)]
-        result: list[Mapping[str, Any]] = list(moods if self.result is None else self.result)
+        choices = [] if self.mood is None else [choice(self.mood, self.control)]
+        result: list[Mapping[str, Any]] = list(choices if self.result is None else self.result)
         if self.origin is not None:
             result = [{**region, "id": f"region{self.number}", "origin": self.origin} for region in result]
         return {
@@ -162,13 +162,13 @@ class Annotation:
 
 
 def choice(label: str, control: str = "mood") -> dict[str, Any]:
-    """A region of a Choices."""
+    """A region of a Choices control."""
     return {"from_name": control, "to_name": "note", "type": "choices", "value": {"choices": [label]}}
 
 
 def task(number: int, text: object = None, project: Project | None = None, **changes: Any) -> dict[str, Any]:
     """A task as ``/predict`` carries it."""
-    made = {
+    payload = {
         "id": number,
         "data": {"text": f"Entry {number} of the diary." if text is None else text, "ref": number},
         "meta": {},
@@ -190,7 +190,7 @@ def task(number: int, text: object = None, project: Project | None = None, **cha
         "annotations": [],
         "predictions": [],
     }
-    return {**made, **changes}
+    return {**payload, **changes}
 
 
 def predict(
@@ -223,13 +223,13 @@ def annotated(
 ) -> dict[str, Any]:
     """ANNOTATION_CREATED or ANNOTATION_UPDATED."""
     project = project or Project()
-    about = task(annotation.task, project=project, is_labeled=True, total_annotations=1, allow_skip=True)
-    del about["annotations"], about["predictions"]
+    labelled = task(annotation.task, project=project, is_labeled=True, total_annotations=1, allow_skip=True)
+    del labelled["annotations"], labelled["predictions"]
     return {
         "action": action,
         "annotation": annotation.payload(project),
         "project": project.payload(),
-        "task": about,
+        "task": labelled,
     }
 
 
@@ -238,7 +238,7 @@ def updated(annotation: Annotation, project: Project | None = None) -> dict[str,
 
 
 def annotated_in_bulk(annotations: Sequence[Annotation], project: Project | None = None) -> dict[str, Any]:
-    """ANNOTATIONS_CREATED, which the action "create annotations from predictions" sends."""
+    """ANNOTATIONS_CREATED, as sent by the action "create annotations from predictions"."""
     project = project or Project()
     return {
         "action": "ANNOTATIONS_CREATED",
@@ -249,7 +249,7 @@ def annotated_in_bulk(annotations: Sequence[Annotation], project: Project | None
 
 
 def annotations_deleted(*numbers: int, project: Project | None = None) -> dict[str, Any]:
-    """ANNOTATIONS_DELETED: ids and nothing else."""
+    """ANNOTATIONS_DELETED, which carries only ids."""
     return _of_project("ANNOTATIONS_DELETED", project, annotations=[{"id": number} for number in numbers])
 
 

@@ -1,4 +1,4 @@
-"""What the processes of the ledger's tests do; a light module, since every process imports it anew."""
+"""What the processes of the ledger's tests run; imports little, because every process imports it again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ Start = Callable[[], object]
 
 
 class Together:
-    """One process for each tuple of arguments; they begin at once."""
+    """One process for each tuple of arguments; all begin at the same moment."""
 
     def __init__(self, work: Callable[..., None], *arguments: tuple[Any, ...]) -> None:
         context = multiprocessing.get_context("spawn")
-        self._barrier = context.Barrier(len(arguments))  # kept: a spawned process looks it up by name
+        self._barrier = context.Barrier(len(arguments))  # a spawned process looks it up by name
         self._processes = [
-            context.Process(target=work, args=(self._barrier.wait, *given), daemon=True)
-            for given in arguments
+            context.Process(target=work, args=(self._barrier.wait, *each), daemon=True) for each in arguments
         ]
         for process in self._processes:
             process.start()
@@ -74,7 +73,7 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
 
 
 def append_and_say_so(url: str) -> None:
-    """Append for ever, and print the number of each event once it is committed."""
+    """Append events until the process ends, and print the number of each once it is committed."""
     ledger = Ledger(url)
     for number in itertools.count():
         with ledger.write() as connection:

@@ -1,4 +1,4 @@
-"""New ledgers with their tables: copies of one, since to migrate takes twenty times as long."""
+"""New ledgers with their tables: copies of one, because migrating takes twenty times as long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.ledger import Ledger
 
 
 def sqlite(path: Path) -> str:
-    """The URL of the ledger in a file, which is made if it is not there."""
+    """The URL of the ledger in a file, which is created if it does not exist."""
     if not path.exists():
         path.write_bytes(_migrated())
     return f"sqlite:///{path}"

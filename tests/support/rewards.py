@@ -1,4 +1,4 @@
-"""What events taught, counted by hand."""
+"""Rewards counted from the events' contributions, without the code under test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from camvo.state.state import Contribution
 
 
 def rewards(contributions: Iterable[bytes]) -> dict[str, tuple[int, float]]:
-    """Arm → (N, Σr), over all of an event's changes; arms that cancel out stay."""
+    """Arm → (N, Σr) over all changes; arms whose changes cancel out stay."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     for packed in contributions:
         for change in Contribution.unpack(packed).changes:

@@ -1,10 +1,10 @@
-"""``camvo serve`` as real processes in a group of their own, with a ledger and a log in a folder.
+"""``camvo serve`` as a real process group with its ledger and log in one folder.
 
 ::
 
     with OpenAIServer(voters) as models, ServerProcess(tmp_path, config_for(models, tmp_path)) as server:
         server.start()
-        server.predict(range(1, 5))         # the results, one for each task
+        server.predict(range(1, 5))         # one result for each task
         server.kill()                       # kill -9 of the whole group
         server.start()                      # again, on the same ledger
 """
@@ -27,12 +27,12 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import yaml
 from label_studio_requests import Annotation, annotated, predict, task
-from openai_server import OpenAIServer
 from sqlalchemy import Row, Select, update
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.settings import child_environment
+from backend.testing import OpenAIServer
 
 MODELS = ("red", "green", "blue")
 PATIENCE = 60.0
@@ -40,12 +40,12 @@ PATIENCE = 60.0
 
 
 def child(**variables: str) -> dict[str, str]:
-    """The environment of a child: none of CaMVo's variables but these, and no network."""
+    """A child process's environment: of CaMVo's variables only these, and no network."""
     return child_environment(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", **variables)
 
 
 def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The command line in a folder, until it ends by itself."""
+    """Run the command line in a folder until it ends by itself."""
     return subprocess.run(  # noqa: S603 - our own command line
         [sys.executable, "-m", "backend.cli", *arguments],
         cwd=cwd,
@@ -58,15 +58,15 @@ def run_cli(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complete
 
 
 def wait_until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Look again and again until it is so."""
+    """Poll a condition until it holds; fail after ``patience`` seconds without ``what``."""
     until = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < until, f"in {patience:.0f} s there was no {what}"
+        assert time.monotonic() < until, f"no {what} within {patience:.0f} s"
         time.sleep(0.02)
 
 
 def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
-    """A camvo.yaml whose models are all at the local server, $1 and $2 a million tokens; all are asked."""
+    """Write a camvo.yaml that asks every model at the local server, at $1 and $2 per million tokens."""
     entries = [
         {
             "name": name,
@@ -78,19 +78,20 @@ def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
         for name in MODELS
     ]
     path = folder / "camvo.yaml"
-    path.write_text(yaml.safe_dump({"models": entries, "retries": 0, "policy": {"k_min": 3}, **settings}))
+    defaults = {"models": entries, "retries": 0, "policy": {"name": "camvo", "k_min": 3}}
+    path.write_text(yaml.safe_dump(defaults | settings))
     return path
 
 
 def task_of(body: Mapping[str, Any]) -> int:
-    """The number of the task that a model is asked about, from the words of its text."""
-    found = re.search(r"Entry (\d+) of the diary", body["messages"][-1]["content"])
-    assert found is not None
-    return int(found[1])
+    """The number of the task that a model is asked about, read from the task's text."""
+    entry = re.search(r"Entry (\d+) of the diary", body["messages"][-1]["content"])
+    assert entry is not None
+    return int(entry[1])
 
 
 class ServerProcess:
-    """One installation: started, stopped, killed and started again on the same ledger."""
+    """One installation, which can be started, stopped, killed and started again on the same ledger."""
 
     def __init__(self, folder: Path, config: Path | None, **variables: str) -> None:
         self.folder = folder
@@ -98,12 +99,12 @@ class ServerProcess:
         self.log_path = folder / "server.log"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        given = {} if config is None else {"CAMVO_CONFIG": str(config)}
+        chosen = {} if config is None else {"CAMVO_CONFIG": str(config)}
         self._environment = child(
             CAMVO_DATABASE_URL=self.database_url,
             CAMVO_PORT="0",
             TMPDIR=str(self.temporary),
-            **given,
+            **chosen,
             **variables,
         )
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,7 +132,7 @@ class ServerProcess:
     # processes
 
     def start(self, *arguments: str, ready: bool = True) -> None:
-        """Start it and wait until it listens; with ``ready``, until it can predict, too."""
+        """Start the server and wait until it listens and, if ``ready``, can predict."""
         self._started_at = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command line
@@ -157,7 +158,7 @@ class ServerProcess:
 
     @property
     def listens(self) -> bool:
-        """Whether the master holds the door open; it closes it first of all when it stops."""
+        """Whether the master listens; closing its socket is the first thing it does when it stops."""
         return any(c.status == psutil.CONN_LISTEN for c in psutil.Process(self.process.pid).net_connections())
 
     @property
@@ -171,39 +172,39 @@ class ServerProcess:
 
     @property
     def log(self) -> str:
-        """What was printed since the last start."""
+        """The output since the last start."""
         return self.log_path.read_bytes()[self._started_at :].decode()
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         return str(self._http.base_url).rstrip("/")
 
     def kill_worker(self) -> None:
-        """kill -9 of the one worker; the master starts another."""
+        """Send SIGKILL to the only worker and wait until the master has started another."""
         (worker,) = self.workers
         os.kill(worker, signal.SIGKILL)
         wait_until(lambda: self.workers and self.workers != [worker], "new worker")
 
     def kill(self) -> None:
-        """kill -9 of the master and its workers."""
+        """Send SIGKILL to the master and its workers."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
-        """A signal to the master as from ``kill``, or to the whole group as from a terminal."""
+        """Send a signal to the master, as ``kill`` does, or to the whole group, as a terminal does."""
         if group:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
 
     def end(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait until the master ends; return its exit code."""
         return self.process.wait(PATIENCE)
 
     def _address(self) -> str | None:
-        found = re.search(r"listening on (http://\S+)", self.log)
-        return found and found[1]
+        line = re.search(r"listening on (http://\S+)", self.log)
+        return line and line[1]
 
     def _ready(self) -> bool:
         try:
@@ -223,7 +224,7 @@ class ServerProcess:
         return results
 
     def annotate(self, number: int, mood: str) -> httpx.Response:
-        """A human's answer to a task; its annotation has the task's number."""
+        """Post a human's annotation of a task; it has the task's number."""
         return self._http.post("/webhook", json=annotated(Annotation(number=number, task=number, mood=mood)))
 
     # the ledger
@@ -239,7 +240,7 @@ class ServerProcess:
             return list(connection.execute(query).all())
 
     def let_claims_expire(self) -> None:
-        """Let the time pass after which what a dead process was asking counts as lost."""
+        """Back-date every claim and call by an hour, after which a dead process's calls count as lost."""
         with self.ledger.write() as connection:
             for table in (tables.claims, tables.calls):
                 connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))

@@ -1,16 +1,15 @@
-"""The whole backend in one process: the real app, a SQLite ledger, litellm, the embedder, scripted models.
+"""The whole backend in one process: the real app, SQLite ledger, litellm and embedder, with scripted models.
 
 ::
 
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         [prediction] = backend.predict(task(1))
         backend.post("/webhook", annotated(Annotation(number=5, task=1, mood="Sad")))
-        backend.learnt("mood")          # {"red": (1, 0.0), …}: rewards and their sum, counted from the ledger
+        backend.learnt("mood")          # {"red": (1, 0.0), …}: number and sum of rewards
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +18,6 @@ from typing import Any
 import migrated
 import yaml
 from label_studio_requests import Project, predict
-from openai_server import OpenAIServer, Reply
 from rewards import rewards
 from werkzeug.test import TestResponse
 
@@ -30,6 +28,7 @@ from backend.models.embedder.embedder import Embedder
 from backend.server.app import create_app
 from backend.server.runtime import Runtime
 from backend.settings import Environment
+from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -37,11 +36,11 @@ Script = Callable[[dict[str, Any]], Reply]
 
 INPUT_PRICE, OUTPUT_PRICE = 1.0, 2.0
 CALL = (10 * INPUT_PRICE + 2 * OUTPUT_PRICE) / 1e6
-"""$ of one call that reports the usage (10, 2)."""
+"""Cost in $ of a call that reports 10 input and 2 output tokens."""
 
 
 def votes(**labels: str | None) -> Script:
-    """Models that always say the same about the mood; ``None``: a failure that no retry mends."""
+    """A script of models with a fixed mood each; ``None`` fails in a way that is not retried."""
 
     def script(body: dict[str, Any]) -> Reply:
         label = labels[body["model"]]
@@ -51,31 +50,31 @@ def votes(**labels: str | None) -> Script:
 
 
 def says(**answers: str) -> Reply:
-    """An answer in the form that the prompt asks for."""
-    return Reply.says(json.dumps(answers))
+    """An answer in the form that the prompt asks for, by control tag."""
+    return Reply.says(answers)
 
 
 def prompt_of(body: Mapping[str, Any]) -> str:
-    """All that a model is shown."""
+    """Everything that a model is shown."""
     return "\n".join(message["content"] for message in body["messages"])
 
 
 _idle: list[tuple[Any, int, str | None]] = []
-"""What the embedders of closed backends had loaded: the next backend need not load it again."""
+"""What the embedders of closed backends have loaded, for the next backend to use."""
 
 
 def _embedder() -> Embedder:
-    """One that is loaded, as litellm is: to import them in a backend's thread beside a test is not safe."""
+    """A loaded embedder, with litellm imported too: importing them in a thread beside a test is not safe."""
     facts.litellm()
-    made = Embedder()
+    embedder = Embedder()
     if _idle:
-        made._model, made._dimension, made._identity = _idle.pop()
-    made.load()
-    return made
+        embedder._model, embedder._dimension, embedder._identity = _idle.pop()
+    embedder.load()
+    return embedder
 
 
 class Backend:
-    """A backend of its own on the ledger in ``folder``; a second one there is like a second process."""
+    """A backend on the ledger in ``folder``; a second one on that folder acts as a second process."""
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class Backend:
     ) -> None:
         self.server = OpenAIServer(script)
         self._folder, self._models = folder, models
-        self._entries, self._given = dict(entries or {}), dict(environment or {})
+        self._entries, self._environment = dict(entries or {}), dict(environment or {})
         self._settings = {"retries": 0, "policy": {"name": "camvo"}, **settings}
 
     def __enter__(self) -> Backend:
@@ -97,14 +96,14 @@ class Backend:
         self.ledger = Ledger(url)
         config = self._folder / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
-        environment = Environment(database_url=url, config=config, **self._given)
+        environment = Environment(database_url=url, config=config, **self._environment)
         embedder = Embedder(self._settings["embedder"]) if "embedder" in self._settings else _embedder()
         self.app = create_app(environment, embedder)
         self.runtime: Runtime = self.app.extensions["camvo"]
         self.client = self.app.test_client()
         return self
 
-    def __exit__(  # waits for what the app does after it has answered
+    def __exit__(  # waits for the work that the app does after its answer
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.runtime.close(patience=5.0)
@@ -129,7 +128,7 @@ class Backend:
         return results
 
     def hook(self, body: object) -> None:
-        """POST /webhook, which has to be accepted."""
+        """POST /webhook, which must be accepted."""
         response = self.post("/webhook", body)
         assert response.status_code == 200, response.text
 
@@ -146,11 +145,11 @@ class Backend:
             return human_annotations.of_task(connection, (project or Project()).key, task)
 
     def learnt(self, control: str = "mood", project: Project | None = None) -> dict[str, tuple[int, float]]:
-        """Arm → (N, Σr), counted by hand from the ledger, over all epochs; arms that cancel out stay."""
+        """Arm → (N, Σr) from the ledger's events over all epochs; arms whose changes cancel out stay."""
         return rewards(event.contribution for event in self.events(project) if event.control == control)
 
     def state(self, control: str = "mood", project: Project | None = None) -> State:
-        """The sum from zero of everything that the ledger holds for one control, over all epochs."""
+        """A control's state: the sum of all its contributions in the ledger, over all epochs."""
         state = State(self.runtime.embedder.dimension)
         for event in self.events(project):
             if event.control == control:
@@ -158,11 +157,11 @@ class Backend:
         return state
 
     def metric(self, name: str, **labels: str) -> float:
-        """One number out of GET /metrics; 0 for one that is not there."""
+        """One number from GET /metrics, 0 if it is missing."""
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         for line in self.client.get("/metrics").text.splitlines():
             head, _, value = line.rpartition(" ")
-            found, _, inside = head.partition("{")
-            if found == name and wanted <= set(inside.removesuffix("}").split(",")):
+            metric, _, inside = head.partition("{")
+            if metric == name and wanted <= set(inside.removesuffix("}").split(",")):
                 return float(value)
         return 0.0

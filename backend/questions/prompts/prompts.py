@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.errors import BadAnswerError
-from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls.naming import unwrapped
 from backend.questions.objects.field import IMAGE
 from backend.questions.prompts.fence import fence
 from backend.questions.prompts.fence import read as read_fence
 from backend.questions.prompts.parts import Messages, image, texts
 from backend.questions.prompts.parts import text as text_part
+from backend.questions.question import ConfigQuestion, TaskQuestion
 from camvo.errors import InvalidParameterError
 
 PROMPT_VERSION = "2"

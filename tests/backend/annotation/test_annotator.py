@@ -20,13 +20,13 @@ from label_studio_requests import (
     setup,
     task,
 )
-from openai_server import Reply
 from sqlalchemy import select
 from whole_backend import CALL, Backend, prompt_of, says, votes
 
 from backend.annotation.recording import is_audit
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
+from backend.testing import Reply
 
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task
-from openai_server import Reply
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
 from backend.annotation.jobs import Jobs
 from backend.ledger import reports
 from backend.ledger.rounds import Round
+from backend.testing import Reply
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 MOODS = ("Glad", "Sad", "Calm")

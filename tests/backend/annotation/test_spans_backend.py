@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from label_studio_requests import Annotation, Project, annotated, task
 from label_studio_sdk.label_interface.interface import LabelInterface
-from openai_server import Reply
 from whole_backend import Backend, says
 
 from backend.ledger.database import tables
+from backend.testing import Reply
 
 SPANS = Project(
     label_config="""<View>

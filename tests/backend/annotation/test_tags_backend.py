@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task
 from label_studio_sdk.label_interface.interface import LabelInterface
-from openai_server import Reply
 from whole_backend import Backend, says
 
 from backend.ledger.database import tables
+from backend.testing import Reply
 
 CONFIG = """<View>
   <Text name="text" value="$text"/><Text name="other" value="$other"/><List name="hits" value="$hits"/>

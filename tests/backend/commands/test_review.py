@@ -11,11 +11,11 @@ import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
-from openai_server import Reply
 from server_process import run_cli
 from whole_backend import Backend, prompt_of, says
 
 from backend.commands.connect.review_tab import TITLE
+from backend.testing import Reply
 
 SECRET = "the heron by the river"
 

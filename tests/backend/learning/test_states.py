@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from label_studio_requests import Annotation, annotated, task
-from openai_server import Reply
 from sqlalchemy import select, update
 from whole_backend import Backend, says, votes
 
@@ -20,6 +19,7 @@ from backend.learning import states as module
 from backend.learning.states import StateKey, States
 from backend.ledger import Ledger, Writer, events
 from backend.ledger.database import tables
+from backend.testing import Reply
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 
@@ -295,7 +295,7 @@ def test_two_processes_that_annotate_the_same_task_at_once_record_one_round(tmp_
     gate = threading.Event()
 
     def script(body: dict[str, Any]) -> Reply:
-        return says(mood="Glad").once(gate)
+        return says(mood="Glad").held_until(gate)
 
     with (
         Backend(tmp_path, script) as one,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from openai_server import OpenAIServer, Reply
 
 from backend.errors import (
     BadAnswerError,
@@ -26,6 +25,7 @@ from backend.errors import (
 )
 from backend.models import Answer, Pool, facts
 from backend.settings import ModelSettings
+from backend.testing import OpenAIServer, Reply
 
 KEY = "sk-never-to-be-seen"
 TEXT = "The soup was cold and the waiter was colder."

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from openai_server import OpenAIServer, Reply
 
 from backend.models import Pool
 from backend.models.prices import IMAGE_TOKENS
 from backend.questions.prompts.parts import image, text
 from backend.settings import ModelSettings
+from backend.testing import OpenAIServer, Reply
 
 URL = "https://pictures.example/cat.jpg"
 WORDS = [{"role": "system", "content": "Look."}, {"role": "user", "content": "What is it?"}]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from openai_server import OpenAIServer, Reply
 from sqlalchemy import Connection, func, select
 
 from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
@@ -22,6 +21,7 @@ from backend.models import queries as module
 from backend.models.purchases import Purchases, Query
 from backend.models.queries import Queries
 from backend.settings import BudgetSettings, ModelSettings
+from backend.testing import OpenAIServer, Reply
 
 MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A long day."}]
 GLAD = Reply.says('{"mood": "Glad"}')
@@ -129,7 +129,7 @@ def test_every_task_that_shared_a_call_is_noted_with_its_answer(office: Office) 
 
 def test_an_answer_is_kept_for_who_shared_the_call_of_a_task_that_is_deleted(office: Office) -> None:
     gate = threading.Event()
-    office.replies(GLAD.once(gate))
+    office.replies(GLAD.held_until(gate))
     queries = office.queries()
 
     async def ask() -> Any:
@@ -160,7 +160,7 @@ def test_a_deleted_task_holds_no_answer(office: Office) -> None:
 
 def test_two_processes_that_ask_the_same_pay_once(office: Office) -> None:
     gate = threading.Event()
-    office.replies(GLAD.once(gate))
+    office.replies(GLAD.held_until(gate))
     one, other = office.queries(), office.queries()
 
     async def ask() -> Sequence[Any]:
@@ -179,7 +179,7 @@ def test_two_processes_that_ask_the_same_pay_once(office: Office) -> None:
 
 def test_an_asker_that_gives_up_does_not_lose_the_answer(office: Office) -> None:
     gate = threading.Event()
-    office.replies(GLAD.once(gate))
+    office.replies(GLAD.held_until(gate))
     queries = office.queries()
 
     async def ask() -> Any:
@@ -197,7 +197,7 @@ def test_an_asker_that_gives_up_does_not_lose_the_answer(office: Office) -> None
 def test_a_call_under_way_outlives_the_patience_of_who_asked(office: Office) -> None:
     """The money is spent: the answer is worth a little more waiting, and is there for the next request."""
     gate = threading.Event()
-    office.replies(GLAD.once(gate))
+    office.replies(GLAD.held_until(gate))
     queries = office.queries()
 
     async def ask() -> Any:
@@ -261,7 +261,7 @@ def test_the_claim_of_a_slow_call_is_renewed(office: Office, monkeypatch: pytest
     """Three leases long the other process keeps waiting, because the first one is still there."""
     monkeypatch.setattr(purchases, "LEASE", 0.3)
     gate = threading.Event()
-    office.replies(GLAD.once(gate))
+    office.replies(GLAD.held_until(gate))
     one, other = office.queries(), office.queries()
 
     async def ask() -> Sequence[Any]:
@@ -285,7 +285,7 @@ def test_a_renewal_that_had_to_wait_lasts_a_whole_lease(
 ) -> None:
     monkeypatch.setattr(purchases, "LEASE", 0.03)
     now, gate, entered, door = [1000.0], threading.Event(), threading.Event(), threading.Event()
-    office.replies(GLAD.once(gate))
+    office.replies(GLAD.held_until(gate))
     queries = office.queries(clock=lambda: now[0])
     writer, run = office.writers[0], office.writers[0].run
 
@@ -326,7 +326,7 @@ def test_the_claim_of_a_process_that_died_ends_with_its_lease(
     """Nobody renews here, as after a crash: the other asks itself, while the first call still hangs."""
     monkeypatch.setattr(purchases, "LEASE", 0.3)
     gate = threading.Event()
-    office.replies(GLAD.once(gate), GLAD)
+    office.replies(GLAD.held_until(gate), GLAD)
     dead, other = office.queries(), office.queries()
 
     async def ask() -> Any:
@@ -463,7 +463,7 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     """Nobody knows whether the provider bills it, and a budget has to hold."""
     monkeypatch.setattr(module, "_OVERTIME", 0.0)
     released = threading.Event()
-    office.replies(GLAD.once(released))
+    office.replies(GLAD.held_until(released))
     queries = office.queries()
     with pytest.raises(ModelTimeoutError):
         asyncio.run(queries.ask(query(), 0.3))

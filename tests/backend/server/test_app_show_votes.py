@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from label_studio_requests import SENTIMENT_AND_TOPIC, Project, choice, predict, setup, task
 from label_studio_sdk.label_interface import LabelInterface
-from openai_server import Reply
 from whole_backend import Backend, says, votes
+
+from backend.testing import Reply
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 BOTH = Project(label_config=SENTIMENT_AND_TOPIC)

@@ -1,0 +1,282 @@
+"""A scripted server that speaks OpenAI's chat API, to try a ``camvo.yaml`` without spending money.
+
+It listens on a free local port and answers every POST with what a function of yours returns. Point
+``api_base`` of each model at it and serve or test CaMVo as usual::
+
+    from pathlib import Path
+
+    from backend.testing import OpenAIServer, Reply
+
+    def script(body):
+        if body["model"] == "large":
+            return Reply.fails(429, retry_after="7")
+        return Reply.says({"sentiment": "Positive"})        # control tag → label
+
+    with OpenAIServer(script) as server:
+        Path("camvo.yaml").write_text(f'''
+    models:
+      - {{name: cheap, model: openai/small, api_base: "{server.url}", input_price: 0.1, output_price: 0.4}}
+      - {{name: strong, model: openai/large, api_base: "{server.url}", input_price: 2.5, output_price: 10}}
+    ''')
+        ...                     # OPENAI_API_KEY=any camvo serve --config camvo.yaml
+        server.count("small")   # requests for openai/small so far
+
+Only the standard library is used, and nothing else of CaMVo. Every request runs in a thread of its own, so a
+script may wait for a ``threading.Event``, and has to be safe to call from several threads at once.
+
+>>> from urllib.request import urlopen
+>>> with OpenAIServer(lambda body: Reply.says("Positive")) as server:
+...     with urlopen(f"{server.url}/chat/completions", b'{"model": "small", "messages": []}') as response:
+...         completion = json.load(response)
+>>> completion["choices"][0]["message"]["content"]
+'Positive'
+>>> server.count("small")
+1
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+_LONGEST_HOLD = 60.0
+"""Seconds after which a held reply is sent although its event is not set, so that a forgotten one ends."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP response of the server.
+
+    The class methods make the usual ones; build a ``Reply`` directly for any other.
+    """
+
+    status: int = 200
+    """HTTP status code."""
+    body: object = None
+    """Sent as JSON; ``bytes`` are sent unchanged."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Added to ``content-length`` and, unless named here, ``content-type: application/json``."""
+    after: threading.Event | None = None
+    """The reply is held back until this event is set; ``None`` sends it at once."""
+
+    @classmethod
+    def says(
+        cls,
+        content: str | Mapping[str, object] | None,
+        *,
+        usage: tuple[int, int] | None = (10, 2),
+        finish_reason: str = "stop",
+        refusal: str | None = None,
+        reasoning_tokens: int = 0,
+    ) -> Reply:
+        """Make a chat completion.
+
+        Args:
+            content: the message's text; a mapping (control tag → label) becomes the JSON that CaMVo's prompts
+                ask for.
+            usage: (input tokens, output tokens) that are reported; ``None`` reports none.
+            finish_reason: OpenAI's reason, such as ``"length"`` for an answer that was cut off.
+            refusal: the message's ``refusal`` field.
+            reasoning_tokens: the part of the output tokens that is reported as reasoning.
+        """
+        text = json.dumps(dict(content)) if isinstance(content, Mapping) else content
+        message = {"role": "assistant", "content": text, "refusal": refusal}
+        body: dict[str, Any] = {
+            "id": "chatcmpl-test",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "test",
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        }
+        if usage is not None:
+            body["usage"] = {
+                "prompt_tokens": usage[0],
+                "completion_tokens": usage[1],
+                "total_tokens": sum(usage),
+                "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
+            }
+        return cls(body=body)
+
+    @classmethod
+    def fails(
+        cls, status: int, message: str = "scripted failure", code: str | None = None, **headers: str
+    ) -> Reply:
+        """Make an error in OpenAI's form; headers are keywords, such as ``retry_after="7"``."""
+        body = {"error": {"message": message, "type": "error", "code": code}}
+        return cls(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+
+    @classmethod
+    def page(cls, html: str = "<html><body>Bad gateway</body></html>", status: int = 200) -> Reply:
+        """Make the HTML page that a proxy sends when no model is behind it."""
+        return cls(status, html.encode(), {"content-type": "text/html"})
+
+    @classmethod
+    def no_choices(cls) -> Reply:
+        """Make a completion with an empty list of choices."""
+        reply = cls.says("")
+        return replace(reply, body={**dict(reply.body), "choices": []})  # type: ignore[call-overload]
+
+    @classmethod
+    def broken(cls) -> Reply:
+        """Make a success whose JSON ends too early."""
+        return cls(body=b'{"choices": [{"message": {"content": "Posi')
+
+    def held_until(self, event: threading.Event) -> Reply:
+        """Make the same reply, held back until the event is set (60 seconds at most)."""
+        return replace(self, after=event)
+
+
+@dataclass(frozen=True)
+class ReceivedRequest:
+    """What the server received."""
+
+    body: dict[str, Any]
+    """The JSON body."""
+    headers: Mapping[str, str]
+    """The headers, names in lower case."""
+
+    @property
+    def model(self) -> str:
+        """The model asked for, without litellm's provider prefix."""
+        return str(self.body["model"])
+
+    @property
+    def key(self) -> str | None:
+        """The API key that was sent."""
+        return self.headers.get("authorization", "").removeprefix("Bearer ") or None
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of the answer, if the request carries one."""
+        response_format = self.body.get("response_format")
+        return None if response_format is None else response_format["json_schema"]["schema"]
+
+    @property
+    def system(self) -> str | None:
+        """The text of the system message, if the request has one."""
+        return next((m["content"] for m in self.body["messages"] if m["role"] == "system"), None)
+
+
+class OpenAIServer:
+    """A local server with scripted answers. A context manager: it listens inside the ``with`` block.
+
+    Leaving the block sends the replies that are still held.
+
+    Args:
+        script: called with each request's JSON body, in that request's thread; returns the reply. May be
+            replaced at any time through the attribute of the same name.
+
+    Raises:
+        Exception: on leaving the block without another error, the first error that a script raised; its
+            request was answered with status 500.
+    """
+
+    def __init__(self, script: Callable[[dict[str, Any]], Reply]) -> None:
+        self.script = script
+        self._requests: list[ReceivedRequest] = []
+        self._script_error: Exception | None = None
+        self._in_progress = self._most_at_once = 0
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The address for a model's ``api_base``, ``http://127.0.0.1:<port>/v1``."""
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    @property
+    def requests(self) -> tuple[ReceivedRequest, ...]:
+        """The requests so far, in the order of their arrival."""
+        with self._changed:
+            return tuple(self._requests)
+
+    @property
+    def most_at_once(self) -> int:
+        """The largest number of requests that were in progress at the same time."""
+        with self._changed:
+            return self._most_at_once
+
+    def count(self, model: str | None = None) -> int:
+        """Count the requests for a model so far; for all models without one."""
+        return sum(model is None or request.model == model for request in self.requests)
+
+    def wait_for(self, number: int, timeout: float = 10.0) -> bool:
+        """Wait until so many requests have arrived; ``False`` if they have not within ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._requests) >= number, timeout)
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+        if error is None and self._script_error is not None:
+            raise self._script_error
+
+    def _answer(self, request: ReceivedRequest) -> Reply:
+        with self._changed:
+            self._requests.append(request)
+            self._in_progress += 1
+            self._most_at_once = max(self._most_at_once, self._in_progress)
+            self._changed.notify_all()
+        try:
+            reply = self._scripted(request)
+            self._hold(reply)
+            return reply
+        finally:
+            with self._changed:
+                self._in_progress -= 1
+
+    def _scripted(self, request: ReceivedRequest) -> Reply:
+        try:
+            return self.script(request.body)
+        except Exception as error:
+            self._script_error = self._script_error or error
+            return Reply.fails(500, f"the script raised {type(error).__name__}")
+
+    def _hold(self, reply: Reply) -> None:
+        waited = 0.0
+        while reply.after is not None and not self._closing.is_set() and waited < _LONGEST_HOLD:
+            if reply.after.wait(0.05):
+                return
+            waited += 0.05
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                reply = server._answer(ReceivedRequest(body, headers))
+                payload = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+                try:
+                    self.send_response(reply.status)
+                    for name, value in {"content-type": "application/json", **reply.headers}.items():
+                        self.send_header(name, value)
+                    self.send_header("content-length", str(len(payload)))
+                    self.end_headers()
+                    self.wfile.write(payload)
+                except (BrokenPipeError, ConnectionResetError):
+                    self.close_connection = True  # the client gave up first, as with its own timeout
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
+                """Print nothing."""
+
+        return Handler

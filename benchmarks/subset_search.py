@@ -20,8 +20,8 @@ import numpy as np
 from scipy.special import betainc
 
 from camvo.subsets.copula import Copula
-from camvo.subsets.oracle import cheapest
-from camvo.subsets.table_search import MOST_SETS, cheapest_of_each
+from camvo.subsets.oracle import cheapest_subset
+from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
 
 TASKS = 64
 
@@ -77,11 +77,11 @@ def searched(given: Problem, form: str) -> object:
     """The answer for one task: from the table of all sets, or by the search with one of the confidences."""
     if form == "table":
         demand = (given.lower[None], given.weights[None])
-        return cheapest_of_each(given.costs, [demand], given.delta, given.k_min, held=[])[0]
+        return cheapest_subsets(given.costs, [demand], given.delta, given.k_min, held=[])[0]
     arms = len(given.costs)
     copulas = [Copula(np.full((arms, arms), 0.3) + 0.7 * np.eye(arms))] if form == "copula" else []
     demand = (given.lower, given.weights)
-    return cheapest(given.costs, [demand], given.delta, given.k_min, confidence=form, copulas=copulas)
+    return cheapest_subset(given.costs, [demand], given.delta, given.k_min, confidence=form, copulas=copulas)
 
 
 def together(arms: int, count: int) -> str:
@@ -94,7 +94,7 @@ def together(arms: int, count: int) -> str:
         first = tasks[0]
 
         def search(first: Problem = first, demand: tuple[np.ndarray, np.ndarray] = demand) -> object:
-            return cheapest_of_each(first.costs, [demand], first.delta, first.k_min, held=[])
+            return cheapest_subsets(first.costs, [demand], first.delta, first.k_min, held=[])
 
         search()
         took.append(microseconds(search, 3)[0] / TASKS)

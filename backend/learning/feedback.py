@@ -22,7 +22,7 @@ from camvo.policies.ensemble import lesson
 from camvo.stages.stages import teachers
 from camvo.state.contribution import Contribution, revision
 from camvo.state.kept_rounds import Row
-from camvo.votes import named
+from camvo.votes import consensus, registry
 from camvo.votes.aggregation import Aggregation
 
 _WEIGHTS_KEPT: Final = {"labelled": "agreement", "everyone": "weight"}
@@ -55,11 +55,12 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
     given = [
         annotation
         for annotation in human_annotations.of_task(connection, key.project, key.task)
-        if annotation.teaches and named.fits(aggregation, annotation.labels.get(key.control), options)
+        if annotation.teaches
+        and consensus.is_answer(aggregation, annotation.labels.get(key.control), options)
     ]
     truths = [annotation for annotation in given if annotation.ground_truth]
     answers = [annotation.labels[key.control] for annotation in truths or given]
-    return named.consensus(aggregation, answers, options)
+    return consensus.agreed_answer(aggregation, answers, options)
 
 
 def teacher(voted: str, human: str | None, settings: Settings) -> tuple[str, Teacher]:
@@ -150,7 +151,7 @@ def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
 
 def _aggregation(plan: Mapping[str, Any]) -> Aggregation:
     """How the votes of a round were counted."""
-    return named.restore(plan.get("aggregation"))
+    return registry.restore_aggregation(plan.get("aggregation"))
 
 
 def _rewards(contribution: Contribution) -> dict[str, float]:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, bindparam, case, delete, func, select
 from backend.ledger.database import tables
 from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.rounds import unpack
-from camvo.scores.few_shot import Tried
+from camvo.scores.few_shot import ExampleTrial
 from camvo.typing import Array
 
 _table, _rounds, _votes = tables.example_texts, tables.rounds, tables.votes
@@ -64,7 +64,7 @@ def labelled(connection: Connection, project: str, control: str, epoch: str) -> 
     ]
 
 
-def tried(connection: Connection, project: str) -> dict[str, Tried]:
+def tried(connection: Connection, project: str) -> dict[str, ExampleTrial]:
     """Model → how right its votes were, by human labels, with examples and where a coin left them out."""
     shown = _votes.c.examples > 0
     query = (
@@ -80,7 +80,7 @@ def tried(connection: Connection, project: str) -> dict[str, Tried]:
         .group_by(_votes.c.model)
     )
     return {
-        row.model: Tried(
+        row.model: ExampleTrial(
             float(row.right_with), int(row.votes_with), float(row.right_without), int(row.votes_without)
         )
         for row in connection.execute(query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from backend.ledger.database import tables
-from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, Seen
+from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 
 _columns = tables.rounds.c
 
@@ -17,7 +17,7 @@ def counts(connection: Connection, project: str, control: str, epoch: str) -> tu
     return rounds, confirmed
 
 
-def latest(connection: Connection, project: str, control: str, epoch: str) -> list[Seen]:
+def latest(connection: Connection, project: str, control: str, epoch: str) -> list[FinishedRound]:
     """What a scorer is fitted to: a question's latest rounds and its latest with a human label, each once."""
     of, there = _of(project, control, epoch), _columns.confirmed.is_not(None)
     query = select(_columns.id, _columns.votes, _columns.label, _columns.confirmed).order_by(
@@ -25,7 +25,7 @@ def latest(connection: Connection, project: str, control: str, epoch: str) -> li
     )
     rows = {row.id: row for row in connection.execute(query.where(of).limit(MOST_ROUNDS))}
     rows |= {row.id: row for row in connection.execute(query.where(of, there).limit(MOST_CONFIRMED))}
-    return [Seen(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
+    return [FinishedRound(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
 
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:

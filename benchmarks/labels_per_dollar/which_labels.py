@@ -69,7 +69,7 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
         for count in LABELS:
             head = Head(tuple(row(items, trace.asked[item], item) for item in np.sort(ranked[:count])))
             stack = WeightsMaterial(head, table.labels, tuple(policy.latest.items())).study()
-            after = accuracy(table, others, VoteWeights(policy.latest, stack).of())
+            after = accuracy(table, others, VoteWeights(policy.latest, stack).by_arm())
             found[way, count] = 100.0 * (after - before)
     return found
 

@@ -21,8 +21,8 @@ _STEP = 1e-8
 """Relative. Convergence is quadratic: after a step this small what is left is below rounding."""
 
 
-def likeliest(log_q: float, log_complement: float) -> tuple[float, float] | None:
-    """(α, β) that makes the observations likeliest, or ``None`` where Newton's method does not get there.
+def fit_beta(log_q: float, log_complement: float) -> tuple[float, float] | None:
+    """(α, β) that makes the observations fit_beta, or ``None`` where Newton's method does not get there.
 
     The solution depends on the two means alone, not on an earlier solution, so that two processes that hold
     the same sums hold the same estimate.
@@ -31,7 +31,7 @@ def likeliest(log_q: float, log_complement: float) -> tuple[float, float] | None
         log_q: the mean of ln q.
         log_complement: the mean of ln(1−q).
 
-    >>> alpha, beta = likeliest(-1.0, -1.0)  # ψ(1) − ψ(2) = −1: the uniform distribution
+    >>> alpha, beta = fit_beta(-1.0, -1.0)  # ψ(1) − ψ(2) = −1: the uniform distribution
     >>> round(alpha, 9), round(beta, 9)
     (1.0, 1.0)
     """

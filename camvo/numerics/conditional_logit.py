@@ -25,7 +25,7 @@ _SETTLED: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choices:
+class ChoiceSets:
     """n rounds with R candidates in all.
 
     Attributes:
@@ -39,24 +39,24 @@ class Choices:
     chosen: NDArray[np.bool_]
 
     @property
-    def rounds(self) -> NDArray[np.int64]:
+    def round_of(self) -> NDArray[np.int64]:
         """The round of each candidate, shape (R,)."""
         return np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.chosen)))
 
-    def take(self, which: NDArray[np.bool_]) -> Choices:
+    def select(self, which: NDArray[np.bool_]) -> ChoiceSets:
         """The rounds for which ``which`` of shape (n,) is true, in their order."""
-        kept = which[self.rounds]
+        kept = which[self.round_of]
         sizes = np.diff(self.starts, append=len(self.chosen))[which]
-        return Choices(self.design[kept], np.cumsum(sizes) - sizes, self.chosen[kept])
+        return ChoiceSets(self.design[kept], np.cumsum(sizes) - sizes, self.chosen[kept])
 
-    def first(self, coefficients: int) -> Choices:
+    def first_coefficients(self, coefficients: int) -> ChoiceSets:
         """The same rounds with what the first so many coefficients belong to."""
-        return Choices(self.design[:, :coefficients], self.starts, self.chosen)
+        return ChoiceSets(self.design[:, :coefficients], self.starts, self.chosen)
 
     def log_probabilities(self, coefficients: Array) -> Array:
         """The log-probability of each candidate in its round, shape (R,)."""
         z = np.asarray(self.design @ coefficients, dtype=np.float64)
-        rounds = self.rounds
+        rounds = self.round_of
         z -= np.maximum.reduceat(z, self.starts)[rounds]
         return np.asarray(z - np.log(np.add.reduceat(np.exp(z), self.starts))[rounds], dtype=np.float64)
 
@@ -66,14 +66,14 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prior:
+class NormalPrior:
     """Independent normal distributions of the coefficients, each array of shape (F,)."""
 
     mean: Array
     precision: Array
 
 
-def fit(choices: Choices, prior: Prior, start: Array | None = None) -> Array:
+def fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
     """The coefficients of the largest posterior density, shape (F,); the problem is convex."""
     total = np.asarray(choices.design[choices.chosen].sum(axis=0), dtype=np.float64).ravel()
     transposed = choices.design.T.tocsr()
@@ -94,10 +94,10 @@ def fit(choices: Choices, prior: Prior, start: Array | None = None) -> Array:
     return np.asarray(found.x, dtype=np.float64)
 
 
-def fit_with_groups(
-    choices: Choices, prior: Prior, groups: Sequence[NDArray[np.int64]]
-) -> tuple[Array, Prior]:
-    """As :func:`fit`, with the precision of each group learnt by MacKay's evidence updates (1992).
+def fit_with_group_precisions(
+    choices: ChoiceSets, prior: NormalPrior, groups: Sequence[NDArray[np.int64]]
+) -> tuple[Array, NormalPrior]:
+    """As :func:`fit_conditional_logit`, with the precision of each group learnt by MacKay's evidence updates (1992).
 
     A group's variance is the mean square of its coefficients plus their posterior variance (Laplace), shrunk
     towards the initial one, so that few rounds leave it where it was.
@@ -112,8 +112,8 @@ def fit_with_groups(
     """
     coefficients, precision = prior.mean, prior.precision.copy()
     for _ in range(_ROUNDS):
-        current = Prior(prior.mean, precision)
-        coefficients = fit(choices, current, coefficients)
+        current = NormalPrior(prior.mean, precision)
+        coefficients = fit_conditional_logit(choices, current, coefficients)
         variance = np.diag(np.linalg.inv(_curvature(choices, coefficients) + np.diag(precision)))
         learnt = precision.copy()
         for group in filter(len, groups):
@@ -123,13 +123,13 @@ def fit_with_groups(
         if np.abs(np.log(learnt / precision)).max() < _SETTLED:
             break
         precision = learnt
-    return coefficients, Prior(prior.mean, precision)
+    return coefficients, NormalPrior(prior.mean, precision)
 
 
-def _curvature(choices: Choices, coefficients: Array) -> Array:
+def _curvature(choices: ChoiceSets, coefficients: Array) -> Array:
     """The negative Hessian of the log-likelihood, shape (F, F)."""
     p = np.exp(choices.log_probabilities(coefficients))
     shape = (len(choices.starts), len(p))
-    means = sparse.csr_matrix((p, (choices.rounds, np.arange(len(p)))), shape=shape) @ choices.design
+    means = sparse.csr_matrix((p, (choices.round_of, np.arange(len(p)))), shape=shape) @ choices.design
     second = choices.design.T @ sparse.diags(p) @ choices.design
     return np.asarray((second - means.T @ means).toarray(), dtype=np.float64)

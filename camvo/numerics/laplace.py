@@ -1,6 +1,6 @@
 """How close to the truth can a number be expected to be, given independent votes about it?
 
-The one-coin model of :func:`camvo.votes.labels.posterior`, for numbers: every value of the range is equally
+The one-coin model of :func:`camvo.votes.labels.label_posterior`, for numbers: every value of the range is equally
 likely beforehand, and an arm's error has a Laplace distribution whose spread gives the arm its expected
 closeness. The posterior density is then piecewise exponential, and its integrals have a closed form.
 """

@@ -16,7 +16,7 @@ import numpy as np
 from camvo.stages.stack_stops import Stops, learn
 from camvo.state.kept_rounds import Head
 from camvo.weights.near_copies import near_copies_in
-from camvo.weights.stacking import ANCHORED, Stack, fit
+from camvo.weights.stacking import ANCHORED, StackedVote, fit_stacked_vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class StackedStudy:
         shares: for each arm, the part of its weight that it has beside its near-copies, in (0, 1].
     """
 
-    stack: Stack
+    stack: StackedVote
     stops: Stops
     shares: Mapping[str, float]
 
@@ -37,7 +37,7 @@ class StackedStudy:
 MOST_ROWS: Final = 5000
 """The latest rounds that are kept whole at which a study looks."""
 
-Study: TypeAlias = Stack | StackedStudy
+Study: TypeAlias = StackedVote | StackedStudy
 """What a policy's material was found to say; each policy knows its own kind."""
 
 
@@ -83,7 +83,7 @@ class WeightsMaterial:
         """The label set and the arms."""
         return self.labels, frozenset(arm for arm, _ in self.weights)
 
-    def study(self) -> Stack:
+    def study(self) -> StackedVote:
         """What speaks for a label."""
         return _weigh(self)
 
@@ -124,10 +124,10 @@ class StackedMaterial:
 
 
 @lru_cache(maxsize=16)
-def _weigh(material: WeightsMaterial) -> Stack:
+def _weigh(material: WeightsMaterial) -> StackedVote:
     weights = dict(material.weights)
     rows = [row.weighted(weights) for row in material.head.rows]
-    return fit(rows, material.labels, ANCHORED)
+    return fit_stacked_vote(rows, material.labels, ANCHORED)
 
 
 @lru_cache(maxsize=16)
@@ -147,8 +147,8 @@ def _study(material: StackedMaterial) -> StackedStudy:
 
 
 @lru_cache(maxsize=16)
-def _fit(head: Head, labels: tuple[str, ...]) -> Stack:
-    return fit(head.rows, labels)
+def _fit(head: Head, labels: tuple[str, ...]) -> StackedVote:
+    return fit_stacked_vote(head.rows, labels)
 
 
 def _shares(head: Head, labels: tuple[str, ...], order: tuple[str, ...]) -> dict[str, float]:

@@ -13,8 +13,8 @@ from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates
 from camvo.policies.plan import Plan
 from camvo.subsets.copula import Copula
-from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
-from camvo.subsets.table_search import MOST_SETS, cheapest_of_each
+from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
+from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
 from camvo.typing import Array, Votes
 
 
@@ -77,7 +77,7 @@ class CaMVo(Ensemble):
         voted = _voted(plan, votes)
         others = [position for position in range(len(plan.arms)) if position not in voted]
         demands = self._demands_after(plan, votes)
-        alone = cheapest(
+        alone = cheapest_subset(
             plan.costs,
             demands,
             0.0,
@@ -104,7 +104,7 @@ class CaMVo(Ensemble):
         held = [position for position, rewards in enumerate(counts) if min(rewards) < self.n0]
         if self.confidence == "beta" and 0.5 < self.delta < 1.0 and 2 ** len(arms) <= self._listed:
             demands = [self._demands([seen[question] for seen in estimates]) for question in estimates[0]]
-            found = cheapest_of_each(costs, demands, self.delta, self.k_min, held=held)
+            found = cheapest_subsets(costs, demands, self.delta, self.k_min, held=held)
             return [self._choice(subset, len(arms)) for subset in found]
         return [
             self._cheapest(costs, [self._demand(e) for e in seen.values()], seen, held=held)
@@ -119,7 +119,7 @@ class CaMVo(Ensemble):
         held: list[int],
         excluded: Sequence[int] = (),
     ) -> Choice:
-        subset = cheapest(
+        subset = cheapest_subset(
             costs,
             demands,
             self.delta,

@@ -12,7 +12,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import Study
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.state import State
-from camvo.subsets.copula import Copula, stream
+from camvo.subsets.copula import Copula, copula_seed
 from camvo.typing import Array
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -112,7 +112,7 @@ def estimate(
             weights=weights[task],
             correctness=correctness[task],
             aggregation=one.aggregation,
-            copula=None if rho is None else Copula(rho, stream(state.rounds, one.context)),
+            copula=None if rho is None else Copula(rho, copula_seed(state.rounds, one.context)),
         )
         for task, one in enumerate(seen)
     ]

@@ -29,8 +29,8 @@ from camvo.state.vote_patterns import Evidence, Pattern, Signature
 from camvo.typing import Votes
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
-from camvo.weights.stacking import Stack
-from camvo.weights.vote_weights import VoteWeights, by_agreement
+from camvo.weights.stacking import StackedVote
+from camvo.weights.vote_weights import VoteWeights, weights_by_agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Sequential(Ensemble):
             for question, seen in sorted(observations.items())
             if seen.aggregation == LABEL_VOTE
         }
-        weights = {question: origin.of() for question, origin in voted.items()}
+        weights = {question: origin.by_arm() for question, origin in voted.items()}
         order, shares = most_weight_per_price(costs, weights.values())
         paths = {}
         for question, seen in sorted(observations.items()):
@@ -103,7 +103,7 @@ class Sequential(Ensemble):
 
     def _votes(self, seen: Observation, costs: Mapping[str, float]) -> VoteWeights:
         """What the arms' votes on one question weigh."""
-        stack = seen.study if isinstance(seen.study, Stack) else None
+        stack = seen.study if isinstance(seen.study, StackedVote) else None
         if stack is None and (material := self.material(seen, costs)) is not None:
             stack = material.study()
         return VoteWeights(_by_agreement(seen, costs), stack if stack and stack.arms else None)
@@ -172,7 +172,7 @@ def _thrown(
 
 def _by_agreement(seen: Observation, costs: Mapping[str, float]) -> dict[str, float]:
     order, shares = cheapest_first(costs)
-    weights = by_agreement(seen.state.probes.evidence, order, shares, len(seen.labels))
+    weights = weights_by_agreement(seen.state.probes.evidence, order, shares, len(seen.labels))
     return dict(zip(order, weights, strict=True))
 
 

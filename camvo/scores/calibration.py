@@ -68,7 +68,7 @@ IDENTITY = Calibration()
 """What is used before the first label."""
 
 
-def fit(scores: ArrayLike, right: ArrayLike) -> Calibration:
+def fit_calibration(scores: ArrayLike, right: ArrayLike) -> Calibration:
     """The map that fits the labels; the identity without any. The same labels give the same map.
 
     Args:

@@ -17,7 +17,7 @@ _GRID: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class ExampleTrial:
     """How many of a model's votes were right by human labels, of how many, with examples and without."""
 
     right_with: float = 0.0

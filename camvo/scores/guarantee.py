@@ -98,9 +98,9 @@ class Guarantee:
             cell = int(np.searchsorted(self.grid, score, side="right"))
             self.counts[cell] += (sign * (1.0 - right), sign * right)
 
-    def log_fortunes(self, share: float) -> Array:
+    def log_wealth(self, share: float) -> Array:
         """The logarithm of each threshold's fortune from betting on more than ``share``, shape (G,)."""
-        return _log_fortune(*self._above, np.full(len(self.grid), share))
+        return _log_wealth(*self._above, np.full(len(self.grid), share))
 
     @property
     def bounds(self) -> Array:
@@ -109,13 +109,13 @@ class Guarantee:
         high: Array = np.ones(len(self.grid))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2.0
-            won = _log_fortune(*self._above, middle) >= self._stake
+            won = _log_wealth(*self._above, middle) >= self._stake
             low, high = np.where(won, middle, low), np.where(won, high, middle)
         return low
 
     def certified(self) -> Certified | None:
         """The smallest threshold above which the target is certified; ``None`` where no data support one."""
-        won = self.log_fortunes(self.target) >= self._stake
+        won = self.log_wealth(self.target) >= self._stake
         if not won.any():
             return None
         at = int(won.argmax())
@@ -140,7 +140,7 @@ class Guarantee:
         return wrong, right
 
 
-def _log_fortune(wrong: Array, right: Array, shares: Array) -> Array:
+def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
     gain = np.log1p(_BETS * ((1.0 - shares) / shares)[:, None])
     grown = right[:, None] * gain + wrong[:, None] * np.log1p(-_BETS)
     return np.asarray(logsumexp(grown, axis=1) - math.log(len(_BETS)), dtype=np.float64)

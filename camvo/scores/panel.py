@@ -1,6 +1,6 @@
 """The panel: how likely each label is right when the models' errors go together, learnt without any truth.
 
-Lemma 1 and :func:`camvo.votes.labels.posterior` take errors as independent. They are not: hard texts are hard
+Lemma 1 and :func:`camvo.votes.labels.label_posterior` take errors as independent. They are not: hard texts are hard
 for all models, and where models err they err alike, so that scores of 0.99 stand on labels of which 85% are
 right. Here every task has its own distribution p of answers, and the truth is one more answer to the task:
 
@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
 from camvo.scores.panel_likelihood import NODES, WEIGHTS, Likelihood
-from camvo.scores.patterns import patterns
+from camvo.scores.panel_patterns import tabulate_patterns
 from camvo.typing import Array
-from camvo.weights.near_copies import seated
+from camvo.weights.near_copies import merge_copies
 
 SLIP = 0.06
 """How often the truth itself is not what the task's distribution of answers would give."""
@@ -79,10 +79,10 @@ class Panel:
         Raises:
             InvalidParameterError: the votes have another shape, or one is outside the label set.
         """
-        check(votes, self.arms, labels)
+        check_panel_votes(votes, self.arms, labels)
         if labels == 1:
             return np.ones((len(votes), 1))
-        seen = patterns(seated(votes, self.seats))
+        seen = tabulate_patterns(merge_copies(votes, self.seats))
         named = self._named(seen.rows, labels)[seen.index]
         there = seen.ranked >= 0
         rest = np.maximum(1.0 - named.sum(axis=1), 0.0) / np.maximum(labels - there.sum(axis=1), 1)
@@ -93,7 +93,7 @@ class Panel:
         return np.asarray(chances / chances.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def posterior(self, votes: Mapping[str, str], labels: Sequence[str]) -> dict[str, float]:
-        """:meth:`chances` of one round: label → probability, as :func:`camvo.votes.labels.posterior` says it.
+        """:meth:`chances` of one round: label → probability, as :func:`camvo.votes.labels.label_posterior` says it.
 
         Args:
             votes: arm → label. An arm that the panel does not know is left out.
@@ -121,7 +121,7 @@ def _chances_of(panel: Panel, row: tuple[int, ...], labels: int) -> tuple[float,
     return tuple(panel.chances(np.array([row], dtype=np.int64), labels)[0].tolist())
 
 
-def check(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> None:
+def check_panel_votes(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> None:
     """Refuse what are no votes of these models.
 
     Raises:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from camvo.scores.panel import USUAL_DOUBT, USUAL_SLIP, USUAL_SPREAD, Panel, check
+from camvo.scores.panel import USUAL_DOUBT, USUAL_SLIP, USUAL_SPREAD, Panel, check_panel_votes
 from camvo.scores.panel_likelihood import NODES, WEIGHTS, Likelihood
-from camvo.scores.patterns import patterns
+from camvo.scores.panel_patterns import tabulate_patterns
 from camvo.typing import Array
-from camvo.weights.near_copies import near_copies_in, seated
+from camvo.weights.near_copies import merge_copies, near_copies_in
 
 _SLIP_SCALE, _DOUBT_SCALE, _SPREAD_SCALE = 1.5, 0.7, 0.5
 """Standard deviations of the normal priors of logit ε, ln ν and ln σ …"""
@@ -22,7 +22,7 @@ _REACH = 3.0
 """… and how many of them the search may go: beyond, one very wide σ explains anything by noise."""
 
 
-def fit(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
+def fit_panel(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
     """The panel with the highest posterior density; near-copies take one seat.
 
     Without votes, and with a single label, it is :meth:`camvo.scores.panel.Panel.usual`. The same votes give
@@ -37,12 +37,12 @@ def fit(votes: NDArray[np.int64], arms: Sequence[str], labels: int) -> Panel:
     Raises:
         InvalidParameterError: the votes have another shape, or one is outside the label set.
     """
-    check(votes, arms, labels)
+    check_panel_votes(votes, arms, labels)
     votes = votes[(votes >= 0).sum(axis=1) > 1]
     if not len(votes) or labels < 2:
         return Panel.usual(arms)
     seats = near_copies_in(votes)
-    seen = patterns(seated(votes, seats))
+    seen = tabulate_patterns(merge_copies(votes, seats))
     likelihood, voters = Likelihood(seen.rows, labels), seen.rows.shape[1]
     centre = np.append(np.full(voters, logit(USUAL_SLIP)), (np.log(USUAL_DOUBT), np.log(USUAL_SPREAD)))
     scale = np.append(np.full(voters, _SLIP_SCALE), (_DOUBT_SCALE, _SPREAD_SCALE))

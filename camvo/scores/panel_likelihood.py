@@ -22,7 +22,7 @@ WEIGHTS: Array = _AREAS / np.sqrt(2.0 * np.pi)
 
 
 class Likelihood:
-    """The likelihood of :class:`camvo.scores.patterns.Patterns`: ``rows`` of shape (P, K), M labels.
+    """The likelihood of :class:`camvo.scores.panel_patterns.PatternTable`: ``rows`` of shape (P, K), M labels.
 
     Below, a *place* is a label's place in its pattern, N = K + 1, Z is the number of values of ν, and n_l of
     a place reaches D, the most votes that any pattern has there.

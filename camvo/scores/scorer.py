@@ -26,7 +26,7 @@ MOST_CONFIRMED: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FinishedRound:
     """A finished round: arm → vote (``None`` for none), the label decided, and how right it was, if known."""
 
     votes: Mapping[str, str | None]
@@ -56,12 +56,12 @@ class Scorer:
         """
         return float(self.calibration(self.panel.posterior(votes, self.labels)[label]))
 
-    def of(self, votes: Mapping[str, str], decision: Decision) -> float:
-        """The score of a decision, :func:`mixed` with its own."""
-        return float(mixed(self.score(votes, decision.label), decision.score, decision.trust))
+    def score_decision(self, votes: Mapping[str, str], decision: Decision) -> float:
+        """The score of a decision, :func:`blend_scores` with its own."""
+        return float(blend_scores(self.score(votes, decision.label), decision.score, decision.trust))
 
 
-def mixed(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
+def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     """The mean of a scorer's score and the decision's own, where that was learnt from human labels.
 
     Each of the two knows what the other cannot: the panel how errors go together, the vote who of the models
@@ -71,7 +71,7 @@ def mixed(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
     return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
 
 
-def fit(rounds: Iterable[Seen], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
+def fit_scorer(rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
     """The scorer that fits the rounds: the panel to all votes, the calibration to what humans confirmed.
 
     Args:
@@ -83,9 +83,11 @@ def fit(rounds: Iterable[Seen], arms: Sequence[str], labels: Sequence[str]) -> S
     known = [one for one in rounds if one.label in position]
     rows = [[position.get(one.votes.get(arm) or "", -1) for arm in arms] for one in known]
     votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
-    panel = panel_fit.fit(votes, arms, len(labels))
+    panel = panel_fit.fit_panel(votes, arms, len(labels))
     checked = [at for at, one in enumerate(known) if one.confirmed is not None]
     decided = [position[known[at].label] for at in checked]
     chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
     right = [known[at].confirmed for at in checked]
-    return Scorer(tuple(labels), panel, calibration.fit(chances, np.array(right, dtype=np.float64)))
+    return Scorer(
+        tuple(labels), panel, calibration.fit_calibration(chances, np.array(right, dtype=np.float64))
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from camvo.stages.stack_stops import Stops
 from camvo.stages.stages import teachers
-from camvo.weights.stacking import Stack
+from camvo.weights.stacking import StackedVote
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Course:
     A question whose votes are no labels has no stack: everyone is asked.
     """
 
-    stack: Stack | None
+    stack: StackedVote | None
     stops: Stops
 
     def describe(self) -> dict[str, Any]:

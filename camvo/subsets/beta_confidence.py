@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from camvo.numerics.tolerances import TIE
-from camvo.subsets.confidence import FEW, beta, betas_of_sums
+from camvo.subsets.confidence import FEW, confidence_by_beta, confidences_by_beta_sums
 from camvo.typing import Array
 
 _LOWEST, _HIGHEST = -5, 7
@@ -27,17 +27,17 @@ class BetaConfidence:
         self._lower, self._weights = lower, weights
         self._right, self._wrong = weights * lower, weights * (1.0 - lower)
 
-    def reached(self, sets: Array) -> Array:
+    def confidences(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
-        return betas_of_sums(sets @ self._right, sets @ self._wrong)
+        return confidences_by_beta_sums(sets @ self._right, sets @ self._wrong)
 
-    def alone(self, arms: list[int]) -> float:
+    def confidence_of(self, arms: list[int]) -> float:
         """δ_A of one set, the same bits with and without arms of weight 0."""
         weights = self._weights[arms]
         counted = weights > 0.0
-        return beta(self._lower[arms][counted], weights[counted])
+        return confidence_by_beta(self._lower[arms][counted], weights[counted])
 
-    def lines(self, delta: float) -> tuple[Array, Array] | None:
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """Chords below the frontier: the least a = Σ ωL that reaches δ with a given b = Σ ω(1−L).
 
         The approximation rises in a and falls in b, so a set reaches δ exactly where a ≥ frontier(b). For
@@ -51,7 +51,7 @@ class BetaConfidence:
         needed = int(np.searchsorted(_NODES, self._wrong.sum())) + 1
         return self._right - slopes[:needed, None] * self._wrong, offsets[:needed]
 
-    def ceiling(self) -> float:
+    def upper_bound(self) -> float:
         """Certainty: the lines already find out where no set is confident enough."""
         return 1.0
 

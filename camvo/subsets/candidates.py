@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from camvo.subsets.enumeration import Screen, all_sets, split, windows
+from camvo.subsets.enumeration import Screen, all_sets, pairs_by_cost, split_arms
 from camvo.typing import Array
 
 _BLOCK, _LARGEST_BLOCK, _GROWTH = 32, 1024, 4
 """Sets in the first block, in the largest, and how many times more there are in each further one."""
 
 
-def by_cost(costs: Array, fewest: int, screens: Sequence[Screen], most: int) -> Iterator[tuple[Array, Array]]:
+def sets_by_cost(
+    costs: Array, fewest: int, screens: Sequence[Screen], most: int
+) -> Iterator[tuple[Array, Array]]:
     """Blocks of sets and their costs: indicator rows (m, n), and (m,) ascending, from block to block too.
 
     Every set of at least ``fewest`` arms that passes each screen comes exactly once, at least until ``most``
@@ -25,8 +27,8 @@ def by_cost(costs: Array, fewest: int, screens: Sequence[Screen], most: int) -> 
         screens: one for each question about which something is known.
         most: how many sets the caller will look at.
     """
-    cheap, dear = (all_sets(n) for n in split(len(costs)))
-    for row, column, cost in windows(costs, fewest, screens):
+    cheap, dear = (all_sets(n) for n in split_arms(len(costs)))
+    for row, column, cost in pairs_by_cost(costs, fewest, screens):
         if len(cost) <= most:
             order = cost.argsort(kind="stable")
         else:

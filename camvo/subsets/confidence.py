@@ -31,15 +31,15 @@ class Confidence(Protocol):
     Sets are rows of an indicator matrix, shape (m, n): 1.0 where an arm is in the set.
     """
 
-    def reached(self, sets: Array) -> Array:
+    def confidences(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
         ...
 
-    def alone(self, arms: list[int]) -> float:
+    def confidence_of(self, arms: list[int]) -> float:
         """δ_A of one set, the same bits whichever sets it was searched among."""
         ...
 
-    def lines(self, delta: float) -> tuple[Array, Array] | None:
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """What a set must fulfil to reach δ > ½: values (J, n) and thresholds (J,).
 
         On at least one of the J lines the values of the set's arms add up to the threshold; fulfilling that
@@ -47,12 +47,12 @@ class Confidence(Protocol):
         """
         ...
 
-    def ceiling(self) -> float:
+    def upper_bound(self) -> float:
         """No set, however composed, reaches more than this."""
         ...
 
 
-def exact(lower: Array, weights: Array) -> float:
+def confidence_by_lemma_1(lower: Array, weights: Array) -> float:
     """Lemma 1 itself: the sum over all 2ⁿ outcomes in which the right arms outweigh the wrong ones.
 
     Args:
@@ -60,7 +60,7 @@ def exact(lower: Array, weights: Array) -> float:
         weights: ω ≥ 0, shape (n,). Arms of weight 0 change nothing; without any weight the result is 0.
 
     >>> import numpy as np
-    >>> round(exact(np.array([0.9, 0.8, 0.7]), np.ones(3)), 4)
+    >>> round(confidence_by_lemma_1(np.array([0.9, 0.8, 0.7]), np.ones(3)), 4)
     0.902
     """
     lead, probability = np.zeros(1), np.ones(1)
@@ -71,7 +71,7 @@ def exact(lower: Array, weights: Array) -> float:
     return float(min(probability[lead > TIE].sum(), 1.0))
 
 
-def beta(lower: Array, weights: Array) -> float:
+def confidence_by_beta(lower: Array, weights: Array) -> float:
     """The paper's approximation, 1 − F_Beta(½; W_L, W − W_L) with W_L = Σ ωL and W = Σ ω.
 
     Args:
@@ -79,10 +79,10 @@ def beta(lower: Array, weights: Array) -> float:
         weights: ω ≥ 0, shape (n,). Without any weight the result is 0.
     """
     right = float(weights @ lower)
-    return beta_of_sums(right, float(weights.sum()) - right)
+    return confidence_by_beta_sums(right, float(weights.sum()) - right)
 
 
-def beta_of_sums(right: float, wrong: float) -> float:
+def confidence_by_beta_sums(right: float, wrong: float) -> float:
     """The approximation from the sums Σ ωL and Σ ω(1−L) of one set.
 
     The limits are taken where a parameter of the Beta distribution is 0: no weight on being right gives 0,
@@ -93,8 +93,8 @@ def beta_of_sums(right: float, wrong: float) -> float:
     return 1.0 if wrong <= TIE else float(betainc(wrong, right, 0.5))
 
 
-def betas_of_sums(right: Array, wrong: Array) -> Array:
-    """:func:`beta_of_sums` of many sets at once, from their sums, each of shape (m,)."""
+def confidences_by_beta_sums(right: Array, wrong: Array) -> Array:
+    """:func:`confidence_by_beta_sums` of many sets at once, from their sums, each of shape (m,)."""
     proper = (right > TIE) & (wrong > TIE)
     if proper.all():
         return np.asarray(betainc(wrong, right, 0.5), dtype=np.float64)

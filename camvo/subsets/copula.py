@@ -30,7 +30,7 @@ _DENSE = 12
 _VOLUME = 2**18
 
 
-def stream(rounds: int, context: Array) -> int:
+def copula_seed(rounds: int, context: Array) -> int:
     """The seed of a round: a function of how many rounds came before it and of its context, shape (d,)."""
     return zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS
 
@@ -76,7 +76,7 @@ class CopulaConfidence:
         self._signs, self._counts = _outcomes(right)
         self._samples = len(right)
 
-    def reached(self, sets: Array) -> Array:
+    def confidences(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
         values = np.empty(len(sets))
         step = max(_VOLUME // len(self._counts), 1)
@@ -85,17 +85,17 @@ class CopulaConfidence:
             values[start : start + step] = self._counts @ (self._signs @ weighted.T > TIE)
         return values / self._samples
 
-    def alone(self, arms: list[int]) -> float:
+    def confidence_of(self, arms: list[int]) -> float:
         """δ_A of one set."""
         row = np.zeros((1, self._n))
         row[0, arms] = 1.0
-        return float(self.reached(row)[0])
+        return float(self.confidences(row)[0])
 
-    def lines(self, delta: float) -> tuple[Array, Array] | None:
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """Nothing: the bounds of independent arms do not hold for dependent ones."""
         return None
 
-    def ceiling(self) -> float:
+    def upper_bound(self) -> float:
         """The best vote: of an outcome and its opposite, at most one is won."""
         if len(self._weights) > _DENSE:
             return 1.0

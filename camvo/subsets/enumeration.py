@@ -1,6 +1,6 @@
 """Every set of arms as a pair: of the cheaper arms a column, of the dearer ones a row.
 
-Costs, sizes and the values of :meth:`camvo.subsets.confidence.Confidence.lines` are sums over arms, so a
+Costs, sizes and the values of :meth:`camvo.subsets.confidence.Confidence.linear_bounds` are sums over arms, so a
 pair's are those of its row plus those of its column, and the least cost at which a row can fulfil every
 question is found by binary search in the columns. Rows are taken up in the order of that cost, in windows
 that grow; most searches end in the first.
@@ -30,14 +30,14 @@ _COST, _SIZE, _VALUES = 0, 1, 2
 """The rows of a table of sums: cost, size, and from here on the values of every line."""
 
 
-def windows(
+def pairs_by_cost(
     costs: Array, fewest: int, screens: Sequence[Screen]
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], Array]]:
     """(row, column, cost) of all pairs that are large enough and pass, in windows of ascending cost.
 
     A row or column is the number of a set in :func:`all_sets`; costs have shape (n,) and ascend.
     """
-    left, right = split(len(costs))
+    left, right = split_arms(len(costs))
     if not (screens or right):
         column = _of_size(len(costs), fewest)
         yield np.zeros_like(column), column, (costs @ all_sets(len(costs)))[column]
@@ -141,7 +141,7 @@ def _of_size(n: int, fewest: int) -> NDArray[np.intp]:
     return np.flatnonzero(all_sets(n).sum(axis=0) >= fewest)
 
 
-def split(n: int) -> tuple[int, int]:
+def split_arms(n: int) -> tuple[int, int]:
     """How many of n arms, the cheapest first, make up the columns, and how many the rows."""
     columns = n if n <= FEW else (n + 1) // 2
     return columns, n - columns

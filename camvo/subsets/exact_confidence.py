@@ -27,7 +27,7 @@ class ExactConfidence:
         self._n = len(weights)
         self._lower, self._weights = lower[self._counted], weights[self._counted]
 
-    def reached(self, sets: Array) -> Array:
+    def confidences(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,). Sets of about the same size are computed together."""
         if len(self._counted) < self._n:
             sets = sets[:, self._counted]
@@ -50,13 +50,13 @@ class ExactConfidence:
                 values[part] = self._together(sets[part], sizes[part])
         return values
 
-    def alone(self, arms: list[int]) -> float:
+    def confidence_of(self, arms: list[int]) -> float:
         """δ_A of one set, the same bits with and without arms of weight 0."""
         row = np.zeros((1, self._n))
         row[0, arms] = 1.0
-        return float(self.reached(row)[0])
+        return float(self.confidences(row)[0])
 
-    def lines(self, delta: float) -> tuple[Array, Array] | None:
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """Evidence: Σ −log 4L(1−L) ≥ −log(1 − (2δ−1)²), valid for every weighting (Bhattacharyya).
 
         δ_A is at most the probability that the best vote of all is right, and that is at most
@@ -70,7 +70,7 @@ class ExactConfidence:
         evidence[0, self._counted] = -np.log(chance)
         return evidence, np.array([-np.log(4.0 * delta * (1.0 - delta))])
 
-    def ceiling(self) -> float:
+    def upper_bound(self) -> float:
         """The best vote of all arms (Bayes): of an outcome and its opposite, at most one is won.
 
         With weights log(L/(1−L)) the vote is Bayes' rule, in which a tie is right half of the time; fewer

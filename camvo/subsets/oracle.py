@@ -17,7 +17,7 @@ from camvo.subsets.beta_confidence import BetaConfidence
 from camvo.subsets.confidence import Confidence
 from camvo.subsets.copula import Copula, CopulaConfidence
 from camvo.subsets.exact_confidence import ExactConfidence
-from camvo.subsets.search import search
+from camvo.subsets.search import search_cheapest
 from camvo.typing import Array
 
 ConfidenceName: TypeAlias = Literal["beta", "exact", "copula"]
@@ -44,7 +44,7 @@ class Subset:
     complete: bool = True
 
 
-def cheapest(
+def cheapest_subset(
     costs: Array,
     demands: Sequence[Demand],
     delta: float,
@@ -92,10 +92,12 @@ def cheapest(
     if len(arms) < max(k_min, 1):
         return None
     questions = _questions(demands, confidence, copulas, arms)
-    chosen, complete = search(questions, costs[free], arms, k_min=max(k_min, 1), delta=delta, budget=budget)
+    chosen, complete = search_cheapest(
+        questions, costs[free], arms, k_min=max(k_min, 1), delta=delta, budget=budget
+    )
     if chosen is None:
         return None
-    reached = min(question.alone(chosen) for question in questions)
+    reached = min(question.confidence_of(chosen) for question in questions)
     return Subset(tuple(sorted(arms[column] for column in chosen)), reached, complete)
 
 

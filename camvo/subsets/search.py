@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from camvo.numerics.tolerances import TIE
-from camvo.subsets.candidates import by_cost
+from camvo.subsets.candidates import sets_by_cost
 from camvo.subsets.confidence import Confidence
 from camvo.subsets.enumeration import Screen
 from camvo.typing import Array
@@ -37,7 +37,7 @@ class _Finds:
             self.reached.append(reached[hits])
 
     def best(self, arms: Sequence[int]) -> list[int] | None:
-        """The winner by the rules of :func:`camvo.subsets.oracle.cheapest`, as columns of the sets."""
+        """The winner by the rules of :func:`camvo.subsets.oracle.cheapest_subset`, as columns of the sets."""
         if not self.sets:
             return None
         if len(self.sets) == 1 and len(self.sets[0]) == 1:
@@ -55,7 +55,7 @@ class _Finds:
         return winner
 
 
-def search(
+def search_cheapest(
     questions: Sequence[Confidence],
     costs: Array,
     arms: Sequence[int],
@@ -76,7 +76,7 @@ def search(
     """
     held = np.ones((1, len(arms) - len(costs)))
     finds, left = _Finds(), budget
-    for free, prices in by_cost(
+    for free, prices in sets_by_cost(
         costs, k_min - held.shape[1], _screens(questions, len(costs), delta), budget + 1
     ):
         if prices[0] > finds.limit or (not finds.sets and left < budget and _hopeless(questions, delta)):
@@ -94,21 +94,21 @@ def search(
 
 
 def _reached(questions: Sequence[Confidence], sets: Array) -> Array:
-    weakest = questions[0].reached(sets)
+    weakest = questions[0].confidences(sets)
     for question in questions[1:]:
-        weakest = np.minimum(weakest, question.reached(sets))
+        weakest = np.minimum(weakest, question.confidences(sets))
     return weakest
 
 
 def _hopeless(questions: Sequence[Confidence], delta: float) -> bool:
-    return any(question.ceiling() < delta - _SLACK for question in questions)
+    return any(question.upper_bound() < delta - _SLACK for question in questions)
 
 
 def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[Screen]:
     """The lines of each question over the free arms, what the held ones bring already taken off."""
     screens = []
     for question in questions:
-        lines = question.lines(delta)
+        lines = question.linear_bounds(delta)
         if lines is not None:
             values, thresholds = lines
             screens.append((values[:, :free], thresholds - values[:, free:].sum(axis=1)))
@@ -117,7 +117,7 @@ def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[S
 
 def _guesses(questions: Sequence[Confidence], free: int, arms: int, k_min: int) -> Array:
     """Sets worth a look when the budget is gone: the cheapest arms and the most confident, any number."""
-    alone = np.array([min(question.alone([arm]) for question in questions) for arm in range(free)])
+    alone = np.array([min(question.confidence_of([arm]) for question in questions) for arm in range(free)])
     sets = np.zeros((2 * free, arms))
     sets[:, free:] = 1.0
     for number in range(free):

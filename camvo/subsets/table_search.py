@@ -17,7 +17,7 @@ import numpy as np
 
 from camvo.numerics.tolerances import TIE
 from camvo.subsets.beta_confidence import may_reach
-from camvo.subsets.confidence import beta_of_sums, betas_of_sums
+from camvo.subsets.confidence import confidence_by_beta_sums, confidences_by_beta_sums
 from camvo.subsets.oracle import Demand, Subset, check_costs
 from camvo.subsets.search import COST_TIE
 from camvo.typing import Array
@@ -37,10 +37,10 @@ class _Sets:
     indicators: Array
 
 
-def cheapest_of_each(
+def cheapest_subsets(
     costs: Array, demands: Sequence[Demand], delta: float, k_min: int, *, held: Sequence[int]
 ) -> list[Subset | None]:
-    """The cheapest set for each task by the Beta approximation, equal to :func:`.oracle.cheapest`.
+    """The cheapest set for each task by the Beta approximation, equal to :func:`.oracle.cheapest_subset`.
 
     Args:
         costs: what asking each arm costs in every task, shape (K,), with 2^K ≤ :data:`MOST_SETS`.
@@ -105,11 +105,15 @@ def _chosen(
     if price == math.inf:
         return None
     if np.count_nonzero(offers <= price * (1.0 + COST_TIE)) == 1:
-        confidence = min([beta_of_sums(right.item(first), wrong.item(first)) for right, wrong in sums])
+        confidence = min(
+            [confidence_by_beta_sums(right.item(first), wrong.item(first)) for right, wrong in sums]
+        )
         if confidence >= delta - TIE:
             return Subset(sets.arms[first], confidence)
     (rivals,) = np.isfinite(offers).nonzero()
-    reached = np.minimum.reduce([betas_of_sums(right[rivals], wrong[rivals]) for right, wrong in sums])
+    reached = np.minimum.reduce(
+        [confidences_by_beta_sums(right[rivals], wrong[rivals]) for right, wrong in sums]
+    )
     enough = reached >= delta - TIE
     if not enough.any():
         return None

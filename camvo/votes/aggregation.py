@@ -2,7 +2,7 @@
 
 A vote is a string whatever the question: a label, a number in digits, a text; a ranking, a subset or spans as
 JSON. Only the question's :class:`Aggregation` reads it, so one task may mix them all, and policies, state and
-ledger see text and rewards alone. :mod:`camvo.votes.named` lists them.
+ledger see text and rewards alone. :mod:`camvo.votes.registry` lists them.
 
 What δ_A means. A reward of 0 or 1 says that the arm was right, and δ_A is Lemma 1's probability that the
 right arms carry more than half of the weight. A fractional reward r is read as "right with probability r":

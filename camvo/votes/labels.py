@@ -49,7 +49,7 @@ def weighted_vote(
     return candidates[0] if len(candidates) == 1 else min(candidates, key=labels.index)
 
 
-def posterior(
+def label_posterior(
     votes: Mapping[str, str], correctness: Mapping[str, float], labels: Sequence[str]
 ) -> dict[str, float]:
     """The probability that each label is right, given the votes that came.
@@ -68,7 +68,7 @@ def posterior(
     Raises:
         InvalidParameterError: there is no vote, or one outside the label set.
 
-    >>> {label: round(p, 3) for label, p in posterior({"a": "yes"}, {"a": 0.8}, ["yes", "no"]).items()}
+    >>> {label: round(p, 3) for label, p in label_posterior({"a": "yes"}, {"a": 0.8}, ["yes", "no"]).items()}
     {'yes': 0.8, 'no': 0.2}
     """
     _check(votes, labels)
@@ -104,9 +104,9 @@ class LabelVote:
         return 1.0 / len(options)
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The :func:`weighted_vote` and the :func:`posterior` of every label."""
+        """The :func:`weighted_vote` and the :func:`label_posterior` of every label."""
         label = weighted_vote(ballot.votes, ballot.weights, options, ballot.tie_breakers)
-        return label, posterior(ballot.votes, ballot.correctness, options)
+        return label, label_posterior(ballot.votes, ballot.correctness, options)
 
     def reward(self, vote: str, answer: str) -> float:
         """1 for the same label, 0 for another (line 16)."""

@@ -80,7 +80,7 @@ class NumericVote:
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
         """The mean or median, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth."""
-        values, weights = counted(ballot, self._inside)
+        values, weights = values_and_weights(ballot, self._inside)
         centre = weighted_median if self.rule == "median" else weighted_mean
         answer = self._rounded(centre(values, weights))
         score = expected_closeness(
@@ -91,19 +91,19 @@ class NumericVote:
             high=self.high,
             scale=self._scale,
         )
-        text = write(answer)
+        text = write_number(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote − answer| / scale, at least 0."""
-        return max(1.0 - abs(read(vote) - read(answer)) / self._scale, 0.0)
+        return max(1.0 - abs(read_number(vote) - read_number(answer)) / self._scale, 0.0)
 
     @property
     def _scale(self) -> float:
         return self.high - self.low if self.scale is None else self.scale
 
     def _inside(self, vote: str) -> float:
-        value = read(vote)
+        value = read_number(vote)
         if not self.low <= value <= self.high:
             raise InvalidParameterError("a vote is outside the range")
         return value
@@ -116,7 +116,7 @@ class NumericVote:
         return self.low + min(steps, math.floor((self.high - self.low) / self.step + TIE)) * self.step
 
 
-def counted(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float], list[float]]:
+def values_and_weights(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float], list[float]]:
     """The votes' values and what each weighs, in the alphabetical order of the arms.
 
     Where every weight is 0 the arms' L weigh the votes, and where those are all 0 too, each counts the same.
@@ -135,12 +135,12 @@ def counted(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float]
     return values, [1.0] * len(values)
 
 
-def write(value: float) -> str:
+def write_number(value: float) -> str:
     """A number as votes and answers are written: 15 digits, and no negative zero."""
     return f"{value + 0.0:.15g}"
 
 
-def read(vote: str) -> float:
+def read_number(vote: str) -> float:
     """The number of a vote.
 
     Raises:

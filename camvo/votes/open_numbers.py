@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from camvo.errors import InvalidParameterError
 from camvo.numerics.laplace import expected_closeness
 from camvo.votes.aggregation import Ballot
-from camvo.votes.numbers import counted, read, weighted_median, write
+from camvo.votes.numbers import read_number, values_and_weights, weighted_median, write_number
 
-GREATEST = 1e15
+LARGEST_MAGNITUDE = 1e15
 """Beyond it not every whole number is a float of its own."""
 
 
@@ -38,11 +38,11 @@ class OpenNumericVote:
 
     def __post_init__(self) -> None:
         for name, value in (("step", self.step), ("tolerance", self.tolerance)):
-            if value is not None and not 0.0 < value <= GREATEST:
-                raise InvalidParameterError(f"{name} is in (0, {GREATEST:g}], got {value}")
+            if value is not None and not 0.0 < value <= LARGEST_MAGNITUDE:
+                raise InvalidParameterError(f"{name} is in (0, {LARGEST_MAGNITUDE:g}], got {value}")
         for name, value in (("low", self.low), ("high", self.high)):
-            if value is not None and not abs(value) <= GREATEST:
-                raise InvalidParameterError(f"{name} is in ±{GREATEST:g}, got {value}")
+            if value is not None and not abs(value) <= LARGEST_MAGNITUDE:
+                raise InvalidParameterError(f"{name} is in ±{LARGEST_MAGNITUDE:g}, got {value}")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise InvalidParameterError(f"need low < high, got {self.low} and {self.high}")
 
@@ -55,7 +55,7 @@ class OpenNumericVote:
 
         The truth is taken to lie within the votes, or beyond them by the scale at most.
         """
-        values, weights = counted(ballot, self.inside)
+        values, weights = values_and_weights(ballot, self.inside)
         answer = self._rounded(weighted_median(values, weights))
         scale = self._scale(answer)
         score = expected_closeness(
@@ -66,13 +66,13 @@ class OpenNumericVote:
             high=self._bounded(max(*values, answer) + scale),
             scale=scale,
         )
-        text = write(answer)
+        text = write_number(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote − answer| / scale(answer), at least 0."""
-        right = read(answer)
-        return max(1.0 - abs(read(vote) - right) / self._scale(right), 0.0)
+        right = read_number(answer)
+        return max(1.0 - abs(read_number(vote) - right) / self._scale(right), 0.0)
 
     def inside(self, vote: str) -> float:
         """A vote's number.
@@ -80,8 +80,8 @@ class OpenNumericVote:
         Raises:
             InvalidParameterError: it is none, or out of bounds.
         """
-        value = read(vote)
-        if self._bounded(value) != value or abs(value) > GREATEST:
+        value = read_number(vote)
+        if self._bounded(value) != value or abs(value) > LARGEST_MAGNITUDE:
             raise InvalidParameterError("a vote is outside the range")
         return value
 

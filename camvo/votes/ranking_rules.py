@@ -9,11 +9,11 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import TIE
 from camvo.typing import Array
 
-MOST_ITEMS = 8
+MAX_KEMENY_ITEMS = 8
 """Kemeny's order is searched among all orders of up to this many items: m·2ᵐ⁻¹ steps."""
 
 
-def prefers(heights: Array) -> Array:
+def pairwise_preferences(heights: Array) -> Array:
     """Who is ranked above whom: 1 where item i is above item j, ½ where they are level, else 0.
 
     Args:
@@ -26,13 +26,13 @@ def prefers(heights: Array) -> Array:
     return preferred
 
 
-def borda(heights: Array) -> Array:
+def borda_points(heights: Array) -> Array:
     """Borda's points: one for every item ranked below, half of one for a level one; shape (…, m)."""
-    points: Array = prefers(heights).sum(axis=-1) - 0.5
+    points: Array = pairwise_preferences(heights).sum(axis=-1) - 0.5
     return points
 
 
-def by_totals(totals: Array, tie_breakers: Array) -> list[int]:
+def order_by_totals(totals: Array, tie_breakers: Array) -> list[int]:
     """The items from the largest total to the smallest, both arguments of shape (m,).
 
     Totals that differ by less than 1e-12 are tied; the larger tie-breaker goes first, then the earlier item.
@@ -48,7 +48,7 @@ def by_totals(totals: Array, tie_breakers: Array) -> list[int]:
     return order
 
 
-def kemeny(preferences: Array, tie_breakers: Array) -> list[int]:
+def kemeny_order(preferences: Array, tie_breakers: Array) -> list[int]:
     """Kemeny's order: the one that agrees with the most weight over all pairs of items (dynamic programming).
 
     Ties go to the order that agrees most with ``tie_breakers``, then to the one whose items come first.
@@ -58,11 +58,13 @@ def kemeny(preferences: Array, tie_breakers: Array) -> list[int]:
         tie_breakers: the same with other weights, shape (m, m).
 
     Raises:
-        InvalidParameterError: more than :data:`MOST_ITEMS` items.
+        InvalidParameterError: more than :data:`MAX_KEMENY_ITEMS` items.
     """
     m = len(preferences)
-    if m > MOST_ITEMS:
-        raise InvalidParameterError(f"{m} items, Kemeny's rule takes at most {MOST_ITEMS}", fix="use Borda's")
+    if m > MAX_KEMENY_ITEMS:
+        raise InvalidParameterError(
+            f"{m} items, Kemeny's rule takes at most {MAX_KEMENY_ITEMS}", fix="use Borda's"
+        )
     gains = [_sums_over_subsets(weights) for weights in (preferences, tie_breakers)]
     best, first = np.zeros((2**m, 2)), [0] * 2**m
     for items in range(1, 2**m):

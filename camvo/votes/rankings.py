@@ -14,18 +14,18 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 from camvo.votes.aggregation import Ballot
-from camvo.votes.ranking_rules import borda, by_totals, kemeny, prefers
+from camvo.votes.ranking_rules import borda_points, kemeny_order, order_by_totals, pairwise_preferences
 
 RankingRule: TypeAlias = Literal["scores", "borda", "kemeny"]
 
 
-def read(vote: str) -> dict[str, float]:
+def read_ranking(vote: str) -> dict[str, float]:
     """Item → height, higher is better, from a JSON array (best item first) or an object item → score.
 
     Raises:
         InvalidParameterError: anything else, an item that comes twice, or a score that is not finite.
 
-    >>> read('["a", "b"]'), read('{"a": 0.5, "b": 2}')
+    >>> read_ranking('["a", "b"]'), read_ranking('{"a": 0.5, "b": 2}')
     ({'a': 1.0, 'b': 0.0}, {'a': 0.5, 'b': 2.0})
     """
     try:
@@ -41,7 +41,7 @@ def read(vote: str) -> dict[str, float]:
     return heights
 
 
-def agreement(left: Array, right: Array) -> float:
+def kendall_agreement(left: Array, right: Array) -> float:
     """(τ + 1)/2 with Kendall's τ: the share of pairs in the same order, level pairs counting half.
 
     That is τ_a; without level items it is the τ_b of ``scipy.stats.kendalltau`` too.
@@ -51,13 +51,13 @@ def agreement(left: Array, right: Array) -> float:
         right: the same items' heights in the other ranking, shape (m,).
     """
     pairs = np.triu_indices(len(left), 1)
-    signs = (2.0 * prefers(left)[pairs] - 1.0) * (2.0 * prefers(right)[pairs] - 1.0)
+    signs = (2.0 * pairwise_preferences(left)[pairs] - 1.0) * (2.0 * pairwise_preferences(right)[pairs] - 1.0)
     return float((signs.mean() + 1.0) / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class RankingVote:
-    """Rankings of the question's options; the text of a vote is what :func:`read` takes.
+    """Rankings of the question's options; the text of a vote is what :func:`read_ranking` takes.
 
     The answer is a JSON array, best item first, without ties.
 
@@ -94,25 +94,25 @@ class RankingVote:
             for column in (ballot.weights, ballot.tie_breakers, ballot.correctness)
         )
         if self.rule == "kemeny":
-            above = prefers(heights)
-            order = kemeny(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
+            above = pairwise_preferences(heights)
+            order = kemeny_order(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
         else:
-            points = heights if self.rule == "scores" else borda(heights)
-            order = by_totals(weights @ points, lower @ points)
+            points = heights if self.rule == "scores" else borda_points(heights)
+            order = order_by_totals(weights @ points, lower @ points)
         answer = json.dumps([options[item] for item in order], ensure_ascii=False, separators=(",", ":"))
         return answer, {answer: _expected_agreement(heights[:, order], correctness)}
 
     def reward(self, vote: str, answer: str) -> float:
         """(τ + 1)/2 between the vote and the answer."""
-        given, right = read(vote), read(answer)
+        given, right = read_ranking(vote), read_ranking(answer)
         if given.keys() != right.keys() or len(right) < 2:
             raise InvalidParameterError("two rankings of different items, or of fewer than two")
-        return agreement(np.array([given[item] for item in right]), np.array(list(right.values())))
+        return kendall_agreement(np.array([given[item] for item in right]), np.array(list(right.values())))
 
     def _heights(self, arm: str, vote: str, options: Sequence[str]) -> list[float]:
         if self.rule == "scores" and not vote.lstrip().startswith("{"):
             raise InvalidParameterError(f"the vote of {arm!r} has no scores to add up")
-        heights = read(vote)
+        heights = read_ranking(vote)
         if heights.keys() != set(options):
             raise InvalidParameterError(f"the vote of {arm!r} ranks other items than were asked about")
         return [heights[item] for item in options]
@@ -121,5 +121,5 @@ class RankingVote:
 def _expected_agreement(heights: Array, correctness: Array) -> float:
     """The mean posterior of every pair's order; heights (n, m) with the items in the order of the answer."""
     pairs = np.triu_indices(heights.shape[1], 1)
-    signs = 2.0 * prefers(heights)[:, *pairs] - 1.0
+    signs = 2.0 * pairwise_preferences(heights)[:, *pairs] - 1.0
     return float(expit(logit(np.clip(correctness, EPSILON, 1.0 - EPSILON)) @ signs).mean())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior, weighted_vote
+from camvo.votes.labels import label_posterior, weighted_vote
 
 _YES, _NO = "yes", "no"
 
@@ -45,7 +45,7 @@ class SubsetVote:
             InvalidParameterError: there is no vote, or one that names something else than the options.
         """
         self._check(options)
-        chosen = {arm: set(read(vote)) for arm, vote in ballot.votes.items()}
+        chosen = {arm: set(read_subset(vote)) for arm, vote in ballot.votes.items()}
         for arm, labels in chosen.items():
             if not labels <= set(options):
                 raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")
@@ -57,7 +57,7 @@ class SubsetVote:
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote △ answer| / M."""
-        return 1.0 - len(set(read(vote)) ^ set(read(answer))) / self.size
+        return 1.0 - len(set(read_subset(vote)) ^ set(read_subset(answer))) / self.size
 
     def _check(self, options: Sequence[str]) -> None:
         if len(options) != self.size:
@@ -68,10 +68,10 @@ def _decided(backers: Sequence[str], ballot: Ballot) -> tuple[bool, float]:
     """Whether a label that these arms chose is in the answer, and the posterior of that."""
     votes = {arm: _YES if arm in backers else _NO for arm in ballot.votes}
     won = weighted_vote(votes, ballot.weights, (_NO, _YES), ballot.tie_breakers)
-    return won == _YES, posterior(votes, ballot.correctness, (_NO, _YES))[won]
+    return won == _YES, label_posterior(votes, ballot.correctness, (_NO, _YES))[won]
 
 
-def read(vote: str) -> list[str]:
+def read_subset(vote: str) -> list[str]:
     """The labels of a vote, in its order.
 
     Raises:

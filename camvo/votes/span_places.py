@@ -9,9 +9,9 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from camvo.numerics.tolerances import TIE
-from camvo.votes.spans import Span, overlap
+from camvo.votes.spans import Span, span_overlap
 
-NEAR = 0.5
+SAME_PLACE_OVERLAP = 0.5
 """Two spans mean the same place if they have more than this in common (intersection over union)."""
 
 Place: TypeAlias = Mapping[str, Span]
@@ -45,20 +45,20 @@ class Electorate:
     def closeness(self, place: Place, span: Span) -> float:
         """The weighted mean of the members' overlap with the span of their place."""
         weight = math.fsum(self.weights[arm] for arm in place)
-        return math.fsum(self.weights[arm] * overlap(span, own) for arm, own in place.items()) / weight
+        return math.fsum(self.weights[arm] * span_overlap(span, own) for arm, own in place.items()) / weight
 
     def standing(self, candidate: Span, place: Place) -> tuple[float, ...]:
         """How clear a place around a candidate is, compared from the first number to the last."""
         return (
             math.fsum(self.weights[arm] for arm in place),
-            math.fsum(self.weights[arm] * overlap(candidate, span) for arm, span in place.items()),
+            math.fsum(self.weights[arm] * span_overlap(candidate, span) for arm, span in place.items()),
             math.fsum(self.tie_breakers[arm] for arm in place),
             -candidate.start,
             -candidate.end,
         )
 
 
-def places(
+def group_into_places(
     cast: Mapping[str, Sequence[Span]], electorate: Electorate
 ) -> tuple[Mapping[Span, Place], Sequence[Place]]:
     """The places that a majority marked, under their spans, and the others.
@@ -83,9 +83,13 @@ def places(
 
 def _joins(arm: str, span: Span, stay: Mapping[Span, dict[str, Span]]) -> bool:
     """Let a span join the nearest place that has room for it; says whether there is one."""
-    open_ = [centre for centre, place in stay.items() if arm not in place and overlap(span, centre) > NEAR]
+    open_ = [
+        centre
+        for centre, place in stay.items()
+        if arm not in place and span_overlap(span, centre) > SAME_PLACE_OVERLAP
+    ]
     if open_:
-        stay[max(open_, key=lambda centre: overlap(span, centre))][arm] = span
+        stay[max(open_, key=lambda centre: span_overlap(span, centre))][arm] = span
     return bool(open_)
 
 
@@ -123,10 +127,12 @@ def _neighbours(spans: Collection[Span]) -> dict[Span, list[Span]]:
         for other in ordered[position + 1 :]:
             if other.start >= span.end:
                 break
-            if overlap(span, other) > NEAR:
+            if span_overlap(span, other) > SAME_PLACE_OVERLAP:
                 near[span].append(other)
                 near[other].append(span)
-    return {span: sorted(found, key=lambda one: (-overlap(span, one), one)) for span, found in near.items()}
+    return {
+        span: sorted(found, key=lambda one: (-span_overlap(span, one), one)) for span, found in near.items()
+    }
 
 
 def _around(near: Sequence[Span], free: Mapping[str, set[Span]]) -> Place:

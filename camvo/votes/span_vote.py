@@ -10,9 +10,9 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior
-from camvo.votes.span_places import Electorate, Place, places
-from camvo.votes.spans import Span, f1, read, write
+from camvo.votes.labels import label_posterior
+from camvo.votes.span_places import Electorate, Place, group_into_places
+from camvo.votes.spans import Span, read_spans, span_f1, write_spans
 
 _NOTHING = "\0nothing"
 """What an arm says of a place that it did not mark."""
@@ -23,7 +23,7 @@ _NODES = 64
 
 @dataclass(frozen=True, slots=True)
 class SpanVote:
-    """Sets of labelled spans; a vote is a text that :func:`camvo.votes.spans.read` takes, or ``[]``.
+    """Sets of labelled spans; a vote is a text that :func:`camvo.votes.spans.read_spans` takes, or ``[]``.
 
     The arms' spans of one label that overlap well are one place (:mod:`camvo.votes.span_places`), and each
     place is voted on by itself: it is in the answer if the arms that marked it carry more than half of the
@@ -41,26 +41,26 @@ class SpanVote:
         return 1.0 / (len(options) + 1)
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The spans that stay, and the F₁ (:func:`camvo.votes.spans.f1`) that they can expect.
+        """The spans that stay, and the F₁ (:func:`camvo.votes.spans.span_f1`) that they can expect.
 
         Each place that any arm marked is a vote between the M labels and nothing: the truth has a span there
-        with the :func:`camvo.votes.labels.posterior` of that vote, independently of the other places. It may
+        with the :func:`camvo.votes.labels.label_posterior` of that vote, independently of the other places. It may
         have one more, where all arms saw nothing. The boundaries are as far from the truth's as from the
         arms'.
         """
         if not ballot.votes:
             raise InvalidParameterError("there is no vote to count")
-        cast = {arm: _known(arm, read(vote), options) for arm, vote in sorted(ballot.votes.items())}
+        cast = {arm: _known(arm, read_spans(vote), options) for arm, vote in sorted(ballot.votes.items())}
         electorate = Electorate(_weights(ballot), {arm: ballot.tie_breakers[arm] for arm in cast})
-        stay, others = places(cast, electorate)
+        stay, others = group_into_places(cast, electorate)
         closeness = [electorate.closeness(place, span) for span, place in stay.items()]
         chances = [_chance(place, ballot, options) for place in [*stay.values(), *others, {}]]
-        answer = write(stay)
+        answer = write_spans(stay)
         return answer, {answer: _expected_f1(np.array(closeness), np.array(chances))}
 
     def reward(self, vote: str, answer: str) -> float:
-        """The :func:`camvo.votes.spans.f1` of the two."""
-        return f1(read(vote), read(answer))
+        """The :func:`camvo.votes.spans.span_f1` of the two."""
+        return span_f1(read_spans(vote), read_spans(answer))
 
 
 def _known(arm: str, spans: tuple[Span, ...], options: Sequence[str]) -> tuple[Span, ...]:
@@ -79,7 +79,7 @@ def _weights(ballot: Ballot) -> dict[str, float]:
 def _chance(place: Place, ballot: Ballot, options: Sequence[str]) -> float:
     """The probability that the truth has a span at a place; where no arm marked one, of whatever label."""
     answers = {arm: place[arm].label if arm in place else _NOTHING for arm in ballot.votes}
-    chances = posterior(answers, ballot.correctness, [*options, _NOTHING])
+    chances = label_posterior(answers, ballot.correctness, [*options, _NOTHING])
     label = next((span.label for span in place.values()), None)
     return 1.0 - chances[_NOTHING] if label is None else chances[label]
 

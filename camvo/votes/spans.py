@@ -21,24 +21,24 @@ class Span(NamedTuple):
     label: str
 
 
-def write(spans: Iterable[Span]) -> str:
+def write_spans(spans: Iterable[Span]) -> str:
     """The vote for a set of spans: a JSON array of ``[start, end, label]``, sorted, none of them twice.
 
-    >>> write([Span(7, 9, "b"), Span(0, 5, "a"), Span(7, 9, "b")])
+    >>> write_spans([Span(7, 9, "b"), Span(0, 5, "a"), Span(7, 9, "b")])
     '[[0,5,"a"],[7,9,"b"]]'
     """
     return json.dumps(sorted(set(spans)), ensure_ascii=False, separators=(",", ":"))
 
 
-def read(vote: str) -> tuple[Span, ...]:
+def read_spans(vote: str) -> tuple[Span, ...]:
     """The spans of a vote, sorted; none is a vote, too.
 
     Raises:
-        InvalidParameterError: it is not what :func:`write` makes of some set of spans.
+        InvalidParameterError: it is not what :func:`write_spans` makes of some set of spans.
     """
     try:
         spans = tuple(Span(*entry) for entry in json.loads(vote))
-        sound = all(_is_sound(span) for span in spans) and write(spans) == vote
+        sound = all(_is_sound(span) for span in spans) and write_spans(spans) == vote
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidParameterError("a vote on spans is no JSON array of [start, end, label]") from error
     if not sound:
@@ -46,7 +46,7 @@ def read(vote: str) -> tuple[Span, ...]:
     return spans
 
 
-def overlap(left: Span, right: Span) -> float:
+def span_overlap(left: Span, right: Span) -> float:
     """Intersection over union of two spans of the same label, in [0, 1]; 0 for two labels.
 
     Of spans that do not overlap each other, at most one has more than ½ in common with any other span.
@@ -57,7 +57,7 @@ def overlap(left: Span, right: Span) -> float:
     return shared / (max(left.end, right.end) - min(left.start, right.start))
 
 
-def f1(left: Sequence[Span], right: Sequence[Span]) -> float:
+def span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
     """How much two sets of spans have in common: F₁ with partial credit, in [0, 1].
 
     2 Σ overlap / (|left| + |right|), the sum over the pairs of the one-to-one matching that makes it largest.
@@ -66,7 +66,7 @@ def f1(left: Sequence[Span], right: Sequence[Span]) -> float:
     """
     if not left and not right:
         return 1.0
-    shares = np.array([[overlap(one, other) for other in right] for one in left])
+    shares = np.array([[span_overlap(one, other) for other in right] for one in left])
     if not shares.any():
         return 0.0
     matched = shares[linear_sum_assignment(shares, maximize=True)]

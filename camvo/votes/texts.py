@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior, weighted_vote
+from camvo.votes.labels import label_posterior, weighted_vote
 
 Comparison: TypeAlias = Literal["exact", "words"]
 
@@ -20,20 +20,20 @@ _FINAL = ".,;:!?…\"'”’»"
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])\S)+")
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """A text as it is compared: compatible characters, letter case, blanks and final punctuation made one.
 
-    >>> normalised(' New  YORK. '), normalised('-5')
+    >>> normalise_text(' New  YORK. '), normalise_text('-5')
     ('new york', '-5')
     """
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return folded.lstrip("\"'“„‘«").rstrip(_FINAL + " ")
 
 
-def overlap(left: str, right: str) -> float:
+def word_overlap(left: str, right: str) -> float:
     """The F₁ of the words of two normalised texts (Chinese and Japanese: characters), 1 if they are equal.
 
-    >>> overlap("paris", "paris, france"), overlap("2018", "2019")
+    >>> word_overlap("paris", "paris, france"), word_overlap("2018", "2019")
     (0.6666666666666666, 0.0)
     """
     if left == right:
@@ -46,9 +46,9 @@ def overlap(left: str, right: str) -> float:
 class OpenVote:
     """A weighted vote over the answers that came; there are no options.
 
-    Texts are compared :func:`normalised`, and what is answered is the most weighty of the spellings that won.
+    Texts are compared :func:`normalise_text`, and what is answered is the most weighty of the spellings that won.
     Where no two texts agree there is nothing to count, and the medoid is answered: the text with the greatest
-    :func:`overlap` on the weighted average, itself included. Of all the answers that came it promises the
+    :func:`word_overlap` on the weighted average, itself included. Of all the answers that came it promises the
     greatest reward. The reward is the overlap too, so that who left out a word is not as wrong as who named
     another thing; dates are compared exactly.
 
@@ -76,7 +76,7 @@ class OpenVote:
         return 1.0 / self.size
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The answer, and the reward it can expect by :func:`camvo.votes.labels.posterior` of M answers."""
+        """The answer, and the reward it can expect by :func:`camvo.votes.labels.label_posterior` of M answers."""
         if not ballot.votes:
             raise InvalidParameterError("there is no vote to count")
         keys = {arm: self._key(vote) for arm, vote in sorted(ballot.votes.items())}
@@ -90,7 +90,7 @@ class OpenVote:
             spellings, ballot.weights, sorted(set(spellings.values())), ballot.tie_breakers
         )
         unnamed = [f"\0{number}" for number in range(max(self.size - len(given), 1))]
-        chances = posterior(keys, ballot.correctness, [*given, *unnamed])
+        chances = label_posterior(keys, ballot.correctness, [*given, *unnamed])
         return answer, {answer: min(math.fsum(chances[key] * self._alike(key, winner) for key in given), 1.0)}
 
     def reward(self, vote: str, answer: str) -> float:
@@ -98,19 +98,21 @@ class OpenVote:
         return self._alike(self._key(vote), self._key(answer))
 
     def _key(self, vote: str) -> str:
-        key = normalised(vote) if self.comparison == "words" else vote
+        key = normalise_text(vote) if self.comparison == "words" else vote
         if not key.strip():
             raise InvalidParameterError("an answer is blank")
         return key
 
     def _alike(self, left: str, right: str) -> float:
-        return overlap(left, right) if self.comparison == "words" else float(left == right)
+        return word_overlap(left, right) if self.comparison == "words" else float(left == right)
 
     def _medoid(self, keys: Mapping[str, str], given: Sequence[str], ballot: Ballot) -> str:
         """Every answer with the weight of all arms, each as far as its own answer is like it."""
 
         def total(candidate: str, weights: Mapping[str, float]) -> float:
-            return round(math.fsum(weights[arm] * overlap(candidate, key) for arm, key in keys.items()), 12)
+            return round(
+                math.fsum(weights[arm] * word_overlap(candidate, key) for arm, key in keys.items()), 12
+            )
 
         return max(given, key=lambda one: (total(one, ballot.weights), total(one, ballot.tie_breakers)))
 

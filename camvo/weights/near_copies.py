@@ -66,7 +66,7 @@ def near_copies_in(votes: NDArray[np.int64], level: float = LEVEL) -> tuple[int,
     return near_copies(shared, apart, level)
 
 
-def seated(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
+def merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:
     """One vote a seat, shape (n, number of seats), seats in ascending order; −1 where a seat is silent.
 
     Where copies differ, the label that more of them voted for counts, then the first copy's.

@@ -2,7 +2,7 @@
 
 It needs only who voted with whom (:mod:`camvo.state.vote_patterns`), but in rounds that are not selected by
 their votes. Dear arms are seen on hard items alone where others end early, and since arms err together, no
-model of independent errors makes up for the missing votes. :func:`completed` does, without any model.
+model of independent errors makes up for the missing votes. :func:`complete_rounds` does, without any model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _ITERATIONS = 30
 _LOWEST, _HIGHEST = 0.02, 0.995
 
 
-def completed(rows: Mapping[Signature, int], everyone: Mapping[Signature, int]) -> dict[Signature, float]:
+def complete_rounds(
+    rows: Mapping[Signature, int], everyone: Mapping[Signature, int]
+) -> dict[Signature, float]:
     """The rounds as if everyone had been asked in each: the votes that are missing are those of their like.
 
     A round that ended early stands for rounds that had the same votes and asked everyone by chance, in

@@ -19,8 +19,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtr
 
-from camvo.numerics.conditional_logit import Choices, Prior, fit_with_groups
-from camvo.numerics.conditional_logit import fit as fit_logit
+from camvo.numerics.conditional_logit import (
+    ChoiceSets,
+    NormalPrior,
+    fit_conditional_logit,
+    fit_with_group_precisions,
+)
 from camvo.state.kept_rounds import Row
 from camvo.typing import Array
 
@@ -32,7 +36,7 @@ say: their prior holds them back already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class StackedVotePrior:
     """What is believed before anyone labels a round; all corrections are around 0.
 
     Attributes:
@@ -49,16 +53,16 @@ class Belief:
     labels: tuple[float, float] | None = None
 
 
-OPEN: Final = Belief(1.0, (0.3, 0.3, 1.0), arms=10.0, labels=(10.0, 20.0))
+OPEN: Final = StackedVotePrior(1.0, (0.3, 0.3, 1.0), arms=10.0, labels=(10.0, 20.0))
 """Weights in any unit, and labels that may differ."""
 
-ANCHORED: Final = Belief(1.0 / 3.0, (180.0, 0.3, 1.0), arms=20.0)
+ANCHORED: Final = StackedVotePrior(1.0 / 3.0, (180.0, 0.3, 1.0), arms=20.0)
 """Weights that are log-odds already. Errors go together, so that they add up to about a third of their sum.
 Held loosely, twenty labels on easy rounds could leave nothing of them, and one arm would decide alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class StackedVote:
     """What speaks for a label of one question, in log-odds.
 
     Attributes:
@@ -133,7 +137,9 @@ class Stack:
         return first, odds[first] - max(rivals, default=-math.inf)
 
 
-def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> Stack:
+def fit_stacked_vote(
+    rows: Sequence[Row], labels: Sequence[str], belief: StackedVotePrior = OPEN
+) -> StackedVote:
     """The stacked vote after these rounds; those without a human's label or without a vote teach nothing.
 
     The trust compares the corrections with the weighted vote on rounds that were held out (five folds): it is
@@ -147,7 +153,7 @@ def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> St
     """
     known = [row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)]
     if not known:
-        return Stack(scale=belief.scale)
+        return StackedVote(scale=belief.scale)
     arms = sorted({vote.arm for row in known for vote in row.votes if vote.label in labels})
     names = [] if belief.labels is None else sorted(labels)
     sizes = (len(arms), len(names), len(arms) * len(names))
@@ -158,17 +164,21 @@ def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> St
     initial = np.repeat(precisions, [1, 1, 1, *sizes])
     ends = np.cumsum([_LEARNT, *sizes])
     groups = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
-    coefficients, prior = fit_with_groups(choices, Prior(mean, initial), groups)
-    simple = choices.first(_LEARNT)
-    narrow = Prior(mean[:_LEARNT], initial[:_LEARNT])
-    plain = fit_logit(simple, narrow)
+    coefficients, prior = fit_with_group_precisions(choices, NormalPrior(mean, initial), groups)
+    simple = choices.first_coefficients(_LEARNT)
+    narrow = NormalPrior(mean[:_LEARNT], initial[:_LEARNT])
+    plain = fit_conditional_logit(simple, narrow)
     gains: list[Array] = [np.zeros(0)]
     for fold in range(_FOLDS):
         held = np.arange(len(known)) % _FOLDS == fold
         if held.all() or not held.any():
             continue
-        full_score = choices.take(held).log_likelihoods(fit_logit(choices.take(~held), prior, coefficients))
-        plain_score = simple.take(held).log_likelihoods(fit_logit(simple.take(~held), narrow, plain))
+        full_score = choices.select(held).log_likelihoods(
+            fit_conditional_logit(choices.select(~held), prior, coefficients)
+        )
+        plain_score = simple.select(held).log_likelihoods(
+            fit_conditional_logit(simple.select(~held), narrow, plain)
+        )
         gains.append(full_score - plain_score)
     trust = _trust(np.concatenate(gains))
     mixed = trust * coefficients
@@ -176,7 +186,7 @@ def fit(rows: Sequence[Row], labels: Sequence[str], belief: Belief = OPEN) -> St
     head, of_arms, of_labels, of_pairs = np.split(mixed, ends[:-1])
     pairs = of_pairs.reshape(len(arms), len(names)).tolist()
     scale, none, alone = head.tolist()
-    return Stack(
+    return StackedVote(
         scale,
         none,
         alone,
@@ -195,7 +205,9 @@ def _trust(gains: Array) -> float:
     return float(ndtr(total / error + _LEANING)) if error > 0.0 else float(total > 0.0)
 
 
-def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str], *, by_label: bool) -> Choices:
+def _choices(
+    rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str], *, by_label: bool
+) -> ChoiceSets:
     """Each round's candidates: the labels that got a vote and, where others did not, "none of them"."""
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}
@@ -236,4 +248,4 @@ def _choices(rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str], *,
     )
     shape = (len(codes), first_pair + len(arms) * len(labels) if by_label else first_label)
     design = sparse.csr_matrix((value, (at, column)), shape=shape)
-    return Choices(design, np.searchsorted(round_, np.arange(len(rows))), chosen)
+    return ChoiceSets(design, np.searchsorted(round_, np.arange(len(rows))), chosen)

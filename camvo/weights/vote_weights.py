@@ -13,12 +13,12 @@ import numpy as np
 from camvo.state.vote_patterns import Evidence, Pattern, Signature, canonical
 from camvo.typing import Array
 from camvo.weights.near_copies import near_copies_in
-from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, completed, log_odds
-from camvo.weights.stacking import Stack
+from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, complete_rounds, log_odds
+from camvo.weights.stacking import StackedVote
 
 
 @lru_cache(maxsize=64)
-def by_agreement(
+def weights_by_agreement(
     evidence: Evidence, order: tuple[str, ...], shares: tuple[float, ...], labels: int
 ) -> tuple[float, ...]:
     """ω of the arms in ``order``, from who voted with whom in the coin's rounds.
@@ -51,9 +51,9 @@ class VoteWeights:
     """
 
     agreed: Mapping[str, float]
-    stack: Stack | None = None
+    stack: StackedVote | None = None
 
-    def of(self) -> dict[str, float]:
+    def by_arm(self) -> dict[str, float]:
         """ω ≥ 0 of every arm; one without a weight is not given one by human labels.
 
         A vote that speaks against its own label has the least weight: certificates take no negative ones.
@@ -79,7 +79,7 @@ def _weights(
     seats = near_copies_in(np.repeat(rows, counts, axis=0), level=0.5)
     first = np.array(sorted(set(seats)))
     seated: dict[Signature, float] = {}
-    for groups, weight in completed(probes, everyone).items():
+    for groups, weight in complete_rounds(probes, everyone).items():
         among = canonical(groups[seat] for seat in first)
         seated[among] = seated.get(among, 0.0) + weight
     weights = np.zeros(len(shares))

@@ -10,7 +10,7 @@ from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
 from camvo.state.kept_rounds import CastVote, Head, Row
 from camvo.state.state import State
-from camvo.weights.stacking import fit
+from camvo.weights.stacking import fit_stacked_vote
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "copy", "c")
@@ -49,7 +49,7 @@ def test_a_study_is_made_once(studied):
 
 
 def test_its_stack_is_that_of_the_rounds(studied):
-    assert studied.study().stack == fit(studied.head.rows, LABELS)
+    assert studied.study().stack == fit_stacked_vote(studied.head.rows, LABELS)
 
 
 def test_a_plan_goes_by_the_study_that_it_is_given(studied):
@@ -59,7 +59,7 @@ def test_a_plan_goes_by_the_study_that_it_is_given(studied):
     given, fresh = (policy.plan({"q": one}, costs) for one in (replace(seen, study=studied.study()), seen))
     assert given.weights["q"].tolist() == [1.0, 0.5, 1.0, 0.5]
     assert given.stages.of["q"].stack == studied.study().stack
-    assert fresh.stages.of["q"].stack == fit((), LABELS)
+    assert fresh.stages.of["q"].stack == fit_stacked_vote((), LABELS)
 
 
 def test_without_one_a_plan_studies_what_the_state_has_kept():

@@ -43,7 +43,7 @@ def ever_claims(claims, chances):
 
 
 def ours(n, right):
-    return counted(right, n - right).log_fortunes(0.97)[0] >= math.log(20)
+    return counted(right, n - right).log_wealth(0.97)[0] >= math.log(20)
 
 
 def clopper_pearson(n, right):
@@ -80,14 +80,14 @@ def test_all_thresholds_together_hold_under_optional_stopping():
 def test_the_fortune_is_that_of_a_mixture_of_bettors(right, share):
     bets = [(number + 0.5) / 32 / share for number in range(32)]
     fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
-    found = after(sum(right), len(right) - sum(right)).log_fortunes(share)[0]
+    found = after(sum(right), len(right) - sum(right)).log_wealth(share)[0]
     assert found == pytest.approx(math.log(fortune), abs=1e-9)
 
 
 @given(n=st.integers(1, 40), share=st.floats(0.05, 0.95), worse=st.floats(0.001, 1.0))
 @settings(max_examples=40, deadline=None)
 def test_the_fortune_is_a_martingale_at_the_share_and_a_supermartingale_below_it(n, share, worse):
-    fortunes = np.array([math.exp(counted(k, n - k).log_fortunes(share)[0]) for k in range(n + 1)])
+    fortunes = np.array([math.exp(counted(k, n - k).log_wealth(share)[0]) for k in range(n + 1)])
     assert binom.pmf(range(n + 1), n, share) @ fortunes == pytest.approx(1.0, rel=1e-9)
     assert binom.pmf(range(n + 1), n, worse * share) @ fortunes <= 1.0 + 1e-9
 
@@ -153,7 +153,7 @@ def test_labels_that_are_right_in_part_never_raise_the_fortune_of_the_bettors(ri
     guarantee.update((1.0, r) for r in right)
     bets = [(number + 0.5) / 32 / share for number in range(32)]
     fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
-    assert guarantee.log_fortunes(share)[0] <= math.log(fortune) + 1e-9
+    assert guarantee.log_wealth(share)[0] <= math.log(fortune) + 1e-9
 
 
 @pytest.mark.parametrize(

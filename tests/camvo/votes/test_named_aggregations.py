@@ -5,7 +5,7 @@ import json
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.votes import named
+from camvo.votes import consensus, registry
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 from camvo.votes.open_numbers import OpenNumericVote
@@ -27,24 +27,24 @@ ABC = ("a", "b", "c")
 
 
 def test_every_aggregation_that_has_a_name_is_here():
-    assert {type(one) for one in EACH} == set(named.NAMED.values())
+    assert {type(one) for one in EACH} == set(registry.AGGREGATIONS.values())
 
 
-@pytest.mark.parametrize("aggregation", EACH, ids=list(named.NAMED))
+@pytest.mark.parametrize("aggregation", EACH, ids=list(registry.AGGREGATIONS))
 def test_a_description_is_json_that_is_restored(aggregation):
-    described = named.describe(aggregation)
-    assert named.restore(json.loads(json.dumps(described, allow_nan=False))) == aggregation
+    described = registry.describe_aggregation(aggregation)
+    assert registry.restore_aggregation(json.loads(json.dumps(described, allow_nan=False))) == aggregation
 
 
 def test_rounds_from_before_there_were_others_are_about_labels():
-    assert named.restore(None) is LABEL_VOTE
+    assert registry.restore_aggregation(None) is LABEL_VOTE
 
 
 def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
     with pytest.raises(InvalidParameterError):
-        named.restore({"name": "seance"})
+        registry.restore_aggregation({"name": "seance"})
     with pytest.raises(InvalidParameterError):
-        named.describe(object())  # type: ignore[arg-type]
+        registry.describe_aggregation(object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
     ],
 )
 def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers, options, together):
-    assert named.consensus(aggregation, answers, options) == together
+    assert consensus.agreed_answer(aggregation, answers, options) == together
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,14 @@ def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers,
     ],
 )
 def test_people_who_are_tied_say_nothing(aggregation, answers, options):
-    assert named.consensus(aggregation, answers, options) is None
+    assert consensus.agreed_answer(aggregation, answers, options) is None
 
 
 def test_two_spellings_of_one_answer_are_no_tie():
-    assert named.consensus(OpenVote("words"), ["new york", "New York"], ()) in {"new york", "New York"}
+    assert consensus.agreed_answer(OpenVote("words"), ["new york", "New York"], ()) in {
+        "new york",
+        "New York",
+    }
 
 
 @pytest.mark.parametrize(
@@ -99,4 +102,4 @@ def test_two_spellings_of_one_answer_are_no_tie():
     ],
 )
 def test_an_answer_that_the_question_does_not_allow_does_not_fit(aggregation, answer, options):
-    assert not named.fits(aggregation, answer, options)
+    assert not consensus.is_answer(aggregation, answer, options)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
 from camvo.votes.span_vote import SpanVote, _expected_f1
-from camvo.votes.spans import Span, overlap, read, write
+from camvo.votes.spans import Span, read_spans, span_overlap, write_spans
 
 LABELS = ("A", "B")
 VOTE = SpanVote()
@@ -24,13 +24,13 @@ def ballot(votes, weights=None, lower=None, correctness=None):
     arms = [f"arm {position}" for position in range(len(votes))]
     columns = (weights or [1.0] * len(arms), lower or [0.5] * len(arms), correctness or [0.8] * len(arms))
     return Ballot(
-        dict(zip(arms, map(write, votes), strict=True)),
+        dict(zip(arms, map(write_spans, votes), strict=True)),
         *(dict(zip(arms, column, strict=True)) for column in columns),
     )
 
 
 def answer(votes, *columns, **named):
-    return read(VOTE.aggregate(ballot(votes, *columns, **named), LABELS)[0])
+    return read_spans(VOTE.aggregate(ballot(votes, *columns, **named), LABELS)[0])
 
 
 def score(votes, *columns, **named):
@@ -47,7 +47,7 @@ def flat(drawn):
     """Without the spans that overlap an earlier one of the same label, as annotators mark a text."""
     kept = []
     for span in sorted(drawn):
-        if all(overlap(span, other) == 0.0 for other in kept):
+        if all(span_overlap(span, other) == 0.0 for other in kept):
             kept.append(span)
     return tuple(kept)
 
@@ -79,7 +79,7 @@ def test_a_span_that_a_majority_marked_exactly_alike_is_in_the_answer(drawn):
 def test_every_span_of_the_answer_is_near_those_of_a_majority(drawn):
     votes, weights, lower = zip(*drawn, strict=True)
     for span in answer(votes, list(weights), list(lower)):
-        touching = [any(overlap(span, own) > 0.0 for own in vote) for vote in votes]
+        touching = [any(span_overlap(span, own) > 0.0 for own in vote) for vote in votes]
         assert sum(w for w, touches in zip(weights, touching, strict=True) if touches) >= sum(weights) / 2
 
 
@@ -115,14 +115,14 @@ def place_by_hand(votes, weights):
             marked = [None if i in exact else own for i, own in enumerate(marked)]
     while any(marked):
         members = {
-            span: [i for i, own in enumerate(marked) if own and overlap(span, own) > 0.5]
+            span: [i for i, own in enumerate(marked) if own and span_overlap(span, own) > 0.5]
             for span in set(marked) - {None}
         }
         best = min(
             members,
             key=lambda span: (
                 -sum(weights[i] for i in members[span]),
-                -round(sum(weights[i] * overlap(span, marked[i]) for i in members[span]), 9),
+                -round(sum(weights[i] * span_overlap(span, marked[i]) for i in members[span]), 9),
                 span.start,
                 span.end,
             ),

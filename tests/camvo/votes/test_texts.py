@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior
-from camvo.votes.texts import OpenVote, normalised, overlap
+from camvo.votes.labels import label_posterior
+from camvo.votes.texts import OpenVote, normalise_text, word_overlap
 
 EXACT, WORDS = OpenVote("exact"), OpenVote("words")
 answers = st.text(st.sampled_from("ab .,Ä中"), max_size=8)
@@ -53,7 +53,7 @@ def test_the_score_is_the_posterior_among_m_answers(cast, believed):
     answer, chances = aggregate(EXACT, cast, believed=believed)
     votes = {f"arm {number}": given_ for number, given_ in enumerate(cast)}
     possible = sorted({*cast, *"ghijklmno"})[:10] if len(set(cast)) < 10 else None
-    expected = posterior(votes, dict.fromkeys(votes, believed), possible)
+    expected = label_posterior(votes, dict.fromkeys(votes, believed), possible)
     assert chances == {answer: pytest.approx(expected[answer])}
 
 
@@ -90,18 +90,18 @@ def test_the_reward_of_anything_else_is_all_or_nothing():
 
 @given(answers, answers)
 def test_overlap_is_symmetric_bounded_and_one_for_the_same(left, right):
-    left, right = normalised(left), normalised(right)
-    assert overlap(left, right) == overlap(right, left)
-    assert 0.0 <= overlap(left, right) <= 1.0
-    assert overlap(left, left) == 1.0
+    left, right = normalise_text(left), normalise_text(right)
+    assert word_overlap(left, right) == word_overlap(right, left)
+    assert 0.0 <= word_overlap(left, right) <= 1.0
+    assert word_overlap(left, left) == 1.0
 
 
 @given(answers)
 def test_normalising_twice_changes_nothing(text):
-    assert normalised(normalised(text)) == normalised(text)
+    assert normalise_text(normalise_text(text)) == normalise_text(text)
 
 
-@given(st.lists(answers.filter(normalised), min_size=1, max_size=5))
+@given(st.lists(answers.filter(normalise_text), min_size=1, max_size=5))
 def test_the_answer_is_one_that_was_given(cast):
     answer, chances = aggregate(WORDS, cast)
     assert answer in cast

@@ -15,7 +15,7 @@ from camvo.typing import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Patterns:
+class PatternTable:
     """The patterns among some rounds.
 
     Attributes:
@@ -33,7 +33,7 @@ class Patterns:
     ranked: NDArray[np.int64]
 
 
-def patterns(votes: NDArray[np.int64]) -> Patterns:
+def tabulate_patterns(votes: NDArray[np.int64]) -> PatternTable:
     """Sort rounds by their pattern.
 
     Args:
@@ -52,4 +52,4 @@ def patterns(votes: NDArray[np.int64]) -> Patterns:
     ranked = np.full((n, arms), -1)
     item, voter = np.nonzero(leads)
     ranked[item, named[item, voter]] = votes[item, voter]
-    return Patterns(rows, counts.astype(np.float64), index.reshape(-1), ranked)
+    return PatternTable(rows, counts.astype(np.float64), index.reshape(-1), ranked)

@@ -30,7 +30,7 @@ from camvo.scores import calibration, panel_fit, suggestions
 from camvo.scores.suggestions import Candidate
 from camvo.state.kept_rounds import CastVote, Row
 from camvo.typing import Array
-from camvo.weights import stacking
+from camvo.weights import stacking_fit
 
 BATCH = 25
 COUNTS = (50, 100, 300)
@@ -125,7 +125,7 @@ def relearnt(project: Decided, labelled: ITEMS) -> int:
     for item in labelled.tolist():
         cast = tuple(CastVote(arm, vote, weights[arm]) for arm, vote in project.cast(item).items())
         rows.append(Row(cast, names[project.truth[item]], len(cast) == len(weights)))
-    stack = stacking.fit_stacked_vote(rows, names)
+    stack = stacking_fit.fit_stacked_vote(rows, names)
     gained = 0
     for item in np.setdiff1d(np.arange(len(project.labels)), labelled).tolist():
         label = stack.leader(project.cast(item), weights, names)[0]

@@ -16,7 +16,8 @@ import numpy as np
 from camvo.stages.stack_stops import Stops, learn
 from camvo.state.kept_rounds import Head
 from camvo.weights.near_copies import near_copies_in
-from camvo.weights.stacking import ANCHORED, StackedVote, fit_stacked_vote
+from camvo.weights.stacking import StackedVote
+from camvo.weights.stacking_fit import ANCHORED, fit_stacked_vote
 
 
 @dataclass(frozen=True, slots=True)

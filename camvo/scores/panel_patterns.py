@@ -1,7 +1,7 @@
-"""Vote patterns: who agreed with whom, whatever the labels are called.
+"""The panel's vote patterns: which voters agreed, whatever the labels are called.
 
-A model of the votes that treats all labels alike needs no more than this, so thousands of rounds shrink to
-some hundred patterns, and 22 labels need no more rounds than 2.
+The panel treats all labels alike, so it needs nothing else. Thousands of rounds shrink to some hundred
+patterns, and 22 labels need no more rounds than 2.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from camvo.typing import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatternTable:
-    """The patterns among some rounds.
+    """The P distinct patterns among n rounds with K voters.
+
+    The labels of a round are ranked by their number of votes; ties go to the label with the earlier first
+    voter.
 
     Attributes:
-        rows: which of the pattern's labels each voter named, shape (P, K): 0 for the label with most votes, 1
-            for the next (those with equally many in the order of their first voters), −1 for no vote.
-        counts: how many rounds show each pattern, shape (P,).
+        rows: the rank of the label that each voter of a pattern named, from 0, shape (P, K); −1 for no vote.
+        counts: how many rounds have each pattern, shape (P,).
         index: the pattern of each round, shape (n,).
-        ranked: the label behind each position in the pattern, round by round, shape (n, K); −1 where the
-            pattern has fewer labels.
+        ranked: the label at each rank in each round, shape (n, K); −1 if the round has fewer labels.
     """
 
     rows: NDArray[np.int64]
@@ -34,20 +35,20 @@ class PatternTable:
 
 
 def tabulate_patterns(votes: NDArray[np.int64]) -> PatternTable:
-    """Sort rounds by their pattern.
+    """Find the distinct patterns of n rounds.
 
     Args:
-        votes: the position of each vote in the label set, shape (n, K); −1 where a voter gave none.
+        votes: label positions, shape (n, K); −1 for no vote.
     """
     n, arms = votes.shape
-    there = votes >= 0
-    same = (votes[:, :, None] == votes[:, None, :]) & there[:, :, None]
+    voted = votes >= 0
+    same = (votes[:, :, None] == votes[:, None, :]) & voted[:, :, None]
     size, first = same.sum(axis=2), same.argmax(axis=2)
-    leads = there & (first == np.arange(arms))
+    leads = voted & (first == np.arange(arms))
     larger = size[:, None, :] > size[:, :, None]
     earlier = (size[:, None, :] == size[:, :, None]) & (first[:, None, :] < first[:, :, None])
     rank = (leads[:, None, :] & (larger | earlier)).sum(axis=2)
-    named = np.where(there, rank, -1)
+    named = np.where(voted, rank, -1)
     rows, index, counts = np.unique(named, axis=0, return_inverse=True, return_counts=True)
     ranked = np.full((n, arms), -1)
     item, voter = np.nonzero(leads)

@@ -10,7 +10,7 @@ from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
 from camvo.state.kept_rounds import CastVote, Head, Row
 from camvo.state.state import State
-from camvo.weights.stacking import fit_stacked_vote
+from camvo.weights.stacking_fit import fit_stacked_vote
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "copy", "c")

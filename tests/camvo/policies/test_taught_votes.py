@@ -15,7 +15,7 @@ from camvo.state.contribution import revision
 from camvo.state.kept_rounds import Row
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote
-from camvo.weights.stacking import ANCHORED, OPEN, fit_stacked_vote
+from camvo.weights.stacking_fit import ANCHORED, OPEN, fit_stacked_vote
 
 LABELS = ("no", "yes", "maybe", "other")
 COSTS = {"best": 6.0, "a": 3.0, "b": 2.0, "c": 1.5, "d": 1.0}

@@ -41,7 +41,7 @@ def seen(table, trace, item, human=None):
 
 
 def test_the_first_score_is_what_is_usual(table, trace):
-    usual, one = Scorer(LABELS, Panel.usual(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
+    usual, one = Scorer(LABELS, Panel.prior(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
     assert rescored(trace, table)[0] == pytest.approx(usual.score(one.votes, one.label))
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from camvo.scores.few_shot import FEWEST, ExampleTrial
+from camvo.scores.few_shot import MIN_SHARE, ExampleTrial
 
 
 def test_before_any_vote_it_is_open() -> None:
@@ -36,11 +36,11 @@ def test_what_is_one_way_round_is_the_opposite_the_other() -> None:
 
 
 def test_a_model_that_examples_mislead_still_gets_them_now_and_then() -> None:
-    assert ExampleTrial(100, 1000, 900, 1000).share == FEWEST
+    assert ExampleTrial(100, 1000, 900, 1000).share == MIN_SHARE
 
 
 def test_a_model_that_they_help_still_goes_without_now_and_then() -> None:
-    assert ExampleTrial(900, 1000, 100, 1000).share == 1 - FEWEST
+    assert ExampleTrial(900, 1000, 100, 1000).share == 1 - MIN_SHARE
 
 
 def test_many_thousand_votes_are_no_trouble() -> None:

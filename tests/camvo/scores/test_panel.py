@@ -12,7 +12,7 @@ from camvo.replays.copula_data import correlated_rounds
 from camvo.replays.paper_models import equal_correlation
 from camvo.scores.panel import SLIP, Panel
 from camvo.scores.panel_fit import fit_panel
-from camvo.scores.panel_likelihood import Likelihood
+from camvo.scores.panel_likelihood import PatternLikelihood
 from camvo.scores.panel_patterns import tabulate_patterns
 from camvo.votes.labels import label_posterior
 
@@ -51,7 +51,7 @@ def ece(scores, right, bins=15):
 def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
     slips = np.array([0.1, 0.3, 0.02, 0.5, 0.2])
     seen = tabulate_patterns(votes)
-    found = Likelihood(seen.rows, 3).gradient(slips, np.array([doubt, 0.4]), np.array([0.7, 0.3]))[0]
+    found = PatternLikelihood(seen.rows, 3).gradient(slips, np.array([doubt, 0.4]), np.array([0.7, 0.3]))[0]
     asked = [0.7 * urn(row, slips, doubt, 3) + 0.3 * urn(row, slips, 0.4, 3) for row in votes]
     np.testing.assert_allclose(found[seen.index], asked, rtol=1e-9)
 
@@ -59,7 +59,7 @@ def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
 @given(votes=votes_of(3, 4), doubt=st.floats(0.05, 3.0), slip=st.floats(0.01, 0.9))
 @settings(max_examples=40, deadline=None)
 def test_the_gradient_is_the_slope_of_the_likelihood(votes, doubt, slip):
-    likelihood, weights, step = Likelihood(tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
+    likelihood, weights, step = PatternLikelihood(tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
     slips, doubts = np.array([slip, 0.2, 0.1, 0.4]), np.array([doubt])
     _, by_slip, by_doubt = likelihood.gradient(slips, doubts, weights)
     for voter, up in enumerate(np.eye(4) * step):
@@ -95,19 +95,19 @@ def test_without_shared_doubt_it_is_the_one_coin_posterior(votes):
 @given(votes=votes_of(4, 5), order=st.permutations(range(4)))
 @settings(max_examples=40, deadline=None)
 def test_the_names_of_the_labels_change_nothing(votes, order):
-    panel = Panel.usual(tuple("vwxyz"))
+    panel = Panel.prior(tuple("vwxyz"))
     renamed = np.where(votes >= 0, np.array(order)[votes], -1)
     np.testing.assert_allclose(panel.chances(renamed, 4)[:, order], panel.chances(votes, 4), rtol=1e-9)
 
 
 def test_chances_sum_to_one_and_a_round_without_votes_is_uniform():
-    chances = Panel.usual(("a", "b")).chances(np.array([[0, 1], [-1, 2], [-1, -1]]), 5)
+    chances = Panel.prior(("a", "b")).chances(np.array([[0, 1], [-1, 2], [-1, -1]]), 5)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     np.testing.assert_allclose(chances[2], 0.2)
 
 
 def test_more_agreement_is_a_higher_score():
-    panel = Panel.usual(tuple("abcdefg"))
+    panel = Panel.prior(tuple("abcdefg"))
     votes = np.array([[0] * agreed + [1] * (7 - agreed) for agreed in range(4, 8)])
     assert (np.diff(panel.chances(votes, 4)[:, 0]) > 0).all()
 
@@ -175,13 +175,13 @@ def test_rounds_that_asked_on_only_after_a_disagreement_give_the_same_scores():
 
 def test_nothing_is_learnt_from_nothing():
     arms = ("a", "b")
-    assert fit_panel(np.full((3, 2), -1), arms, 3) == Panel.usual(arms)
-    assert fit_panel(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.usual(arms)
-    assert fit_panel(np.zeros((5, 2), dtype=int), arms, 1) == Panel.usual(arms)
+    assert fit_panel(np.full((3, 2), -1), arms, 3) == Panel.prior(arms)
+    assert fit_panel(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.prior(arms)
+    assert fit_panel(np.zeros((5, 2), dtype=int), arms, 1) == Panel.prior(arms)
 
 
 def test_votes_of_other_models_or_labels_are_refused():
-    panel = Panel.usual(("a", "b"))
+    panel = Panel.prior(("a", "b"))
     for votes in (np.zeros((2, 3), dtype=int), np.full((2, 2), 3), np.zeros(2, dtype=int)):
         with pytest.raises(InvalidParameterError):
             panel.chances(votes, 3)
@@ -190,5 +190,5 @@ def test_votes_of_other_models_or_labels_are_refused():
 
 
 def test_a_model_that_joined_later_is_left_out_until_the_next_fit():
-    panel = Panel.usual(("a", "b"))
+    panel = Panel.prior(("a", "b"))
     assert panel.posterior({"a": "y", "new": "z"}, ["y", "z"]) == panel.posterior({"a": "y"}, ["y", "z"])

@@ -39,7 +39,7 @@ def test_the_confidence_is_the_share_of_samples_won(seed, k):
     sets = rng.integers(0, 2, (20, len(arms))).astype(float)
     question = CopulaConfidence(lower, weights, copula, arms)
     reached = question.confidences(sets)
-    expected = majority(sets, copula.right(lower)[:, arms], weights[arms])
+    expected = majority(sets, copula.sample_correctness(lower)[:, arms], weights[arms])
     np.testing.assert_allclose(reached, expected, atol=1e-12)
     assert np.all((reached >= 0.0) & (reached <= 1.0))
     assert reached.max() <= question.upper_bound() + 1e-12
@@ -48,7 +48,7 @@ def test_the_confidence_is_the_share_of_samples_won(seed, k):
 
 def test_the_samples_have_the_marginals_of_the_arms():
     lower = np.array([0.0, 0.3, 0.8, 0.97, 1.0])
-    right = Copula(equicorrelated(5, 0.5)).right(lower)
+    right = Copula(equicorrelated(5, 0.5)).sample_correctness(lower)
     assert right.shape == (SAMPLES, 5)
     np.testing.assert_allclose(right.mean(axis=0), lower, atol=0.025)
     assert not right[:, 0].any()
@@ -58,7 +58,7 @@ def test_the_samples_have_the_marginals_of_the_arms():
 @pytest.mark.parametrize("rho", [-0.4, 0.0, 0.3, 0.8])
 def test_two_arms_are_right_together_as_often_as_the_bivariate_normal_says(rho):
     lower = np.array([0.8, 0.65])
-    both = Copula(equicorrelated(2, rho), samples=40_000).right(lower).all(axis=1).mean()
+    both = Copula(equicorrelated(2, rho), samples=40_000).sample_correctness(lower).all(axis=1).mean()
     expected = stats.multivariate_normal.cdf(stats.norm.ppf(lower), cov=equicorrelated(2, rho))
     assert both == pytest.approx(expected, abs=0.01)
 
@@ -85,13 +85,13 @@ def test_arms_that_err_together_are_worth_less_than_their_number():
 
 def test_a_matrix_that_is_no_correlation_matrix_is_sampled_all_the_same():
     impossible = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]])
-    right = Copula(impossible).right(np.full(3, 0.7))
+    right = Copula(impossible).sample_correctness(np.full(3, 0.7))
     np.testing.assert_allclose(right.mean(axis=0), 0.7, atol=0.03)
 
 
 def test_the_same_seed_gives_the_same_samples_and_another_seed_others():
     lower = np.full(4, 0.7)
-    one, again, other = (Copula(np.eye(4), seed).right(lower) for seed in (1, 1, 2))
+    one, again, other = (Copula(np.eye(4), seed).sample_correctness(lower) for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
@@ -120,7 +120,9 @@ def test_the_oracle_finds_the_cheapest_set_by_brute_force(seed, k):
     copula = Copula(equicorrelated(k, 0.3), samples=400)
     found = cheapest_subset(costs, [(lower, weights)], 0.85, 2, confidence="copula", copulas=[copula])
     sets = (np.arange(2**k)[:, None] >> np.arange(k) & 1).astype(float)
-    enough = (majority(sets, copula.right(lower), weights) >= 0.85 - 1e-12) & (sets.sum(axis=1) >= 2)
+    enough = (majority(sets, copula.sample_correctness(lower), weights) >= 0.85 - 1e-12) & (
+        sets.sum(axis=1) >= 2
+    )
     if not enough.any():
         assert found is None
         return

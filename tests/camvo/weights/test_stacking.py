@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from camvo.state.kept_rounds import CastVote, Row
 from camvo.votes.labels import weighted_vote
-from camvo.weights.stacking import StackedVote, fit_stacked_vote
+from camvo.weights.stacking import StackedVote
+from camvo.weights.stacking_fit import fit_stacked_vote
 
 ARMS = ("a", "b", "c", "d")
 LABELS = ("w", "x", "y", "z")

@@ -11,7 +11,7 @@ from scipy.special import betainc
 from camvo.typing import Array
 
 MIN_SHARE: Final = 0.1
-"""The smallest share of rounds with examples, and of rounds without. A way that is never tried cannot be compared."""
+"""The smallest share of rounds with examples, and of rounds without: both must be tried to be compared."""
 
 _GRID_CELLS: Final = 4096
 
@@ -45,7 +45,7 @@ class ExampleTrial:
 
     @property
     def share(self) -> float:
-        """The share of rounds that should show examples: :attr:`helps`, clipped so that both ways are tried."""
+        """The share of rounds to show examples in: :attr:`helps`, clipped so that both ways are tried."""
         return min(max(self.helps, MIN_SHARE), 1.0 - MIN_SHARE)
 
 

@@ -96,7 +96,7 @@ class Guarantee:
         self.target = target
         self.confidence = confidence
         self.counts: Array = np.zeros((len(grid) + 1, 2))
-        """Audited labels by score cell and outcome (wrong, right), shape (G + 1, 2). Cell 0 is below all thresholds."""
+        """Audited labels by score cell and (wrong, right), shape (G + 1, 2). Cell 0 is below the grid."""
 
     def update(self, audits: Iterable[tuple[float, float]], sign: int = 1) -> None:
         """Add or withdraw audited labels.

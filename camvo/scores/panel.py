@@ -1,9 +1,9 @@
 """The panel: the probability of each label if models' errors are correlated, learnt without ground truth.
 
-Lemma 1 and :func:`camvo.votes.labels.label_posterior` assume independent errors. Real errors are not: a hard text
-is hard for all models, and models that err tend to err alike. With independent errors, labels with a score of
-0.99 turn out right in 85% of the cases. In the panel every task has its own distribution p of answers, and
-the truth is one more answer:
+Lemma 1 and :func:`.label_posterior` assume that errors are independent. Real errors are correlated: a hard
+text is hard for all models, and models that err tend to err alike. Under independence, labels with a score
+of 0.99 were right in only 85% of the cases. In the panel every task has its own distribution p of answers,
+and the truth is one more answer:
 
 - p is drawn from a symmetric Dirichlet distribution over the M labels with total ν. If ν is near 0, one label
   has all the probability. With a larger ν several labels are plausible to all models. ν varies between tasks
@@ -115,7 +115,7 @@ class Panel:
         return dict(zip(labels, _chances_of(self, row, len(labels)), strict=True))
 
     def _next_answer(self, rows: NDArray[np.int64], labels: int) -> Array:
-        """For each pattern, the probability that an answer without a slip is the label at each rank, (P, K)."""
+        """The probability that an answer without a slip is the label at each rank, shape (P, K)."""
         likelihood = PatternLikelihood(rows, labels)
         doubts = self.doubt * np.exp(self.spread * NODES)
         return likelihood.next_answer(np.array(self.slips), doubts, WEIGHTS)
@@ -123,7 +123,7 @@ class Panel:
 
 @lru_cache(maxsize=4096)
 def _chances_of(panel: Panel, row: tuple[int, ...], labels: int) -> tuple[float, ...]:
-    """The chances of one round, cached: most rounds repeat earlier ones, and the likelihood is slow."""
+    """The chances of one round, cached: most rounds repeat earlier ones."""
     return tuple(panel.chances(np.array([row], dtype=np.int64), labels)[0].tolist())
 
 
@@ -135,6 +135,6 @@ def check_panel_votes(votes: NDArray[np.int64], arms: Sequence[str], labels: int
     """
     if votes.ndim != 2 or votes.shape[1] != len(arms) or labels < 1 or votes.max(initial=-1) >= labels:
         raise InvalidParameterError(
-            f"votes of shape {votes.shape} with a maximum of {votes.max(initial=-1)} do not fit {len(arms)} models"
-            f" and {labels} labels"
+            f"votes of shape {votes.shape} with a maximum of {votes.max(initial=-1)} do not fit"
+            f" {len(arms)} models and {labels} labels"
         )

@@ -104,7 +104,7 @@ class PatternLikelihood:
     def _backpropagate(
         self, slips: Array, rank: int, stages: list[Array], adjoint: Array, by_slip: Array
     ) -> None:
-        """Backpropagate the adjoint of a rank's polynomial to the slips; adds to ``by_slip``, shape (P, K)."""
+        """Backpropagate the adjoint of a rank's polynomial to the slips; adds to ``by_slip``, (P, K)."""
         for voter in reversed(range(len(slips))):
             voted = self._rows[:, voter] == rank
             before = stages[voter]

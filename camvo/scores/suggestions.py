@@ -9,8 +9,8 @@ The gain of labelling a task is measured in corrected labels:
   linear model has left after the contexts e of the labelled tasks. At most, one label teaches as much as
   :data:`TEACHES` corrected labels.
 
-Tasks are chosen one after another, each as if those before it were labelled. The second of two near-duplicates
-therefore waits for a later list, when the label of the first is known.
+Tasks are chosen one after another, each as if those before it were labelled. The second of two
+near-duplicates therefore waits for a later list, when the label of the first is known.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def suggest(
     """
     if contexts.ndim != 2 or labelled.shape[1:] != contexts.shape[1:] or len(contexts) != len(candidates):
         raise InvalidParameterError(
-            f"contexts {contexts.shape} and labelled {labelled.shape} do not match {len(candidates)} candidates"
+            f"contexts {contexts.shape}, labelled {labelled.shape} do not match {len(candidates)} candidates"
         )
     unit, known = _unit(contexts), _unit(labelled)
     inverse = np.linalg.inv(np.eye(unit.shape[1]) + known.T @ known)

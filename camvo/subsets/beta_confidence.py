@@ -14,7 +14,7 @@ from camvo.subsets.confidence import TABLE_ARMS, confidence_by_beta, confidences
 from camvo.typing import Array
 
 _LOWEST, _HIGHEST = -5, 7
-"""The frontier is computed for b from 2^lowest to 2^highest. Within an octave it exceeds its chord by ≤ 3%."""
+"""The frontier is computed for b from 2⁻⁵ to 2⁷. Within an octave it exceeds its chord by at most 3%."""
 _NODES = 2.0 ** np.arange(_LOWEST, _HIGHEST + 1)
 _NODES_PER_OCTAVE = 16
 _SLACK = 1e-9
@@ -74,7 +74,7 @@ def may_reach(delta: float, right: Array, wrong: Array) -> NDArray[np.bool_]:
 
 
 def _rounded_up(shortfall: float) -> float:
-    """1 − δ rounded up to two digits. The frontier of a smaller δ is valid, so a few frontiers serve every δ."""
+    """1 − δ rounded up to two digits. The frontier of a smaller δ is valid, so a few serve every δ."""
     shortfall = max(shortfall * (1.0 + 1e-6), 1e-6)
     unit = float(10.0 ** (math.floor(math.log10(shortfall)) - 1))
     return math.ceil(shortfall / unit) * unit
@@ -90,7 +90,7 @@ def _chords(shortfall: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=512)
 def _frontier(shortfall: float, fineness: int) -> tuple[Array, Array]:
-    """Points just below the frontier, b and a ascending from (0, 0), with ``fineness`` nodes per octave of b."""
+    """Points (b, a) just below the frontier, from (0, 0) on, with ``fineness`` nodes per octave of b."""
     delta, nodes = 1.0 - shortfall, 2.0 ** (np.arange(_LOWEST * fineness, _HIGHEST * fineness + 1) / fineness)
     low, high = nodes.copy(), nodes * (delta / shortfall)
     for _ in range(60):

@@ -51,7 +51,14 @@ class Copula:
     samples: int = SAMPLES
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
-        """Sample which arms are right: 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4); L (K,), result (n, K)."""
+        """Sample which arms are right: 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4).
+
+        Args:
+            lower: L, shape (K,).
+
+        Returns:
+            Whether each arm is right in each sample, shape (n, K).
+        """
         normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 

@@ -93,7 +93,7 @@ class ExactConfidence:
         return np.minimum(np.bincount(numbers, chance * won, 2 ** len(self._lower)), 1.0)
 
     def _by_outcomes(self, sets: Array, sizes: NDArray[np.intp]) -> Array:
-        """δ_A of sets from all outcomes. Smaller sets are padded with arms that are right and have weight 0."""
+        """δ_A of sets from all outcomes; smaller sets are padded with right arms of weight 0."""
         row, arm = sets.nonzero()
         size = max(int(sizes.max(initial=0)), 1)
         place = np.arange(len(row)) - (sizes.cumsum() - sizes)[row]
@@ -126,7 +126,7 @@ def _bits(n: int) -> Array:
 
 @lru_cache(maxsize=TABLE_ARMS + 1)
 def _states(n: int) -> tuple[Array, NDArray[np.intp]]:
-    """The 3ⁿ states of n arms: signs (n, 3ⁿ), 0 if out, and set positions (3ⁿ,); the last arm changes slowest."""
+    """The 3ⁿ states of n arms: signs (n, 3ⁿ), 0 if out, and sets (3ⁿ,); the last arm changes slowest."""
     digits = np.arange(3**n) // 3 ** np.arange(n)[:, None] % 3
     return np.array([0.0, -1.0, 1.0])[digits], (_bits(n) @ (digits > 0)).astype(np.intp)
 

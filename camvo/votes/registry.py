@@ -25,7 +25,7 @@ AGGREGATIONS: Final[Mapping[str, type[Any]]] = {
     "open": OpenVote,
     "open_numeric": OpenNumericVote,
 }
-"""Name → frozen dataclass whose fields are JSON values. Names are stored with rounds and never change meaning."""
+"""Name → frozen dataclass with JSON values as fields. Names are stored with rounds and keep their meaning."""
 
 
 def describe_aggregation(aggregation: Aggregation) -> dict[str, Any]:

@@ -6,8 +6,9 @@ The log-odds of a label are a sum of
 - a correction for each model that voted for the label,
 - optionally, a correction for the label itself and one for each pair of model and label.
 
-The corrections are fitted by :mod:`camvo.weights.stacking_fit`. Without human labels they are 0, and the stacked
-vote is the weighted vote. See ``docs/stacking.md``, and ``docs/sequential.md`` for its use in the default policy.
+The corrections are fitted by :mod:`camvo.weights.stacking_fit`. Without human labels they are 0, and the
+stacked vote is the weighted vote. See ``docs/stacking.md``, and ``docs/sequential.md`` for its use in the
+default policy.
 """
 
 from __future__ import annotations

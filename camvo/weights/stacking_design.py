@@ -71,7 +71,7 @@ def vote_choices(
 def _votes(
     rows: Sequence[Row], arms: Sequence[str], labels: Sequence[str]
 ) -> tuple[NDArray[np.int64], Array]:
-    """The V votes for known labels: positions of round, arm and label, shape (3, V), and weights, shape (V,)."""
+    """The V votes for known labels: positions of round, arm and label, (3, V), and weights, (V,)."""
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}
     cast = [

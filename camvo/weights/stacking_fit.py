@@ -1,7 +1,7 @@
 """Fitting the stacked vote to human labels: a conditional logit with normal priors around the weighted vote.
 
-Each kind of correction has a prior variance of its own, which is learnt (:mod:`camvo.numerics.conditional_logit`).
-Corrections that the labels say little about therefore stay near 0.
+Each kind of correction has a prior variance of its own, which is learnt
+(:mod:`camvo.numerics.conditional_logit`). Corrections that the labels say little about therefore stay near 0.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from camvo.weights.stacking_design import SCALE, SHARED, vote_choices
 
 _FOLDS: Final = 5
 _LEANING: Final = 1.0
-"""The corrections have a trust of ½ if they predict worse than the weighted vote by this many standard errors:
-their prior already holds them back."""
+"""Corrections that predict worse than the weighted vote by this many standard errors have a trust of ½,
+because their prior already holds them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,9 @@ OPEN: Final = StackedVotePrior(1.0, (0.3, 0.3, 1.0), arms=10.0, labels=(10.0, 20
 """For weights in any unit, with corrections for labels."""
 
 ANCHORED: Final = StackedVotePrior(1.0 / 3.0, (180.0, 0.3, 1.0), arms=20.0)
-"""For weights that are log-odds already. Errors are correlated, so the true log-odds are about a third of their
-sum. With a weaker prior, twenty labels on easy rounds could set the scale to 0 and let one arm decide alone."""
+"""For weights that are log-odds already. Errors are correlated, so the true log-odds are about a third of the
+sum of weights. With a weaker prior, twenty labels on easy rounds could reduce the scale to nothing, and one
+arm would decide alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

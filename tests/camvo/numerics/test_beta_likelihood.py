@@ -58,7 +58,7 @@ def test_the_score_equations_of_appendix_b_hold(qs):
 
 @given(samples, st.floats(0.5, 2.0), st.floats(0.5, 2.0))
 @settings(deadline=None)
-def test_no_other_distribution_makes_the_sample_likelier(qs, factor, other):
+def test_no_other_distribution_has_a_higher_likelihood(qs, factor, other):
     assume(spread(qs))
     alpha, beta = summed(qs).likeliest()
     inside = np.clip(qs, EPSILON, 1.0 - EPSILON)

@@ -37,7 +37,7 @@ def test_two_candidates_make_a_logistic_regression_on_their_difference():
     assert fit_conditional_logit(choices, flat(3, precision=2.0)) == pytest.approx(model.coef_[0], abs=1e-4)
 
 
-def test_what_made_the_choices_is_found_again():
+def test_the_fit_recovers_the_coefficients_that_generated_the_choices():
     assert fit_conditional_logit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
 
 
@@ -57,7 +57,7 @@ def test_the_curvature_is_the_derivative_of_the_gradient():
     assert _curvature(choices, at) == pytest.approx(numeric, abs=0.01)
 
 
-def test_a_group_that_matters_is_let_loose_and_one_that_does_not_is_held():
+def test_the_precision_of_a_group_falls_if_its_coefficients_are_large_and_rises_if_they_are_zero():
     choices = drawn(rounds=2000, coefficients=(2.0, -2.0, 1.5, 0.0, 0.0, 0.0))
     groups = [np.arange(3), np.arange(3, 6)]
     _, prior = fit_with_group_precisions(choices, flat(6, precision=10.0), groups)
@@ -65,7 +65,7 @@ def test_a_group_that_matters_is_let_loose_and_one_that_does_not_is_held():
     assert prior.precision[3] > 10.0
 
 
-def test_taking_rounds_leaves_them_as_they_were():
+def test_selected_rounds_keep_their_log_likelihoods():
     choices, which = drawn(rounds=20), np.arange(20) % 3 == 0
     part = choices.select(which)
     at = np.array([1.0, 0.5, -0.5])

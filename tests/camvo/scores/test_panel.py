@@ -124,7 +124,7 @@ def draw(panel, labels, n, seed):
 
 
 @pytest.mark.parametrize("labels", [2, 6, 20])
-def test_the_fit_finds_what_it_was_drawn_from(labels):
+def test_the_fit_recovers_the_parameters_that_generated_the_votes(labels):
     drawn_from = Panel(tuple("abcdef"), tuple(range(6)), (0.02, 0.05, 0.1, 0.2, 0.4, 0.95), 0.3, 1.0)
     votes, truth = draw(drawn_from, labels, 4000, 1)
     found = fit_panel(votes[:2000], drawn_from.arms, labels)
@@ -173,7 +173,7 @@ def test_rounds_that_asked_on_only_after_a_disagreement_give_the_same_scores():
     assert np.abs(full - early).max() < 0.06
 
 
-def test_nothing_is_learnt_from_nothing():
+def test_without_votes_the_panel_is_the_prior():
     arms = ("a", "b")
     assert fit_panel(np.full((3, 2), -1), arms, 3) == Panel.prior(arms)
     assert fit_panel(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.prior(arms)

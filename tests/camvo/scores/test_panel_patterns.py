@@ -5,7 +5,7 @@ import numpy as np
 from camvo.scores.panel_patterns import tabulate_patterns
 
 
-def test_a_pattern_says_who_agreed_and_no_more():
+def test_a_pattern_holds_which_voters_agreed_but_not_the_labels():
     seen = tabulate_patterns(np.array([[3, 1, 1, -1], [0, 2, 2, -1], [1, 1, 0, 0], [-1, -1, -1, -1]]))
     np.testing.assert_array_equal(
         seen.rows[seen.index], [[1, 0, 0, -1], [1, 0, 0, -1], [0, 0, 1, 1], [-1, -1, -1, -1]]

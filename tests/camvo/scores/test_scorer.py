@@ -23,23 +23,23 @@ def rounds(n, right=0.8, confirmed=True, seed=1):
 UNANIMOUS = dict.fromkeys(ARMS, "no")
 
 
-def test_before_any_round_it_is_what_is_usual():
-    assert fit_scorer((), ARMS, LABELS) == Scorer(LABELS, Panel.usual(ARMS), IDENTITY)
+def test_before_any_round_the_scorer_is_the_prior_panel_uncalibrated():
+    assert fit_scorer((), ARMS, LABELS) == Scorer(LABELS, Panel.prior(ARMS), IDENTITY)
 
 
-def test_without_human_labels_it_is_the_panels_chance():
+def test_without_human_labels_the_score_is_the_panels_probability():
     found = fit_scorer(rounds(300, confirmed=False), ARMS, LABELS)
     assert found.score(UNANIMOUS, "no") == pytest.approx(found.panel.posterior(UNANIMOUS, LABELS)["no"])
 
 
-def test_human_labels_pull_it_to_how_often_such_labels_were_right():
+def test_human_labels_move_the_score_towards_the_accuracy():
     before = fit_scorer(rounds(500, confirmed=False), ARMS, LABELS).score(UNANIMOUS, "no")
     after = fit_scorer(rounds(500, right=0.7), ARMS, LABELS).score(UNANIMOUS, "no")
     assert before > 0.9
     assert after == pytest.approx(0.7, abs=0.06)
 
 
-def test_a_vote_of_no_use_counts_as_none():
+def test_a_vote_outside_the_label_set_counts_as_no_vote():
     kept = [FinishedRound({"a": "yes", "b": None}, "yes"), FinishedRound({"a": "no", "b": "no"}, "no")]
     odd = [*kept, FinishedRound({"a": "no", "old": "yes"}, "gone"), FinishedRound({"a": "gone"}, "yes")]
     assert fit_scorer(odd, ("a", "b"), LABELS) == fit_scorer(kept, ("a", "b"), LABELS)

@@ -49,7 +49,7 @@ def test_a_tie_is_not_a_majority():
     assert confidence_by_lemma_1(np.array([0.9, 0.8]), np.ones(2)) == pytest.approx(0.72, abs=1e-15)
 
 
-def test_a_tie_by_rounding_is_a_tie():
+def test_a_lead_below_rounding_error_is_a_tie():
     weights = np.array([0.1, 0.2, 0.3])
     assert 0.1 + 0.2 != 0.3
     assert confidence_by_lemma_1(np.array([0.0, 0.0, 1.0]), weights) == 0.0

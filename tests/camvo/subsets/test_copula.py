@@ -83,7 +83,7 @@ def test_arms_that_err_together_are_worth_less_than_their_number():
     assert values[2] == pytest.approx(0.8, abs=0.02)
 
 
-def test_a_matrix_that_is_no_correlation_matrix_is_sampled_all_the_same():
+def test_an_indefinite_matrix_is_replaced_by_the_nearest_correlation_matrix():
     impossible = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]])
     right = Copula(impossible).sample_correctness(np.full(3, 0.7))
     np.testing.assert_allclose(right.mean(axis=0), 0.7, atol=0.03)
@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_samples_and_another_seed_others():
     assert not np.array_equal(one, other)
 
 
-def test_who_is_searched_changes_nobodys_samples():
+def test_samples_do_not_depend_on_which_arms_are_searched():
     lower, weights = np.array([0.9, 0.6, 0.8, 0.7]), np.ones(4)
     copula = Copula(equicorrelated(4, 0.3))
     everyone = CopulaConfidence(lower, weights, copula, range(4))
@@ -218,7 +218,7 @@ def test_a_policy_needs_a_budget(budget):
         CaMVo(budget=budget)
 
 
-def test_a_search_that_gives_up_without_a_set_asks_everyone_and_claims_nothing():
+def test_a_search_that_gives_up_without_a_set_asks_all_arms_and_is_incomplete():
     plan = plan_of(CaMVo(delta=0.9999, n0=1, confidence="copula", budget=1), learnt(False))
     assert plan.subset == tuple(PRICES)
     assert plan.confidence is None

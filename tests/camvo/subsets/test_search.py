@@ -164,7 +164,7 @@ def test_every_set_that_passes_comes_once_and_in_the_order_of_cost(seed, n, fewe
 @pytest.mark.parametrize("strategy", [BetaConfidence, ExactConfidence])
 @given(seed=st.integers(0, 2**32 - 1), delta=st.floats(0.5, 1.0))
 @settings(deadline=None, max_examples=60)
-def test_no_set_that_reaches_delta_falls_under_the_lines(strategy, seed, delta):
+def test_every_set_that_reaches_delta_satisfies_the_linear_bounds(strategy, seed, delta):
     rng = np.random.default_rng(seed)
     _, ((lower, weights), *_), *_ = random_problem(rng, 10)
     weights = weights * rng.choice([1e-4, 0.1, 1.0, 30.0])
@@ -224,7 +224,7 @@ def hard():
 
 
 @pytest.mark.parametrize(("form", "delta", "budget"), [("beta", 0.85, 1), ("exact", 0.85, 50)])
-def test_a_search_without_budget_left_says_so_and_names_what_it_has(form, delta, budget):
+def test_a_search_that_runs_out_of_budget_returns_its_best_set_as_incomplete(form, delta, budget):
     costs, demand = hard()
     found = cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
     assert not found.complete
@@ -233,7 +233,7 @@ def test_a_search_without_budget_left_says_so_and_names_what_it_has(form, delta,
     assert found.confidence == question.confidence_of(list(found.arms)) >= delta
 
 
-def test_a_search_that_finds_nothing_within_its_budget_names_everyone():
+def test_a_search_that_finds_nothing_within_its_budget_returns_all_arms():
     """One good arm for each of two questions, none of them first in any order, and the others do harm."""
     n, delta = 12, 0.92
     demands = []
@@ -265,7 +265,7 @@ def test_a_budget_that_is_enough_to_the_last_set_is_complete(form):
     assert not cheapest_subset(costs, [demand], 0.94, confidence=form, budget=3).complete
 
 
-def test_a_guess_beats_a_dearer_find():
+def test_a_guess_that_is_cheaper_than_the_best_set_wins():
     """All arms are free: the budget ends among the small sets, the guesses know the large ones."""
     n = 16
     rng = np.random.default_rng(0)
@@ -281,5 +281,5 @@ def test_a_search_needs_a_budget(budget):
         cheapest_subset(np.ones(2), [(np.ones(2), np.ones(2))], 0.5, budget=budget)
 
 
-def test_up_to_thirteen_arms_the_budget_is_never_in_the_way():
+def test_up_to_thirteen_arms_the_budget_never_runs_out():
     assert BUDGET >= 2**13

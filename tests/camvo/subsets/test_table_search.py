@@ -66,6 +66,6 @@ def test_more_arms_than_there_are_cannot_be_asked():
 
 
 @pytest.mark.parametrize("cost", [-1.0, np.inf, np.nan])
-def test_costs_that_are_no_prices_are_refused(cost):
+def test_negative_and_infinite_costs_are_refused(cost):
     with pytest.raises(InvalidParameterError, match="costs"):
         cheapest_subsets(np.array([cost]), [(np.ones((1, 1)), np.ones((1, 1)))], 0.7, 1, held=[])

@@ -104,7 +104,7 @@ def test_the_arm_that_is_closer_gains_the_weight(question):
         (RankingVote(), ITEMS, 0.5),
     ],
 )
-def test_a_newcomer_is_believed_half_way_between_a_guess_and_certainty(aggregation, options, guess):
+def test_a_new_arm_is_expected_half_way_between_a_guess_and_certainty(aggregation, options, guess):
     plan = CaMVo().plan({"q": Observation(State(2), EAST, options, aggregation)}, PRICES)
     assert plan.estimates["q"].correctness == pytest.approx([0.5 + guess / 2.0] * 3)
 

@@ -105,7 +105,7 @@ def test_the_posterior_of_three_labels_shares_an_error_among_the_other_two():
     assert chances == pytest.approx({"red": 0.2 / 0.275, "green": 0.05 / 0.275, "blue": 0.025 / 0.275})
 
 
-def test_an_arm_at_chance_says_nothing():
+def test_an_arm_that_guesses_does_not_change_the_posterior():
     assert label_posterior({"a": "red"}, {"a": 1 / 3}, LABELS) == pytest.approx(dict.fromkeys(LABELS, 1 / 3))
 
 

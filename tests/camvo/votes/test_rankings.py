@@ -160,7 +160,7 @@ def test_unanimous_arms_are_scored_higher_than_divided_ones():
         pytest.param("[" * 100_000, id="nested"),
     ],
 )
-def test_text_that_is_no_ranking_is_refused(vote):
+def test_text_that_is_not_a_ranking_is_refused(vote):
     with pytest.raises(InvalidParameterError):
         RankingVote().aggregate(ballot([vote]), ITEMS)
 

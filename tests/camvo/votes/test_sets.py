@@ -68,7 +68,7 @@ def test_the_order_in_which_labels_are_named_does_not_matter(cast):
 
 
 @pytest.mark.parametrize("vote", ['["e"]', '"a"', "a", "[1]", '{"a": 1}', ""])
-def test_a_vote_on_something_else_is_refused(vote):
+def test_a_vote_that_is_not_a_subset_of_the_options_is_refused(vote):
     with pytest.raises(InvalidParameterError):
         answer({"x": vote})
 

@@ -153,11 +153,11 @@ def test_boundaries_are_weighted_medians():
     assert answer(votes, [1.0, 1.0, 3.0]) == spans((2, 12, "A"))
 
 
-def test_a_minority_s_span_is_left_out():
+def test_a_span_of_a_minority_is_not_in_the_answer():
     assert answer([spans((0, 5, "A"), (7, 9, "B")), spans((0, 5, "A")), ()]) == spans((0, 5, "A"))
 
 
-def test_nothing_is_an_answer():
+def test_an_answer_may_have_no_spans():
     assert answer([(), (), spans((0, 5, "A"))]) == ()
 
 
@@ -203,7 +203,7 @@ def test_the_score_rises_with_agreement_on_the_place_and_on_its_boundaries():
     assert score([(), (), same]) < score([(), (), ()]) < 1.0
 
 
-def test_an_arm_with_other_boundaries_did_see_the_place():
+def test_an_arm_with_other_boundaries_counts_as_a_vote_for_the_place():
     same, near, elsewhere = (spans((start, start + 10, "A")) for start in (0, 1, 40))
     assert answer([same, same, near]) == answer([same, same, elsewhere]) == same
     assert score([same, same, near]) > score([same, same, ()]) > score([same, same, elsewhere])

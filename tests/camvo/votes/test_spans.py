@@ -100,6 +100,6 @@ def test_a_span_too_many_costs_precision_and_one_too_few_recall():
     ],
     ids=lambda text: text[:30],
 )
-def test_anything_else_is_no_vote(text):
+def test_text_that_is_not_a_canonical_set_of_spans_is_refused(text):
     with pytest.raises(InvalidParameterError):
         read_spans(text)

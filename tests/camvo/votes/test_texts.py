@@ -24,16 +24,16 @@ def test_the_answer_with_most_weight_wins():
     assert aggregate(EXACT, ["2024", "2023", "2024"], [1.0, 3.0, 1.0])[0] == "2023"
 
 
-def test_texts_that_differ_in_form_alone_are_one_answer_in_its_weightiest_spelling():
+def test_spellings_of_one_text_are_one_answer_in_the_spelling_with_most_weight():
     cast = ["new york.", "New York", "NEW  YORK", "Paris", "New York"]
     assert aggregate(WORDS, cast)[0] == "New York"
 
 
-def test_dates_are_compared_as_they_are():
+def test_dates_are_compared_exactly():
     assert aggregate(EXACT, ["A", "a", "b", "b"])[0] == "b"
 
 
-def test_where_no_two_agree_the_text_that_is_most_like_the_others_wins():
+def test_if_no_two_texts_agree_the_medoid_wins():
     cast = ["the red car", "a bicycle", "the car", "the fast car"]
     assert aggregate(WORDS, cast)[0] == "the car"
 
@@ -43,7 +43,7 @@ def test_the_medoid_is_weighted_and_ties_go_to_the_lower_bound():
     assert aggregate(WORDS, ["one", "two"], ties=[0.6, 0.7])[0] == "two"
 
 
-def test_two_that_agree_end_the_search_for_a_medoid():
+def test_if_two_texts_agree_the_medoid_is_not_used():
     cast = ["red car", "red", "car", "a bicycle", "a bicycle"]
     assert aggregate(WORDS, cast)[0] == "a bicycle"
 
@@ -63,7 +63,7 @@ def test_a_text_can_expect_part_of_its_reward_from_answers_like_it():
     assert alike > alone
 
 
-def test_more_answers_than_m_leave_room_for_one_that_nobody_gave():
+def test_more_than_m_answers_leave_probability_for_an_answer_that_no_arm_gave():
     answer, chances = aggregate(OpenVote("exact", 2), list("abcde"))
     assert 0.0 < chances[answer] < 0.2
 

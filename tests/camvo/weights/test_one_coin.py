@@ -55,17 +55,17 @@ def test_rounds_in_which_nobody_voted_say_nothing():
     assert np.all(np.isfinite(accuracies(silent, np.ones(5), 3)))
 
 
-def test_a_round_that_ended_early_stands_for_rounds_that_began_alike_and_asked_everyone():
+def test_a_round_that_ended_early_is_replaced_by_full_rounds_that_began_alike():
     early, agreed, other = (0, 0, UNASKED), (0, 0, 0), (0, 0, 1)
     rows = {early: 8, agreed: 3, other: 1, (0, 1, 1): 5}
     assert complete_rounds(rows, {agreed: 3, other: 1}) == {agreed: 9.0, other: 3.0, (0, 1, 1): 5.0}
 
 
-def test_a_round_that_ended_early_and_has_no_like_stays_as_it_is():
+def test_a_round_that_ended_early_stays_as_it_is_if_no_full_round_began_alike():
     assert complete_rounds({(0, 0, UNASKED): 8}, {(0, 1, 1): 2}) == {(0, 0, UNASKED): 8.0}
 
 
-def test_completed_rounds_give_the_accuracies_of_full_asking_and_the_late_ones_alone_do_not():
+def test_completed_rounds_give_the_accuracies_of_full_rounds_but_late_rounds_alone_do_not():
     """The trap: certain rounds end after three of five, the others go on; one in ten asks everyone anyway."""
     rng = np.random.default_rng(1)
     rows, everyone = Counter(), Counter()

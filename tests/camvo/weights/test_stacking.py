@@ -63,7 +63,7 @@ def test_rounds_without_a_human_label_teach_nothing():
     )
 
 
-def test_models_that_err_together_are_outvoted_by_the_one_that_does_not(stack):
+def test_models_that_err_together_are_outvoted_by_one_that_does_not(stack):
     votes = {"a": "x", "b": "y", "c": "y", "d": "y"}
     assert weighted_vote(votes, WEIGHTS, LABELS, WEIGHTS) == "y"
     assert stack.leader(votes, WEIGHTS, LABELS)[0] == "x"
@@ -75,7 +75,7 @@ def test_it_is_right_more_often_than_the_weighted_vote(stack):
     assert share_right(new, lambda votes: stack.leader(votes, WEIGHTS, LABELS)[0]) > plain + 0.1
 
 
-def test_its_probabilities_are_honest(stack):
+def test_the_probabilities_are_calibrated(stack):
     new = rounds(2000, seed=1)
     scores = [
         max(stack.probabilities(cast(r), WEIGHTS, LABELS).values()) for r in new if any(cast(r).values())
@@ -84,14 +84,14 @@ def test_its_probabilities_are_honest(stack):
     assert np.mean(scores) == pytest.approx(right, abs=0.04)
 
 
-def test_a_handful_of_labels_moves_the_scale_alone():
+def test_a_handful_of_labels_changes_only_the_scale():
     stack = fit_stacked_vote(rounds(4), LABELS)
     assert stack.trust == 0.0
     assert not any(stack.arms.values())
     assert stack.leader({"a": "x", "b": "y", "c": "y"}, WEIGHTS, LABELS)[0] == "y"
 
 
-def test_labels_that_are_withdrawn_take_their_effect_with_them(stack):
+def test_withdrawn_labels_have_no_effect(stack):
     assert stack.trust > 0.99
     fewer = rounds(300)[:10]
     assert fit_stacked_vote(fewer, LABELS) == fit_stacked_vote(rounds(10), LABELS)
@@ -150,7 +150,7 @@ def test_renaming_models_changes_nothing(stack, names, votes):
     assert list(there.values()) == pytest.approx(list(here.values()), abs=1e-3)
 
 
-def test_a_model_that_nobody_has_seen_counts_by_its_weight_alone(stack):
+def test_an_unknown_model_counts_by_its_weight_alone(stack):
     with_it = stack.log_odds({"a": "x", "new": "x"}, WEIGHTS | {"new": 0.5})["x"]
     assert with_it == pytest.approx(
         stack.log_odds({"a": "x"}, WEIGHTS)["x"] + 0.5 * (stack.scale + stack.alone * 0.75)
@@ -179,6 +179,6 @@ def test_the_same_rounds_give_the_same_stack(stack):
     assert fit_stacked_vote(rounds(300), LABELS) == stack
 
 
-def test_with_one_label_it_is_certain():
+def test_a_single_label_is_certain():
     assert StackedVote().probabilities({"a": "x"}, WEIGHTS, ("x",)) == {"x": 1.0}
     assert StackedVote().leader({"a": "x"}, WEIGHTS, ("x",)) == ("x", np.inf)

@@ -31,7 +31,7 @@ from camvo.scores import calibration, panel_fit, suggestions
 from camvo.scores.suggestions import Candidate
 from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.typing import Array
-from camvo.weights import stacking
+from camvo.weights import stacking_fit
 
 BATCH = 25
 COUNTS = (50, 100, 300)
@@ -59,7 +59,7 @@ class Decided:
 
     def scores(self, labelled: ITEMS) -> Array:
         checked = self.right[labelled].astype(np.float64)
-        return np.asarray(calibration.fit(self.chance[labelled], checked)(self.chance))
+        return np.asarray(calibration.fit_calibration(self.chance[labelled], checked)(self.chance))
 
     def weights(self) -> dict[str, float]:
         voted = self.votes >= 0
@@ -79,7 +79,7 @@ def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Arr
     decided = trace.labels >= 0
     votes = np.where(trace.asked, table.votes, -1)[decided]
     labels = trace.labels[decided]
-    panel = panel_fit.fit(votes[:2000], file.models, len(file.labels))
+    panel = panel_fit.fit_panel(votes[:2000], file.models, len(file.labels))
     chance = panel.chances(votes, len(file.labels))[np.arange(len(labels)), labels]
     return Decided(file, votes, labels, table.truth[decided], table.contexts[decided], chance)
 
@@ -126,7 +126,7 @@ def relearnt(project: Decided, labelled: ITEMS) -> int:
     for item in labelled.tolist():
         cast = tuple(CastVote(arm, vote, weights[arm]) for arm, vote in project.cast(item).items())
         rows.append(KeptRound(cast, names[project.truth[item]], len(cast) == len(weights)))
-    stack = stacking.fit(rows, names)
+    stack = stacking_fit.fit_stacked_vote(rows, names)
     gained = 0
     for item in np.setdiff1d(np.arange(len(project.labels)), labelled).tolist():
         label = stack.leader(project.cast(item), weights, names)[0]

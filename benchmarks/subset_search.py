@@ -22,8 +22,7 @@ import numpy as np
 from scipy.special import betainc
 
 from camvo.subsets.copula import Copula
-from camvo.subsets.oracle import cheapest
-from camvo.subsets.table_search import MOST_SETS, cheapest_of_each
+from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
 
 TASKS = 64
 
@@ -79,11 +78,11 @@ def search_one(task: Problem, form: str) -> object:
     """The subset for one task, from the table of all sets or by the search with one of the confidences."""
     if form == "table":
         demand = (task.lower[None], task.weights[None])
-        return cheapest_of_each(task.costs, [demand], task.delta, task.k_min, held=[])[0]
+        return cheapest_subsets(task.costs, [demand], task.delta, task.k_min, held=[])[0]
     arms = len(task.costs)
     copulas = [Copula(np.full((arms, arms), 0.3) + 0.7 * np.eye(arms))] if form == "copula" else []
     demand = (task.lower, task.weights)
-    return cheapest(task.costs, [demand], task.delta, task.k_min, confidence=form, copulas=copulas)
+    return cheapest_subset(task.costs, [demand], task.delta, task.k_min, confidence=form, copulas=copulas)
 
 
 def measure_window(arms: int, count: int) -> str:
@@ -96,7 +95,7 @@ def measure_window(arms: int, count: int) -> str:
         first = tasks[0]
 
         def search(first: Problem = first, demand: tuple[np.ndarray, np.ndarray] = demand) -> object:
-            return cheapest_of_each(first.costs, [demand], first.delta, first.k_min, held=[])
+            return cheapest_subsets(first.costs, [demand], first.delta, first.k_min, held=[])
 
         search()
         times.append(microseconds(search, 3)[0] / TASKS)

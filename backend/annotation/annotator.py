@@ -213,5 +213,5 @@ class Annotator:
             key = StateKey(job.project, one.key.control, one.key.epoch)
             scorer = await self._scores.current(key, plan.arms, estimates.labels)
             cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
-            scores[name] = scorer.of(cast, decisions[name])
+            scores[name] = scorer.score_decision(cast, decisions[name])
         return scores

@@ -17,7 +17,7 @@ from backend.questions import LabelConfig, TaskQuestion
 from backend.settings import Settings
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
-from camvo.votes import named
+from camvo.votes import registry
 from camvo.votes.decision import Decision
 
 
@@ -81,7 +81,10 @@ class Verdict:
     def describe(self, question: str) -> dict[str, Any]:
         """What a round keeps of the plan, of how its votes are counted, and the policy's own score."""
         aggregation = self.plan.estimates[question].aggregation
-        own = {"aggregation": named.describe(aggregation), "score": self.decisions[question].score}
+        own = {
+            "aggregation": registry.describe_aggregation(aggregation),
+            "score": self.decisions[question].score,
+        }
         if self.examples:
             own["examples"] = list(self.examples)
         return self.plan.describe(question) | own

@@ -18,7 +18,7 @@ from backend.learning.states import StateKey
 from backend.ledger import Ledger, example_texts, reports
 from backend.ledger.example_texts import LabelledTask
 from backend.ledger.rounds import RoundKey
-from camvo.scores.few_shot import Tried
+from camvo.scores.few_shot import ExampleTrial
 from camvo.typing import Array
 
 _MOST = 16
@@ -34,7 +34,7 @@ class Shelf:
 
     tasks: tuple[LabelledTask, ...]
     contexts: Array
-    tried: Mapping[str, Tried]
+    tried: Mapping[str, ExampleTrial]
     read_at: float
 
     def nearest(self, key: RoundKey, context: Array, count: int) -> list[LabelledTask]:
@@ -57,7 +57,7 @@ class Shelf:
         """Whether a model is shown examples, by a coin that falls alike for one text in every process."""
         text = f"few_shot:{key.project}:{key.control}:{key.question}:{arm}"
         toss = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        return toss < self.tried.get(arm, Tried()).share * 2**64
+        return toss < self.tried.get(arm, ExampleTrial()).share * 2**64
 
 
 class Examples:

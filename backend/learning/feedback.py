@@ -22,7 +22,7 @@ from camvo.policies.ensemble import lesson
 from camvo.stages.stages import teachers
 from camvo.state.contribution import Contribution, revision
 from camvo.state.kept_rounds import KeptRound
-from camvo.votes import named
+from camvo.votes import consensus, registry
 from camvo.votes.aggregation import Aggregation
 
 _WEIGHTS_KEPT: Final = {"labelled": "agreement", "everyone": "weight"}
@@ -55,11 +55,12 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
     given = [
         annotation
         for annotation in human_annotations.of_task(connection, key.project, key.task)
-        if annotation.teaches and named.fits(aggregation, annotation.labels.get(key.control), options)
+        if annotation.teaches
+        and consensus.is_answer(aggregation, annotation.labels.get(key.control), options)
     ]
     truths = [annotation for annotation in given if annotation.ground_truth]
     answers = [annotation.labels[key.control] for annotation in truths or given]
-    return named.consensus(aggregation, answers, options)
+    return consensus.agreed_answer(aggregation, answers, options)
 
 
 def teacher(voted: str, human: str | None, settings: Settings) -> tuple[str, Teacher]:
@@ -104,7 +105,7 @@ def correct(connection: Connection, project: str, task: int, settings: Settings,
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
         if change.changes or change.kept or change.dropped:
             _append(connection, round_.key, "revision", change, round_.id, now)
-            metrics.revisions.labels(project=project).inc()
+            metrics.feedback.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
 
 
@@ -150,7 +151,7 @@ def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
 
 def _aggregation(plan: Mapping[str, Any]) -> Aggregation:
     """How the votes of a round were counted."""
-    return named.restore(plan.get("aggregation"))
+    return registry.restore_aggregation(plan.get("aggregation"))
 
 
 def _rewards(contribution: Contribution) -> dict[str, float]:
@@ -194,9 +195,9 @@ def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, 
         return
     for annotation in annotations_in(event, config):
         task = annotation.task
-        if task is not None and deleted_tasks.is_deleted(connection, event.project_key, task):
+        if task is not None and deleted_tasks.contain(connection, event.project_key, task):
             continue
-        if human_annotations.store(connection, annotation, now) and task is not None:
+        if human_annotations.put(connection, annotation, now) and task is not None:
             correct(connection, event.project_key, task, settings, now)
     exemplary.keep(connection, event, config, settings)
 
@@ -213,7 +214,7 @@ def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settin
     for task in event.task_ids:
         human_annotations.forget_task(connection, event.project_key, task)
         correct(connection, event.project_key, task, settings, now)
-        deleted_tasks.delete_task(connection, event.project_key, task, now)
+        deleted_tasks.delete(connection, event.project_key, task, now)
 
 
 def _project_updated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:

@@ -52,7 +52,7 @@ class Scores:
                 return _Kept(kept.scorer, kept.rounds, kept.confirmed, now)
             found = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch)
         everyone = sorted({*arms, *(arm for one in found for arm in one.votes)})
-        return _Kept(scorer.fit(found, everyone, labels), rounds, confirmed, now)
+        return _Kept(scorer.fit_scorer(found, everyone, labels), rounds, confirmed, now)
 
 
 def _grown(now: int, before: int) -> bool:

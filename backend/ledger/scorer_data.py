@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from backend.ledger.database import tables
-from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, Seen
+from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 
 _columns = tables.rounds.c
 
@@ -17,7 +17,7 @@ def count_rounds(connection: Connection, project: str, control: str, epoch: str)
     return rounds, confirmed
 
 
-def latest_rounds(connection: Connection, project: str, control: str, epoch: str) -> list[Seen]:
+def latest_rounds(connection: Connection, project: str, control: str, epoch: str) -> list[FinishedRound]:
     """Return a question's latest rounds and its latest human-labelled rounds, each once, oldest first."""
     of_question, is_confirmed = _of(project, control, epoch), _columns.confirmed.is_not(None)
     query = (
@@ -27,7 +27,7 @@ def latest_rounds(connection: Connection, project: str, control: str, epoch: str
     )
     rows = {row.id: row for row in connection.execute(query.limit(MOST_ROUNDS))}
     rows |= {row.id: row for row in connection.execute(query.where(is_confirmed).limit(MOST_CONFIRMED))}
-    return [Seen(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
+    return [FinishedRound(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
 
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:

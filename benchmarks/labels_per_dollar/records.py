@@ -90,7 +90,7 @@ def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | Non
     drawn = np.random.default_rng([run.row.seed, 2]).permutation(answered)
     known, rest = drawn[:CONFIRMED], drawn[CONFIRMED:]
     labels, truth = run.trace.labels, items.truth
-    fitted = calibration.fit(scores[known], (labels[known] == truth[known]).astype(float))
+    fitted = calibration.fit_calibration(scores[known], (labels[known] == truth[known]).astype(float))
     return plain, measures.calibration_error(labels[rest], fitted(scores[rest]), truth[rest])
 
 

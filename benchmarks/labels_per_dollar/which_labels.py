@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from run import tables
 
 from camvo.policies.background_fits import WeightsFitData
-from camvo.policies.estimates import Observation
+from camvo.policies.ensemble import Choice
+from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.policies.sequential import Sequential
 from camvo.replays.measures import mean_interval, weighted_labels
@@ -42,13 +43,17 @@ class Watched(Sequential):
 
     latest: dict[str, float] = field(default_factory=dict)
 
-    def plan_window(
-        self, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
-    ) -> list[Plan]:
-        plans = super().plan_window(tasks, costs)
-        for path in plans[-1].stages.paths.values():
-            self.latest.update(path.origin.agreed)
-        return plans
+    def assemble(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        estimates: Mapping[str, Estimates],
+        choice: Choice,
+    ) -> Plan:
+        plan = super().assemble(observations, costs, estimates, choice)
+        for question in plan.stages.questions.values():
+            self.latest.update(question.vote_weights.agreed)
+        return plan
 
 
 def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
@@ -70,7 +75,7 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
             labelled = (row(items, trace.asked[item], item) for item in np.sort(ranked[:count]))
             latest = LatestRounds(tuple(labelled))
             stack = WeightsFitData(latest, table.labels, tuple(policy.latest.items())).compute().stack
-            after = accuracy(table, others, VoteWeights(policy.latest, stack).of())
+            after = accuracy(table, others, VoteWeights(policy.latest, stack).by_arm())
             points[way, count] = 100.0 * (after - before)
     return points
 

@@ -1,1 +1,1 @@
-"""Numerical tools that know nothing of models or votes."""
+"""Numerical tools that know nothing about models or votes."""

@@ -1,7 +1,7 @@
-"""A conditional logit (McFadden 1974) over candidate labels, whose prior learns how strong it has to be.
+"""A conditional logit (McFadden 1974) over candidate labels, whose prior precisions are learnt as well.
 
-Each round is a choice among its own candidates, and coefficients belong to what speaks for a candidate, not
-to the labels themselves. So a model's weight is learnt from all labels together, 2 or 22 of them.
+Each round is a choice among its own candidates. Coefficients belong to the features of a candidate, not to
+the labels themselves, so a model's weight is learnt from all labels together.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from scipy.optimize import minimize
 from camvo.typing import Array
 
 _HYPERPRIOR: Final = 4.0
-"""How many coefficients' worth of evidence the initial variance of a group counts for."""
-_ROUNDS: Final = 12
+"""The initial variance of a group counts as much as this many of its coefficients."""
+_MAX_UPDATES: Final = 12
 _SETTLED: Final = 0.1
-"""Precisions that change by less than this on the log scale have settled."""
+"""The updates stop when every precision changes by less than this on the log scale."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choices:
-    """n rounds with R candidates in all.
+class ChoiceSets:
+    """The choices of n rounds, with R candidates in all and F features.
 
     Attributes:
-        design: what speaks for each candidate, sparse, shape (R, F); a round's candidates are adjacent.
-        starts: the first candidate of each round, shape (n,), ascending from 0; a round has at least one.
-        chosen: whether a candidate is the right one, shape (R,); exactly one in each round.
+        design: the features of each candidate, sparse, shape (R, F). The candidates of a round are adjacent.
+        starts: the first candidate of each round, shape (n,), ascending from 0. A round has at least one.
+        chosen: whether each candidate is the right one, shape (R,); exactly one is in each round.
     """
 
     design: Any
@@ -39,81 +39,91 @@ class Choices:
     chosen: NDArray[np.bool_]
 
     @property
-    def rounds(self) -> NDArray[np.int64]:
+    def round_of(self) -> NDArray[np.int64]:
         """The round of each candidate, shape (R,)."""
         return np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.chosen)))
 
-    def take(self, which: NDArray[np.bool_]) -> Choices:
-        """The rounds for which ``which`` of shape (n,) is true, in their order."""
-        kept = which[self.rounds]
+    def select(self, which: NDArray[np.bool_]) -> ChoiceSets:
+        """Keep the rounds for which ``which``, shape (n,), is true, in their order."""
+        candidates = which[self.round_of]
         sizes = np.diff(self.starts, append=len(self.chosen))[which]
-        return Choices(self.design[kept], np.cumsum(sizes) - sizes, self.chosen[kept])
+        return ChoiceSets(self.design[candidates], np.cumsum(sizes) - sizes, self.chosen[candidates])
 
-    def first(self, coefficients: int) -> Choices:
-        """The same rounds with what the first so many coefficients belong to."""
-        return Choices(self.design[:, :coefficients], self.starts, self.chosen)
+    def first_features(self, count: int) -> ChoiceSets:
+        """The same rounds with the first ``count`` features only."""
+        return ChoiceSets(self.design[:, :count], self.starts, self.chosen)
 
     def log_probabilities(self, coefficients: Array) -> Array:
-        """The log-probability of each candidate in its round, shape (R,)."""
+        """The log-probability of each candidate in its round, shape (R,); coefficients have shape (F,)."""
         z = np.asarray(self.design @ coefficients, dtype=np.float64)
-        rounds = self.rounds
+        rounds = self.round_of
         z -= np.maximum.reduceat(z, self.starts)[rounds]
         return np.asarray(z - np.log(np.add.reduceat(np.exp(z), self.starts))[rounds], dtype=np.float64)
 
     def log_likelihoods(self, coefficients: Array) -> Array:
-        """The log-probability of what was chosen in each round, shape (n,)."""
+        """The log-probability of the chosen candidate of each round, shape (n,)."""
         return self.log_probabilities(coefficients)[self.chosen]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prior:
-    """Independent normal distributions of the coefficients, each array of shape (F,)."""
+class NormalPrior:
+    """Independent normal priors of the coefficients: means and precisions, each of shape (F,)."""
 
     mean: Array
     precision: Array
 
 
-def fit(choices: Choices, prior: Prior, start: Array | None = None) -> Array:
-    """The coefficients of the largest posterior density, shape (F,); the problem is convex."""
+def fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
+    """Fit the coefficients by maximum a posteriori; the problem is convex.
+
+    Args:
+        choices: the rounds.
+        prior: the normal prior of the coefficients.
+        start: where the search starts, shape (F,); the prior's mean by default.
+
+    Returns:
+        The coefficients, shape (F,).
+    """
     total = np.asarray(choices.design[choices.chosen].sum(axis=0), dtype=np.float64).ravel()
     transposed = choices.design.T.tocsr()
 
     def objective(coefficients: Array) -> tuple[float, Array]:
         log_p = choices.log_probabilities(coefficients)
-        away = coefficients - prior.mean
-        loss = -log_p[choices.chosen].sum() + 0.5 * (prior.precision * away**2).sum()
-        return float(loss), transposed @ np.exp(log_p) - total + prior.precision * away
+        deviation = coefficients - prior.mean
+        loss = -log_p[choices.chosen].sum() + 0.5 * (prior.precision * deviation**2).sum()
+        return float(loss), transposed @ np.exp(log_p) - total + prior.precision * deviation
 
-    found = minimize(
+    optimum = minimize(
         objective,
         prior.mean if start is None else start,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-6},
     )
-    return np.asarray(found.x, dtype=np.float64)
+    return np.asarray(optimum.x, dtype=np.float64)
 
 
-def fit_with_groups(
-    choices: Choices, prior: Prior, groups: Sequence[NDArray[np.int64]]
-) -> tuple[Array, Prior]:
-    """As :func:`fit`, with the precision of each group learnt by MacKay's evidence updates (1992).
+def fit_with_group_precisions(
+    choices: ChoiceSets, prior: NormalPrior, groups: Sequence[NDArray[np.int64]]
+) -> tuple[Array, NormalPrior]:
+    """Fit a conditional logit and the prior precision of each group of coefficients.
 
-    A group's variance is the mean square of its coefficients plus their posterior variance (Laplace), shrunk
-    towards the initial one, so that few rounds leave it where it was.
+    The precisions are learnt by MacKay's evidence updates (1992). A group's variance is the mean square of
+    its coefficients plus their posterior variance (Laplace), shrunk towards the initial variance. Few rounds
+    therefore leave it almost unchanged.
 
     Args:
         choices: the rounds.
-        prior: of all coefficients; the precisions of grouped ones are where the search starts.
-        groups: positions of the coefficients that share a precision.
+        prior: the prior of all coefficients, with the initial precisions of the groups.
+        groups: for each group, the positions of its coefficients.
 
     Returns:
-        The coefficients, shape (F,), and the prior with the precisions learnt.
+        The coefficients, shape (F,), and the prior with the learnt precisions.
     """
     coefficients, precision = prior.mean, prior.precision.copy()
-    for _ in range(_ROUNDS):
-        current = Prior(prior.mean, precision)
-        coefficients = fit(choices, current, coefficients)
+    for _ in range(_MAX_UPDATES):
+        current = NormalPrior(prior.mean, precision)
+        coefficients = fit_conditional_logit(choices, current, coefficients)
         variance = np.diag(np.linalg.inv(_curvature(choices, coefficients) + np.diag(precision)))
         learnt = precision.copy()
         for group in filter(len, groups):
@@ -123,13 +133,13 @@ def fit_with_groups(
         if np.abs(np.log(learnt / precision)).max() < _SETTLED:
             break
         precision = learnt
-    return coefficients, Prior(prior.mean, precision)
+    return coefficients, NormalPrior(prior.mean, precision)
 
 
-def _curvature(choices: Choices, coefficients: Array) -> Array:
+def _curvature(choices: ChoiceSets, coefficients: Array) -> Array:
     """The negative Hessian of the log-likelihood, shape (F, F)."""
     p = np.exp(choices.log_probabilities(coefficients))
     shape = (len(choices.starts), len(p))
-    means = sparse.csr_matrix((p, (choices.rounds, np.arange(len(p)))), shape=shape) @ choices.design
+    means = sparse.csr_matrix((p, (choices.round_of, np.arange(len(p)))), shape=shape) @ choices.design
     second = choices.design.T @ sparse.diags(p) @ choices.design
     return np.asarray((second - means.T @ means).toarray(), dtype=np.float64)

@@ -1,8 +1,8 @@
-"""How close to the truth can a number be expected to be, given independent votes about it?
+"""The expected closeness of a number to the truth, given independent votes.
 
-The one-coin model of :func:`camvo.votes.labels.posterior`, for numbers: every value of the range is equally
-likely beforehand, and an arm's error has a Laplace distribution whose spread gives the arm its expected
-closeness. The posterior density is then piecewise exponential, and its integrals have a closed form.
+This is the one-coin model of :func:`camvo.votes.labels.label_posterior` for numbers. The prior is uniform
+over the range. An arm's error has a Laplace distribution whose spread matches the arm's expected closeness.
+The posterior density is then piecewise exponential, so its integrals have a closed form.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 
-_SERIES = 1e-3
-"""Below this exponent the closed form cancels, and four terms of the series are exact to 1e-13."""
+_SERIES_LIMIT = 1e-3
+"""Below this exponent the closed form cancels; four terms of the series are exact to 1e-13."""
 
 
 def expected_closeness(
@@ -29,15 +29,18 @@ def expected_closeness(
     high: float,
     scale: float,
 ) -> float:
-    """E[max(0, 1 − |y − answer| / scale)] over the truth y, given the votes.
+    """Compute E[max(0, 1 − |y − answer| / scale)] over the truth y, given the votes.
 
     Args:
-        answer: the value that is judged, in [low, high].
-        votes: the arms' values, in [low, high].
-        correctness: each arm's expected closeness, clipped to [ε, 1 − ε].
-        low: the least possible value.
-        high: the greatest.
-        scale: the error that is worth nothing.
+        answer: the value to judge, in [low, high], in the votes' unit.
+        votes: one value per arm, in [low, high].
+        correctness: the expected closeness of each arm, in the order of the votes, clipped to [ε, 1 − ε].
+        low: the smallest possible value.
+        high: the largest possible value.
+        scale: the error at which closeness reaches 0, > 0.
+
+    Returns:
+        The expected closeness, in [0, 1].
 
     >>> round(expected_closeness(0.5, [0.5, 0.5], [0.9, 0.9], low=0, high=1, scale=1), 3)
     0.95
@@ -57,14 +60,18 @@ def expected_closeness(
 
 
 def _spread(correctness: float) -> float:
-    """The x = b/scale of a Laplace error whose mean closeness is ``correctness``: x(1 − e^(−1/x)) = 1 − p."""
-    short = 1.0 - min(max(correctness, EPSILON), 1.0 - EPSILON)
-    return float(brentq(lambda x: -x * math.expm1(-1.0 / x) - short, 0.5 * short, 1.0 + 0.5 / (1.0 - short)))
+    """The spread x = b/scale of a Laplace error with mean closeness p: x(1 − e^(−1/x)) = 1 − p."""
+    shortfall = 1.0 - min(max(correctness, EPSILON), 1.0 - EPSILON)
+    return float(
+        brentq(
+            lambda x: -x * math.expm1(-1.0 / x) - shortfall, 0.5 * shortfall, 1.0 + 0.5 / (1.0 - shortfall)
+        )
+    )
 
 
 def _moments(exponent: Array) -> tuple[Array, Array]:
     """∫e^(ku) du and ∫u·e^(ku) du over [0, 1] for each exponent k ≤ 0."""
-    small = exponent > -_SERIES
+    small = exponent > -_SERIES_LIMIT
     k = np.where(small, -1.0, exponent)
     level = np.where(small, 1.0 + exponent / 2.0 + exponent**2 / 6.0 + exponent**3 / 24.0, np.expm1(k) / k)
     slope = np.where(

@@ -1,4 +1,4 @@
-"""How sure a share of right answers is: the interval of Clopper and Pearson."""
+"""Confidence bounds for a proportion, by Clopper and Pearson (1934)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,38 @@ from camvo.typing import Array
 
 
 def upper_bound(successes: Array | float, trials: Array | float, level: float) -> Array:
-    """What the true share does not exceed with probability ``level`` at the least, by Clopper and Pearson.
+    """Compute the one-sided upper Clopper–Pearson bound of a proportion.
+
+    With probability at least ``level`` the true proportion does not exceed the bound.
 
     Args:
-        successes: from 0 to ``trials``, whole or not; of any shape, as the next.
-        trials: at least 0; without any the bound is 1.
-        level: in (0, 1).
+        successes: between 0 and ``trials``, not necessarily whole; any shape.
+        trials: at least 0, of the same shape. The bound is 1 for 0 trials.
+        level: the confidence, in (0, 1).
+
+    Returns:
+        The bounds, in the shape of the arguments.
     """
     bound: Array = betaincinv(np.add(successes, 1.0), np.maximum(np.subtract(trials, successes), TIE), level)
     return bound
 
 
 def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
-    """The interval that holds the true share with probability ``level`` at the least, by Clopper and Pearson.
+    """Compute the two-sided Clopper–Pearson interval of a proportion.
 
-    Successes need not be whole: a sum of rewards in [0, 1] varies less than as many coins of the same mean.
+    The interval holds the true proportion with probability at least ``level``. Successes need not be whole:
+    a sum of rewards in [0, 1] varies less than as many Bernoulli trials with the same mean.
 
     Args:
-        successes: from 0 to ``trials``.
-        trials: at least 0; without any the interval is [0, 1].
-        level: in (0, 1).
+        successes: between 0 and ``trials``.
+        trials: at least 0. The interval is [0, 1] for 0 trials.
+        level: the confidence, in (0, 1).
+
+    Returns:
+        The lower and the upper bound.
 
     Raises:
-        InvalidParameterError: more successes than trials, or a level outside (0, 1).
+        InvalidParameterError: there are more successes than trials, or the level is outside (0, 1).
 
     >>> tuple(round(bound, 3) for bound in clopper_pearson(9, 10))
     (0.555, 0.997)

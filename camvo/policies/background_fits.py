@@ -16,7 +16,8 @@ import numpy as np
 from camvo.stages.stack_stops import Stops, learn
 from camvo.state.kept_rounds import LatestRounds
 from camvo.weights.near_copies import near_copies_in
-from camvo.weights.stacking import ANCHORED, Stack, fit
+from camvo.weights.stacking import StackedVote
+from camvo.weights.stacking_fit import ANCHORED, fit_stacked_vote
 
 MOST_ROUNDS: Final = 5000
 """How many of the latest kept rounds a fit reads."""
@@ -32,7 +33,7 @@ class Fit:
         shares: arm → the part of its weight that it has beside its near-copies, in (0, 1].
     """
 
-    stack: Stack
+    stack: StackedVote
     stops: Stops | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -88,7 +89,11 @@ class WeightsFitData:
     def compute(self) -> Fit:
         """What speaks for a label."""
         weights = dict(self.weights)
-        return Fit(fit([round_.weighted(weights) for round_ in self.latest.rounds], self.labels, ANCHORED))
+        return Fit(
+            fit_stacked_vote(
+                [round_.weighted(weights) for round_ in self.latest.rounds], self.labels, ANCHORED
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +142,9 @@ class StackedFitData:
 
 
 @lru_cache(maxsize=16)
-def _stack(latest: LatestRounds, labels: tuple[str, ...]) -> Stack:
+def _stack(latest: LatestRounds, labels: tuple[str, ...]) -> StackedVote:
     """Tasks of other lengths have other prices, but the same stacked vote."""
-    return fit(latest.rounds, labels)
+    return fit_stacked_vote(latest.rounds, labels)
 
 
 def _shares(latest: LatestRounds, labels: tuple[str, ...], order: tuple[str, ...]) -> dict[str, float]:

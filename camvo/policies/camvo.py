@@ -13,8 +13,8 @@ from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates
 from camvo.policies.plan import Plan
 from camvo.subsets.copula import Copula
-from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest
-from camvo.subsets.table_search import MOST_SETS, cheapest_of_each
+from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
+from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
 from camvo.typing import Array, Votes
 
 
@@ -89,7 +89,7 @@ class CaMVo(Ensemble):
         voted = _voted(plan, votes)
         others = [position for position in range(len(plan.arms)) if position not in voted]
         demands = self._demands_after(plan, votes)
-        alone = cheapest(
+        alone = cheapest_subset(
             plan.costs,
             demands,
             0.0,
@@ -120,7 +120,7 @@ class CaMVo(Ensemble):
                 (lower[None], weights[None])
                 for lower, weights in (self.demand(columns) for columns in estimates.values())
             ]
-            [subset] = cheapest_of_each(prices, lone, self.delta, self.k_min, held=held)
+            [subset] = cheapest_subsets(prices, lone, self.delta, self.k_min, held=held)
             return self.choice(subset, len(arms))
         demands = [self.demand(columns) for columns in estimates.values()]
         return self._cheapest(prices, demands, estimates, held=held)
@@ -153,7 +153,7 @@ class CaMVo(Ensemble):
         held: list[int],
         excluded: Sequence[int] = (),
     ) -> Choice:
-        subset = cheapest(
+        subset = cheapest_subset(
             costs,
             demands,
             self.delta,

@@ -18,7 +18,7 @@ class Cascade(Baseline):
     FrugalGPT (Chen, Zaharia and Zou, 2023) takes the word of the last model that was asked and scores it by a
     network that learnt from labelled answers. Without labels there is no such network: the label is that of
     Algorithm 2's weighted vote of the models asked so far, the score its one-coin posterior
-    (:func:`camvo.votes.labels.posterior`), which takes errors as independent. Rewards come from all models
+    (:func:`.label_posterior`), which takes errors as independent. Rewards come from all models
     that were asked, also from those that were asked because the others disagreed.
 
     Attributes:

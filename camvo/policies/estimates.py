@@ -11,7 +11,7 @@ import numpy as np
 from camvo.policies.background_fits import Fit
 from camvo.state.beta_mixture import EstimatorName, posterior
 from camvo.state.state import State
-from camvo.subsets.copula import Copula, stream
+from camvo.subsets.copula import Copula, copula_seed
 from camvo.typing import Array
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -154,4 +154,4 @@ def estimate(
 
 def copula_of(state: State, arms: Sequence[str], context: Array) -> Copula:
     """The Gaussian copula of the arms' correctness by today's correlation (Appendix G)."""
-    return Copula(state.pairs.correlation(arms), stream(state.rounds, context))
+    return Copula(state.pairs.correlation(arms), copula_seed(state.rounds, context))

@@ -29,8 +29,8 @@ from camvo.stages.stopping import Stopping
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
-from camvo.weights.stacking import Stack
-from camvo.weights.vote_weights import VoteWeights, by_agreement
+from camvo.weights.stacking import StackedVote
+from camvo.weights.vote_weights import VoteWeights, weights_by_agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def _questions(
         for question in basis
         if question.is_label_vote
     }
-    weights = {question: origin.of() for question, origin in vote_weights.items()}
+    weights = {question: origin.by_arm() for question, origin in vote_weights.items()}
     order, shares = most_weight_per_price(dict(costs), weights.values())
     questions = {}
     for name, evidence, _, is_label_vote, _ in basis:
@@ -150,7 +150,7 @@ def _questions(
     return order, questions
 
 
-def _stack(fit: Fit | None) -> Stack | None:
+def _stack(fit: Fit | None) -> StackedVote | None:
     return fit.stack if fit is not None and fit.stack.arms else None
 
 
@@ -160,7 +160,7 @@ def _by_agreement(
 ) -> Mapping[str, float]:
     """Arm → ω by agreement with the other arms alone, the cheapest arm first."""
     order, shares = cheapest_first(dict(costs))
-    return dict(zip(order, by_agreement(evidence, order, shares, labels), strict=True))
+    return dict(zip(order, weights_by_agreement(evidence, order, shares, labels), strict=True))
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from camvo.state.vote_patterns import ExplorationRound
 from camvo.typing import Array, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.named import restore
+from camvo.votes.registry import restore_aggregation
 
 _KEPT_WEIGHTS: Final[Mapping[KeptKind, str]] = {"labelled": "agreement", "everyone": "weight"}
 """Which of the plan's columns a kept round holds as the weights of its votes."""
@@ -116,7 +116,7 @@ class TaughtRound:
         """
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
-        aggregation, stages = restore(plan.get("aggregation")), plan.get("stages")
+        aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
         if stages is None:
             return cls(context, votes, q, aggregation)
         # Rounds stored before "kept" was: those of the stacked vote have a stack.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.scores import scorer
-from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, Seen
+from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.typing import Array
 
 
@@ -38,11 +38,11 @@ def rescored(
     for start, end in pairwise([0, *ends]):
         (confirmed,) = np.nonzero(taught[:start])
         kept = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
-        fitted = scorer.fit([seen[at] for at in kept], arms, table.labels)
+        fitted = scorer.fit_scorer([seen[at] for at in kept], arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
         shown = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
         these = items[start:end]
-        scores[these] = scorer.mixed(shown, trace.scores[these], trace.trust[these])
+        scores[these] = scorer.blend_scores(shown, trace.scores[these], trace.trust[these])
     return scores
 
 
@@ -52,11 +52,11 @@ def _seen(
     truth: NDArray[np.int64],
     arms: tuple[str, ...],
     labels: tuple[str, ...],
-) -> list[Seen]:
+) -> list[FinishedRound]:
     """The rounds as the scorer reads them; ``truth`` is −1 where no human said it."""
     rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), strict=True)
     return [
-        Seen(
+        FinishedRound(
             {arm: labels[vote] for arm, vote in zip(arms, row, strict=True) if vote >= 0},
             labels[label],
             float(label == right) if right >= 0 else None,

@@ -14,7 +14,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
 from camvo.subsets.oracle import Demand
-from camvo.subsets.table_search import cheapest_of_each
+from camvo.subsets.table_search import cheapest_subsets
 
 
 def plan_window(
@@ -86,7 +86,7 @@ def _choose(
     for question in estimates[0]:
         pairs = [policy.demand(row[question]) for row in estimates]
         demands.append((np.array([lower for lower, _ in pairs]), np.array([omega for _, omega in pairs])))
-    subsets = cheapest_of_each(
+    subsets = cheapest_subsets(
         np.array([costs[arm] for arm in arms], dtype=np.float64),
         demands,
         policy.delta,

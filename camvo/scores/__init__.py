@@ -1,1 +1,1 @@
-"""How sure a label is: shared errors, calibration, the guarantee."""
+"""How sure a label is: correlated errors, calibration and the selective guarantee."""

@@ -1,17 +1,17 @@
-"""Calibration: from a score to the probability of being right, learnt from labels that people confirmed.
+"""Calibration: a map from scores to probabilities of being right, learnt from human labels.
 
-Two families, both monotone, so that the order of the scores (hence of the review queue) never changes:
+There are two families of maps. Both are monotone, so the order of the scores (and of the review queue) never
+changes.
 
-- few labels: Beta calibration (Kull, Silva Filho and Flach, 2017), logit p = a·ln s − b·ln(1 − s) + c with
-  a, b ≥ 0, which has Platt's line through the logits as a = b. A normal prior holds it at the identity, a =
-  b = 1 and c = 0: without labels the map changes nothing, and a handful cannot turn it over.
-- many labels: isotonic regression (PAVA), which can take any shape. The Beta map enters it as observations
-  worth :data:`_ANCHOR` labels in all, spread over the scores, so that no stretch without an error is taken
-  for a certainty.
+- Few labels: Beta calibration (Kull, Silva Filho and Flach, 2017), logit p = a·ln s − b·ln(1 − s) + c with
+  a, b ≥ 0. Platt scaling of the logits is the special case a = b. A normal prior is centred on the identity,
+  a = b = 1 and c = 0. Without labels the map changes nothing, and a handful of labels cannot reverse it.
+- Many labels: isotonic regression (PAVA), which can take any monotone shape. The Beta map contributes
+  observations worth :data:`_ANCHOR_LABELS` labels in all, spread over the scores. A range of scores without
+  an error is therefore not mapped to certainty.
 
-The isotonic map is used where it predicts better: its log loss over five folds is lower than the Beta map's
-by more than two standard errors of the difference. That takes thousands of labels, or scores that are far off
-in a way that no Beta map mends.
+The isotonic map is used if its log loss over five folds is lower than the Beta map's by more than two
+standard errors of the difference. That takes thousands of labels, or scores that no Beta map can correct.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 
-_SLOPE, _SHIFT = 0.2, 0.3
-"""Standard deviations of the prior: of a and b around 1, and of c around 0."""
+_SLOPE_SPREAD, _SHIFT_SPREAD = 0.2, 0.3
+"""The prior's standard deviations: of a and b around 1, and of c around 0."""
 
-_ANCHOR, _POINTS = 20.0, 50
-"""How many labels the Beta map is worth within the isotonic one, and over how many scores they spread."""
+_ANCHOR_LABELS, _ANCHOR_POINTS = 20.0, 50
+"""The Beta map's weight in the isotonic map, in labels, and the number of scores it is spread over."""
 
 _FOLDS = 5
-_FEW = 200
-"""Below this many labels the isotonic map is not even tried."""
+_FEWEST_ISOTONIC = 200
+"""The isotonic map is not tried with fewer labels than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,12 @@ class Calibration:
     """A monotone map of [0, 1] into itself.
 
     Attributes:
-        knots: ascending scores; none in the Beta map.
-        values: the probability at each knot, not descending; linear in between, level beyond the last.
-        slopes: a and b of the Beta map, used where there are no knots.
-        shift: its c.
-        labels: how many labels it was fitted to.
+        knots: ascending scores of an isotonic map; empty for a Beta map.
+        values: the probability at each knot, not descending. The map is linear between knots and constant
+            beyond the outermost ones.
+        slopes: a and b of the Beta map, used if there are no knots.
+        shift: c of the Beta map.
+        labels: how many labels the map was fitted to.
     """
 
     knots: tuple[float, ...] = ()
@@ -57,7 +58,7 @@ class Calibration:
     labels: int = 0
 
     def __call__(self, scores: ArrayLike) -> Array:
-        """The probabilities, of the shape of ``scores``; what is outside [0, 1] is clipped into it."""
+        """Map scores of any shape to probabilities of the same shape; scores are clipped to [0, 1]."""
         inside = np.clip(np.asarray(scores, dtype=np.float64), 0.0, 1.0)
         if self.knots:
             return np.asarray(np.interp(inside, self.knots, self.values), dtype=np.float64)
@@ -65,15 +66,20 @@ class Calibration:
 
 
 IDENTITY = Calibration()
-"""What is used before the first label."""
+"""The calibration before the first label."""
 
 
-def fit(scores: ArrayLike, right: ArrayLike) -> Calibration:
-    """The map that fits the labels; the identity without any. The same labels give the same map.
+def fit_calibration(scores: ArrayLike, right: ArrayLike) -> Calibration:
+    """Fit a calibration to human labels; without labels it is the identity.
+
+    The same labels in the same order give the same map.
 
     Args:
-        scores: what the labels scored before people saw them, in [0, 1], shape (n,).
-        right: how right each was, in [0, 1] (0 or 1 for labels), shape (n,).
+        scores: the score of each label before a human saw it, in [0, 1], shape (n,).
+        right: the reward of each label by the human's answer, in [0, 1], shape (n,).
+
+    Returns:
+        The Beta map or the isotonic map.
 
     Raises:
         InvalidParameterError: the shapes differ, or a value is outside [0, 1].
@@ -83,47 +89,52 @@ def fit(scores: ArrayLike, right: ArrayLike) -> Calibration:
         raise InvalidParameterError(
             f"need as many scores as outcomes, all in [0, 1], got shapes {s.shape} and {r.shape}"
         )
-    smooth = _beta(s, r)
-    if len(s) < _FEW:
-        return smooth
-    fold = np.arange(len(s)) % _FOLDS
-    gain = np.zeros(len(s))
-    for held in range(_FOLDS):
-        known, asked = fold != held, fold == held
-        beta = _beta(s[known], r[known])
-        free = _isotonic(s[known], r[known], beta)
-        gain[asked] = _loss(beta(s[asked]), r[asked]) - _loss(free(s[asked]), r[asked])
-    if gain.mean() > 2.0 * gain.std() / np.sqrt(len(s)):
-        return _isotonic(s, r, smooth)
-    return smooth
+    beta = _fit_beta_map(s, r)
+    if len(s) < _FEWEST_ISOTONIC:
+        return beta
+    gain = _isotonic_gains(s, r)
+    return _fit_isotonic(s, r, beta) if gain.mean() > 2.0 * gain.std() / np.sqrt(len(s)) else beta
 
 
-def _beta(scores: Array, right: Array) -> Calibration:
-    """The Beta map with the highest posterior density."""
+def _isotonic_gains(scores: Array, right: Array) -> Array:
+    """How much lower the isotonic map's log loss on each held-out label is, in nats, shape (n,)."""
+    fold_of = np.arange(len(scores)) % _FOLDS
+    gain = np.zeros(len(scores))
+    for fold in range(_FOLDS):
+        others, held = fold_of != fold, fold_of == fold
+        beta = _fit_beta_map(scores[others], right[others])
+        isotonic = _fit_isotonic(scores[others], right[others], beta)
+        beta_loss = _log_loss(beta(scores[held]), right[held])
+        gain[held] = beta_loss - _log_loss(isotonic(scores[held]), right[held])
+    return gain
+
+
+def _fit_beta_map(scores: Array, right: Array) -> Calibration:
+    """The Beta map with the highest posterior density (maximum a posteriori)."""
     features, prior = _features(scores), np.array((1.0, 1.0, 0.0))
-    scale = np.array((_SLOPE, _SLOPE, _SHIFT))
+    scale = np.array((_SLOPE_SPREAD, _SLOPE_SPREAD, _SHIFT_SPREAD))
 
     def loss(x: Array) -> tuple[float, Array]:
-        eta, off = features @ x, (x - prior) / scale
-        value = (np.logaddexp(0.0, eta) - right * eta).sum() + 0.5 * off @ off
-        return float(value), features.T @ (expit(eta) - right) + off / scale
+        eta, deviation = features @ x, (x - prior) / scale
+        value = (np.logaddexp(0.0, eta) - right * eta).sum() + 0.5 * deviation @ deviation
+        return float(value), features.T @ (expit(eta) - right) + deviation / scale
 
     bounds = [(0.0, None), (0.0, None), (None, None)]
     a, b, shift = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
     return Calibration(slopes=(a, b), shift=shift, labels=len(scores))
 
 
-def _isotonic(scores: Array, right: Array, beta: Calibration) -> Calibration:
-    """The isotonic map through the labels and the Beta map's observations: level blocks, lines between."""
-    anchors = np.quantile(scores, np.linspace(0.0, 1.0, _POINTS))
+def _fit_isotonic(scores: Array, right: Array, beta: Calibration) -> Calibration:
+    """The isotonic map of the labels and the Beta map's observations: constant blocks, linear in between."""
+    anchors = np.quantile(scores, np.linspace(0.0, 1.0, _ANCHOR_POINTS))
     s, r = np.concatenate((scores, anchors)), np.concatenate((right, beta(anchors)))
-    weights = np.concatenate((np.ones(len(scores)), np.full(_POINTS, _ANCHOR / _POINTS)))
-    s, same = np.unique(s, return_inverse=True)
-    weight = np.bincount(same, weights)
-    found = isotonic_regression(np.bincount(same, weights * r) / weight, weights=weight)
-    edges = np.unique(np.concatenate((found.blocks[:-1], found.blocks[1:] - 1)))
+    weights = np.concatenate((np.ones(len(scores)), np.full(_ANCHOR_POINTS, _ANCHOR_LABELS / _ANCHOR_POINTS)))
+    s, group = np.unique(s, return_inverse=True)
+    weight = np.bincount(group, weights)
+    fitted = isotonic_regression(np.bincount(group, weights * r) / weight, weights=weight)
+    edges = np.unique(np.concatenate((fitted.blocks[:-1], fitted.blocks[1:] - 1)))
     return Calibration(
-        tuple(s[edges].tolist()), tuple(found.x[edges].tolist()), beta.slopes, beta.shift, beta.labels
+        tuple(s[edges].tolist()), tuple(fitted.x[edges].tolist()), beta.slopes, beta.shift, beta.labels
     )
 
 
@@ -133,11 +144,12 @@ def _features(scores: Array) -> Array:
     return np.stack((np.log(inside), -np.log1p(-inside), np.ones_like(inside)), axis=-1)
 
 
-def _loss(chances: Array, right: Array) -> Array:
-    """The log loss of each label."""
+def _log_loss(chances: Array, right: Array) -> Array:
+    """The log loss of each label in nats, shape (n,), from probabilities and rewards, each of shape (n,)."""
     inside = np.clip(chances, EPSILON, 1.0 - EPSILON)
     return np.asarray(-(right * np.log(inside) + (1.0 - right) * np.log1p(-inside)), dtype=np.float64)
 
 
 def _inside(values: Array) -> bool:
+    """Whether all values are in [0, 1]."""
     return bool(np.all((values >= 0.0) & (values <= 1.0)))

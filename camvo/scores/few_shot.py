@@ -1,4 +1,4 @@
-"""Whether examples in the prompt help a model, from rounds in which a coin showed them or left them out."""
+"""Whether examples in the prompt help a model, from rounds that showed or omitted them at random."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from scipy.special import betainc
 
 from camvo.typing import Array
 
-FEWEST: Final = 0.1
-"""The least share of rounds with examples, and without: what is not tried any more cannot be compared."""
+MIN_SHARE: Final = 0.1
+"""The smallest share of rounds with examples, and of rounds without: both must be tried to be compared."""
 
-_GRID: Final = 4096
+_GRID_CELLS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """How many of a model's votes were right by human labels, of how many, with examples and without."""
+class ExampleTrial:
+    """A model's votes on human-labelled rounds, with and without examples in the prompt.
+
+    Attributes:
+        right_with: the sum of rewards of its votes with examples.
+        votes_with: the number of its votes with examples.
+        right_without: the sum of rewards of its votes without examples.
+        votes_without: the number of its votes without examples.
+    """
 
     right_with: float = 0.0
     votes_with: int = 0
@@ -27,21 +34,21 @@ class Tried:
 
     @property
     def helps(self) -> float:
-        """The probability that its votes are more often right with examples.
+        """The probability that the model is right more often with examples, in [0, 1].
 
-        Both shares are unknown and uniform beforehand, so they have Beta distributions.
+        Both accuracies have uniform priors, so their posteriors are Beta distributions.
         """
-        edges = np.linspace(0.0, 1.0, _GRID + 1, dtype=np.float64)
+        edges = np.linspace(0.0, 1.0, _GRID_CELLS + 1, dtype=np.float64)
         middles: Array = (edges[1:] + edges[:-1]) / 2.0
-        mass = np.diff(_below(self.right_with, self.votes_with, edges))
-        return float(mass @ _below(self.right_without, self.votes_without, middles))
+        mass = np.diff(_accuracy_below(self.right_with, self.votes_with, edges))
+        return float(mass @ _accuracy_below(self.right_without, self.votes_without, middles))
 
     @property
     def share(self) -> float:
-        """The share of rounds in which it is to be shown examples: that probability, but always both."""
-        return min(max(self.helps, FEWEST), 1.0 - FEWEST)
+        """The share of rounds to show examples in: :attr:`helps`, clipped so that both ways are tried."""
+        return min(max(self.helps, MIN_SHARE), 1.0 - MIN_SHARE)
 
 
-def _below(right: float, votes: int, share: Array) -> Array:
-    """The probability that the share of right votes is below each of these."""
+def _accuracy_below(right: float, votes: int, share: Array) -> Array:
+    """The probability that the accuracy is below each value of ``share``, in the shape of ``share``."""
     return np.asarray(betainc(1.0 + right, 1.0 + votes - right, share), dtype=np.float64)

@@ -1,26 +1,33 @@
 """The selective guarantee: accept every label with score ≥ s, and at least 97% of them are right.
 
-People look at it again and again and stop when they like what they see. An interval made for one look, such
-as Clopper and Pearson's, is then wrong far more often than it says. Here every threshold s of a fixed grid
-has a fortune that starts at 1 and bets, at every audited label with a score of at least s, that more than a
-share m of such labels are right: it is multiplied by 1 + λ(r − m), r = 1 for a right label. If the share is
-at most m, the fortune is a supermartingale, and by Ville's inequality the chance that it ever reaches G/α,
-with G thresholds, is at most α/G; so whenever it does, the share is above m, with confidence 1 − α for all
-thresholds and all looks together. λ = u/m is mixed over a fixed grid of u in (0, 1).
+People look at the result repeatedly and stop when they like it. An interval made for a single look, such as
+Clopper and Pearson's, is then wrong far more often than its level says. A *betting test* (test martingale)
+stays valid under repeated looks:
 
-Betting and the beta-binomial mixture are the same thing for coins: a bet u is the likelihood ratio of
-m + (1 − m)u to m, and u uniform is a mixture over the shares above m alone. The two-sided mixture spreads
-over shares below m too, which cannot support the claim, and its bound is looser. A mixture of finitely many
-bets is exact: nothing is integrated. The fortune depends on how many labels were right and wrong, not on
-their order, so it is computed from counts, and an answer that is withdrawn is taken out by subtracting it.
-A label that is right in part counts in both, which can only make the fortune smaller, since the logarithm is
-concave.
+- Each threshold s of a fixed grid runs one test of the hypothesis that at most a share m of its labels are
+  right. A label belongs to the test if its score is at least s and it was audited.
+- The test's wealth starts at 1. At each label it is multiplied by 1 + λ(r − m), with r = 1 for a right label
+  and 0 for a wrong one. The bet λ = u/m is mixed over a fixed grid of u in (0, 1).
+- If the hypothesis holds, the wealth is a supermartingale. By Ville's inequality it ever reaches G/α with
+  probability at most α/G, for G thresholds.
+- If the wealth reaches G/α, the share of right labels is therefore above m, with confidence 1 − α for all
+  thresholds and all looks together.
 
-What is certified is the mean, over the audited labels with a score of at least s so far, of their chance to
-be right when they came. It holds when texts, models and calibration drift and when the score of a label hangs
-on all that happened before; it says nothing about labels still to come, should they differ. It needs that
-who is audited was decided by a coin before any vote, that the human saw no prediction, and that the score
-was frozen before the human answered.
+Betting and the beta-binomial mixture are equivalent for binary outcomes. A bet u is the likelihood ratio of
+m + (1 − m)u to m, and a uniform u is a mixture over shares above m only. The two-sided mixture also spreads
+over shares below m, which cannot support the claim, so its bound is looser. A mixture of finitely many bets
+needs no integration. The wealth depends on how many labels were right and wrong, not on their order. It is
+computed from counts, and a withdrawn answer is subtracted from them. A partly right label counts in both,
+which can only lower the wealth, because the logarithm is concave.
+
+The certified quantity is the mean, over all audited labels so far with a score of at least s, of their
+probability of being right when they came. It holds if texts, models and calibration drift, and if a label's
+score depends on all previous rounds. It says nothing about future labels from another distribution. It
+requires that
+
+- audits were chosen at random before any vote,
+- the human saw no prediction, and
+- the score was fixed before the human answered.
 """
 
 from __future__ import annotations
@@ -37,22 +44,25 @@ from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
 GRID = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
-"""Thresholds that are watched unless others are given: fixed before any audit."""
+"""The default thresholds, fixed before any audit."""
 
 _BETS = (np.arange(32) + 0.5) / 32
-_HALVINGS = 50
+"""The grid of u = λm, shape (32,)."""
+
+_BISECTIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """A threshold that the audits support.
+    """A threshold that the audits certify.
 
     Attributes:
-        threshold: s; every label with at least this score may be accepted.
-        bound: at least this share of them is right.
-        audits: how many audited labels had such a score.
-        right: how right these were, summed.
-        freed: the share of all audited tasks that had such a score, hence of all tasks.
+        threshold: s; labels with at least this score may be accepted.
+        bound: at least this share of these labels is right, with the guarantee's confidence.
+        audits: the number of audited labels with at least this score.
+        right: the sum of their rewards.
+        freed: the share of audited labels with at least this score, which estimates the share of all labels
+            that need no review.
     """
 
     threshold: float
@@ -63,15 +73,15 @@ class Certified:
 
 
 class Guarantee:
-    """Counts of audited labels by score, and what they certify.
+    """A betting test per threshold, computed from counts of audited labels.
 
     Args:
-        grid: the thresholds s, ascending, in [0, 1]; they must not be chosen by looking at audits.
-        target: the share that has to be right, in (0, 1).
+        grid: the G thresholds s, ascending, in [0, 1]. They must be chosen without looking at audits.
+        target: the required share of right labels, in (0, 1).
         confidence: 1 − α, in (0, 1).
 
     Raises:
-        InvalidParameterError: a parameter out of range.
+        InvalidParameterError: a parameter is out of range.
 
     >>> guarantee = Guarantee(target=0.97)
     >>> guarantee.update([(0.96, 1.0)] * 300)  # 300 audited labels with the score 0.96, all of them right
@@ -82,48 +92,54 @@ class Guarantee:
     def __init__(self, grid: Sequence[float] = GRID, target: float = 0.97, confidence: float = 0.95) -> None:
         rising = all(low < high for low, high in pairwise(grid))
         if not grid or not rising or not (grid[0] >= 0.0 and grid[-1] <= 1.0):
-            raise InvalidParameterError(f"thresholds are in [0, 1] and ascend, got {list(grid)}")
+            raise InvalidParameterError(f"thresholds must be in [0, 1] and ascend, got {list(grid)}")
         if not (0.0 < target < 1.0 and 0.0 < confidence < 1.0):
-            raise InvalidParameterError(f"target and confidence are in (0, 1), got {target} and {confidence}")
+            raise InvalidParameterError(
+                f"target and confidence must be in (0, 1), got {target} and {confidence}"
+            )
         self.grid = tuple(grid)
         self.target = target
         self.confidence = confidence
         self.counts: Array = np.zeros((len(grid) + 1, 2))
-        """Audited labels by cell and by wrong (0) and right (1); cell 0 is below all thresholds."""
+        """Audited labels by score cell and (wrong, right), shape (G + 1, 2). Cell 0 is below the grid."""
 
     def update(self, audits: Iterable[tuple[float, float]], sign: int = 1) -> None:
-        """Add (+1) or withdraw (−1) audited labels: the frozen score, and how right each was.
+        """Add or withdraw audited labels.
+
+        Args:
+            audits: the score that was fixed before the human answered, and the reward, each in [0, 1].
+            sign: +1 to add, −1 to withdraw.
 
         Raises:
-            InvalidParameterError: a score or a reward outside [0, 1].
+            InvalidParameterError: a score or a reward is outside [0, 1].
         """
         for score, right in audits:
             if not (0.0 <= score <= 1.0 and 0.0 <= right <= 1.0):
-                raise InvalidParameterError(f"scores and rewards are in [0, 1], got {score} and {right}")
+                raise InvalidParameterError(f"scores and rewards must be in [0, 1], got {score} and {right}")
             cell = int(np.searchsorted(self.grid, score, side="right"))
             self.counts[cell] += (sign * (1.0 - right), sign * right)
 
-    def log_fortunes(self, share: float) -> Array:
-        """The logarithm of each threshold's fortune from betting on more than ``share``, shape (G,)."""
-        return _log_fortune(*self._above, np.full(len(self.grid), share))
+    def log_wealth(self, share: float) -> Array:
+        """The logarithm of each test's wealth against "at most ``share`` are right", shape (G,)."""
+        return _log_wealth(*self._above, np.full(len(self.grid), share))
 
     @property
     def bounds(self) -> Array:
-        """For each threshold, a share that is exceeded with the confidence, at every look; shape (G,)."""
+        """A lower bound of the share of right labels for each threshold, valid at every look, shape (G,)."""
         low: Array = np.zeros(len(self.grid))
         high: Array = np.ones(len(self.grid))
-        for _ in range(_HALVINGS):
+        for _ in range(_BISECTIONS):
             middle = (low + high) / 2.0
-            won = _log_fortune(*self._above, middle) >= self._stake
-            low, high = np.where(won, middle, low), np.where(won, high, middle)
+            exceeded = _log_wealth(*self._above, middle) >= self._required_log_wealth
+            low, high = np.where(exceeded, middle, low), np.where(exceeded, high, middle)
         return low
 
     def certified(self) -> Certified | None:
-        """The smallest threshold above which the target is certified; ``None`` where no data support one."""
-        won = self.log_fortunes(self.target) >= self._stake
-        if not won.any():
+        """Return the smallest certified threshold, or ``None`` if no threshold is certified."""
+        passed = self.log_wealth(self.target) >= self._required_log_wealth
+        if not passed.any():
             return None
-        at = int(won.argmax())
+        at = int(passed.argmax())
         wrong, right = (float(count[at]) for count in self._above)
         return Certified(
             threshold=self.grid[at],
@@ -134,18 +150,19 @@ class Guarantee:
         )
 
     @property
-    def _stake(self) -> float:
-        """The logarithm of G/α, which a fortune has to reach."""
+    def _required_log_wealth(self) -> float:
+        """The logarithm of G/α, the wealth that certifies a threshold."""
         return math.log(len(self.grid) / (1.0 - self.confidence))
 
     @property
     def _above(self) -> tuple[Array, Array]:
-        """How many labels at or above each threshold were wrong, and how many right; shapes (G,)."""
+        """The sums of wrong and of right labels at or above each threshold, each of shape (G,)."""
         wrong, right = self.counts[:0:-1].cumsum(axis=0)[::-1].T
         return wrong, right
 
 
-def _log_fortune(wrong: Array, right: Array, shares: Array) -> Array:
+def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
+    """The log wealth of each test, mixed over all bets; all arguments and the result have shape (G,)."""
     gain = np.log1p(_BETS * ((1.0 - shares) / shares)[:, None])
-    grown = right[:, None] * gain + wrong[:, None] * np.log1p(-_BETS)
-    return np.asarray(logsumexp(grown, axis=1) - math.log(len(_BETS)), dtype=np.float64)
+    log_wealth = right[:, None] * gain + wrong[:, None] * np.log1p(-_BETS)
+    return np.asarray(logsumexp(log_wealth, axis=1) - math.log(len(_BETS)), dtype=np.float64)

@@ -1,6 +1,6 @@
-"""Whether scores say how often they are right, drawn out: by bins of the score, and by how many are kept.
+"""How reliable scores are: accuracy by bins of the score, and the error rate by coverage.
 
-Labels and truth are positions in the label set, shape (n,). Items of unknown truth (−1) have no part in it.
+Labels and truth are positions in the label set, shape (n,). Items with unknown truth (−1) are ignored.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from camvo.typing import Array
 
 BINS = 15
-"""Bins of a reliability diagram, and of the ECE."""
+"""The number of bins of a reliability diagram and of the ECE."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reliability:
-    """The items in bins of equal width over [0, 1] by their score; every array has one element a bin.
+    """The data of a reliability diagram: B bins of equal width over the scores in [0, 1].
 
     Attributes:
-        counts: items in the bin.
-        score: their mean score, NaN in an empty bin.
-        accuracy: the share of them that is right, NaN in an empty bin.
+        counts: the number of items in each bin, shape (B,).
+        score: their mean score, shape (B,); NaN in an empty bin.
+        accuracy: the share of right items, shape (B,); NaN in an empty bin.
     """
 
     counts: NDArray[np.int64]
@@ -34,27 +34,42 @@ class Reliability:
 def reliability(
     labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64], bins: int = BINS
 ) -> Reliability:
-    """The bins of a reliability diagram; ECE is the mean of |accuracy − score| weighted by the counts.
+    """Sort items into the bins of a reliability diagram.
 
-    A score on the edge of two bins belongs to the lower one. Items without an answer (label −1) are left out.
+    The ECE is the mean of |accuracy − score| weighted by the counts. A score on the edge of two bins belongs
+    to the lower one. Items without an answer (label −1) are ignored.
+
+    Args:
+        labels: label positions, shape (n,); −1 for no answer.
+        scores: in [0, 1], shape (n,).
+        truth: label positions, shape (n,); −1 if unknown.
+        bins: B, the number of bins.
     """
     counted = (truth >= 0) & (labels >= 0)
     score, right = scores[counted], labels[counted] == truth[counted]
-    chosen = np.clip(np.ceil(score * bins).astype(np.int64) - 1, 0, bins - 1)
-    counts = np.bincount(chosen, minlength=bins)
-    share = np.where(counts > 0, counts, np.nan)
+    bin_of = np.clip(np.ceil(score * bins).astype(np.int64) - 1, 0, bins - 1)
+    counts = np.bincount(bin_of, minlength=bins)
+    divisor = np.where(counts > 0, counts, np.nan)
     return Reliability(
         counts,
-        np.bincount(chosen, score, minlength=bins) / share,
-        np.bincount(chosen, right, minlength=bins) / share,
+        np.bincount(bin_of, score, minlength=bins) / divisor,
+        np.bincount(bin_of, right, minlength=bins) / divisor,
     )
 
 
 def risk_curve(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> Array:
-    """The error rate among the m items with the highest scores, for m = 1 … n; AURC is its mean.
+    """Compute the error rate among the m items with the highest scores, for m = 1 … n.
 
-    Equal scores are taken in every order at once. An item without an answer is wrong, and comes after all
-    that have one.
+    Its mean is the AURC. Items with equal scores are averaged over all their orders. Items without an answer
+    are wrong, and come last.
+
+    Args:
+        labels: label positions, shape (N,); −1 for no answer.
+        scores: in [0, 1], shape (N,).
+        truth: label positions, shape (N,); −1 if unknown.
+
+    Returns:
+        The error rates, shape (n,) for n items with known truth.
     """
     known = truth >= 0
     doubt = np.where(labels[known] >= 0, -scores[known], np.inf)

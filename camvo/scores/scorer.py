@@ -1,4 +1,4 @@
-"""The score of a decision: the panel's probability of its label, mapped to how often such were right."""
+"""The score of a decision: the panel's probability of its label, calibrated on human labels."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ from camvo.typing import Array
 from camvo.votes.decision import Decision
 
 GROWTH: Final = 0.1
-"""A scorer is fitted again when rounds or human labels have become this much more, or fewer."""
+"""A scorer is refitted when the number of rounds or of human labels has changed by this share."""
 
 MOST_ROUNDS: Final = 2000
-"""The latest rounds that it is fitted to: more would hardly change a score."""
+"""A scorer is fitted to this many of the latest rounds; more would hardly change a score."""
 
 MOST_CONFIRMED: Final = 5000
-"""The latest rounds with a human label that it is fitted to as well."""
+"""A scorer is also fitted to this many of the latest rounds with a human label."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A finished round: arm → vote (``None`` for none), the label decided, and how right it was, if known."""
+class FinishedRound:
+    """A finished round on one question.
+
+    Attributes:
+        votes: arm → vote, or ``None`` if the arm gave no vote.
+        label: the label that was decided.
+        confirmed: the reward of the label by a human's answer, in [0, 1]; ``None`` without one.
+    """
 
     votes: Mapping[str, str | None]
     label: str
@@ -36,12 +42,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """The score of one question's decisions.
+    """Scores the decisions on one question.
 
     Attributes:
         labels: the label set.
-        panel: how the models' errors go together.
-        calibration: from the panel's probability to the score; the identity until humans confirmed labels.
+        panel: the model of correlated errors.
+        calibration: the map from the panel's probability to the score; the identity without human labels.
 
     >>> from camvo.scores.panel import Panel
     >>> scorer = Scorer(("neg", "pos"), Panel.usual(("a", "b", "c")))
@@ -54,43 +60,54 @@ class Scorer:
     calibration: Calibration = IDENTITY
 
     def score(self, votes: Mapping[str, str], label: str) -> float:
-        """The probability that ``label`` is right, given the votes.
+        """Compute the calibrated probability that ``label`` is right, given arm → vote.
 
         Raises:
-            InvalidParameterError: a vote outside the label set.
+            InvalidParameterError: a vote is outside the label set.
         """
         return float(self.calibration(self.panel.posterior(votes, self.labels)[label]))
 
-    def of(self, votes: Mapping[str, str], decision: Decision) -> float:
-        """The score of a decision, :func:`mixed` with its own."""
-        return float(mixed(self.score(votes, decision.label), decision.score, decision.trust))
+    def score_decision(self, votes: Mapping[str, str], decision: Decision) -> float:
+        """Compute the score of a decision: :func:`blend_scores` of :meth:`score` and the decision's own."""
+        return float(blend_scores(self.score(votes, decision.label), decision.score, decision.trust))
 
 
-def mixed(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
-    """The mean of a scorer's score and the decision's own, where that was learnt from human labels.
+def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
+    """Blend the scorer's score with the decision's own score, which is learnt from human labels.
 
-    Each of the two knows what the other cannot: the panel how errors go together, the vote who of the models
-    is right. Until the latter is trusted in full, it counts for less. All three have one shape.
+    The two complement each other: the panel knows how errors are correlated, the fitted vote knows which
+    models are right. At full trust the result is their mean. At a lower trust the own score counts for less.
+
+    Args:
+        scores: the scorer's scores, in [0, 1], any shape.
+        own: the decisions' own scores, in [0, 1], of the same shape.
+        trust: the trust in the own scores, in [0, 1], of the same shape.
+
+    Returns:
+        The blended scores, of the same shape.
     """
     share = np.asarray(trust, dtype=np.float64) / 2.0
     return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
 
 
-def fit(rounds: Iterable[Seen], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
-    """The scorer that fits the rounds: the panel to all votes, the calibration to what humans confirmed.
+def fit_scorer(rounds: Iterable[FinishedRound], arms: Sequence[str], labels: Sequence[str]) -> Scorer:
+    """Fit a scorer: the panel to all votes, the calibration to human labels.
 
     Args:
-        rounds: finished rounds, also those in which only some models were asked.
-        arms: the names of the K models. Votes of others, and for labels outside the label set, are left out.
+        rounds: finished rounds, including those in which only some models were asked. Rounds whose label is
+            not in the label set are ignored.
+        arms: the names of the K models. Votes of other models, and votes outside the label set, are ignored.
         labels: the label set.
     """
     position = {label: at for at, label in enumerate(labels)}
-    known = [one for one in rounds if one.label in position]
-    rows = [[position.get(one.votes.get(arm) or "", -1) for arm in arms] for one in known]
+    known = [finished for finished in rounds if finished.label in position]
+    rows = [[position.get(finished.votes.get(arm) or "", -1) for arm in arms] for finished in known]
     votes = np.array(rows, dtype=np.int64).reshape(len(known), len(arms))
-    panel = panel_fit.fit(votes, arms, len(labels))
-    checked = [at for at, one in enumerate(known) if one.confirmed is not None]
+    panel = panel_fit.fit_panel(votes, arms, len(labels))
+    checked = [at for at, finished in enumerate(known) if finished.confirmed is not None]
     decided = [position[known[at].label] for at in checked]
     chances = panel.chances(votes[checked], len(labels))[np.arange(len(checked)), decided]
     right = [known[at].confirmed for at in checked]
-    return Scorer(tuple(labels), panel, calibration.fit(chances, np.array(right, dtype=np.float64)))
+    return Scorer(
+        tuple(labels), panel, calibration.fit_calibration(chances, np.array(right, dtype=np.float64))
+    )

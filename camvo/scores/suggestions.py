@@ -1,16 +1,16 @@
-"""Which tasks a human should label next: those whose label, once known, puts the most right.
+"""Which tasks a human should label next: the tasks whose labels correct the most errors.
 
-The gain of a label is a number of wrong labels put right:
+The gain of labelling a task is measured in corrected labels:
 
-- its own: the label that was voted for is wrong with probability 1 − score.
-- what it teaches. Which models are right shows where their votes are in doubt, by p(1 − p) for a vote that is
-  right with probability p: a task on which all agree, or few were asked, teaches little. And it shows most
-  where people have labelled nothing alike: that is the variance eᵀ(I + Σ eeᵀ)⁻¹e which LinUCB's linear model
-  has left after the contexts of the tasks that they labelled. The most that one label can teach counts as
-  :data:`TEACHES` of a wrong label put right.
+- Its own labels: the label that was voted for is wrong with probability 1 − score.
+- What it teaches. Labels show which models are right where their votes are in doubt, by p(1 − p) for a vote
+  that is right with probability p. A task on which all agree, or few were asked, teaches little. Labels also
+  teach most where nothing similar has been labelled: that is the variance eᵀ(I + Σ eeᵀ)⁻¹e which LinUCB's
+  linear model has left after the contexts e of the labelled tasks. At most, one label teaches as much as
+  :data:`TEACHES` corrected labels.
 
-Tasks are chosen one after another, each as if those before it were labelled. Of near-duplicates the second
-waits for a later list, when it is known what the first one was.
+Tasks are chosen one after another, each as if those before it were labelled. The second of two
+near-duplicates therefore waits for a later list, when the label of the first is known.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
 TEACHES: Final = 0.25
-"""See docs/review.md: on real votes more finds fewer wrong labels and teaches no more than that is worth."""
+"""The most that one label teaches, in corrected labels. On real votes a larger value finds fewer wrong labels
+without teaching enough in return (docs/review.md)."""
 
-_LIKENESS: Final = 8
-"""A cosine to this power says how much one task is another's double: 0.43 at 0.9, 0.06 at 0.7."""
+_SIMILARITY_POWER: Final = 8
+"""The cosine to this power is the similarity of two tasks: 0.43 for a cosine of 0.9, 0.06 for 0.7."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A task that nobody has labelled.
+    """A task that no human has labelled.
 
     Attributes:
-        task: its number.
-        wrong: how many of its labels are wrong, in expectation.
-        dispute: how much its models' votes are in doubt, in [0, 1] for each question.
+        task: its id.
+        wrong: the expected number of wrong labels among its questions.
+        dispute: the sum of :func:`dispute` over its questions.
     """
 
     task: int
@@ -47,7 +48,7 @@ class Candidate:
 
     @property
     def most(self) -> float:
-        """What labelling it may be worth at the most."""
+        """The largest possible gain of labelling the task, in corrected labels."""
         return self.wrong + TEACHES * self.dispute
 
 
@@ -56,10 +57,10 @@ class Suggestion:
     """A task to label, and why.
 
     Attributes:
-        task: its number.
-        wrong: how many of its labels are wrong, in expectation.
-        lesson: what its labels teach, in wrong labels put right.
-        novelty: how little is known from tasks like it, in [0, 1]: 1 where there is none.
+        task: its id.
+        wrong: the expected number of wrong labels among its questions.
+        lesson: what its labels teach, in corrected labels.
+        novelty: how little similar tasks have taught, in [0, 1]; 1 if no similar task has been labelled.
     """
 
     task: int
@@ -69,15 +70,24 @@ class Suggestion:
 
     @property
     def gain(self) -> float:
-        """What labelling it is worth, in wrong labels put right."""
+        """The gain of labelling the task, in corrected labels."""
         return self.wrong + self.lesson
 
 
 def dispute(votes: Mapping[str, str | None], label: str, score: float, arms: int) -> float:
-    """How much the votes on one question are in doubt: the mean of 4p(1 − p) over all ``arms``, in [0, 1].
+    """Compute how much the votes on one question are in doubt: the mean of 4p(1 − p) over all arms.
 
-    p is the score for a vote for ``label``; what is left is shared alike by the other answers. An arm that
-    gave no vote counts as certain.
+    p is the probability that an arm's vote is right. It is the score for a vote for ``label``; the other
+    answers share 1 − score equally. An arm without a vote counts as certain.
+
+    Args:
+        votes: arm → vote, or ``None`` if the arm gave no vote.
+        label: the label that was decided.
+        score: the probability that it is right, in [0, 1].
+        arms: the number of all arms.
+
+    Returns:
+        The doubt, in [0, 1].
     """
     cast = [vote for vote in votes.values() if vote is not None]
     others = {*cast} - {label}
@@ -88,45 +98,48 @@ def dispute(votes: Mapping[str, str | None], label: str, score: float, arms: int
 def suggest(
     candidates: Sequence[Candidate], contexts: Array, labelled: Array, count: int
 ) -> list[Suggestion]:
-    """The tasks to label next, the one with the largest gain first; ties go to the lower number.
+    """Choose the tasks to label next, by descending gain; ties go to the lower task id.
 
     Args:
         candidates: n tasks.
         contexts: their embeddings, shape (n, d).
-        labelled: the embeddings of the tasks that people have labelled, shape (m, d).
-        count: how many are wanted.
+        labelled: the embeddings of the tasks that humans have labelled, shape (m, d).
+        count: how many tasks to choose.
+
+    Returns:
+        min(count, n) suggestions.
 
     Raises:
-        InvalidParameterError: the shapes do not fit.
+        InvalidParameterError: the shapes do not match.
     """
     if contexts.ndim != 2 or labelled.shape[1:] != contexts.shape[1:] or len(contexts) != len(candidates):
         raise InvalidParameterError(
-            f"{len(candidates)} tasks with contexts {contexts.shape}, labelled ones {labelled.shape}"
+            f"contexts {contexts.shape}, labelled {labelled.shape} do not match {len(candidates)} candidates"
         )
     unit, known = _unit(contexts), _unit(labelled)
     inverse = np.linalg.inv(np.eye(unit.shape[1]) + known.T @ known)
     novelty = np.einsum("nd,nd->n", unit @ inverse, unit)
-    wrong = np.array([one.wrong for one in candidates], dtype=np.float64)
-    teaches = TEACHES * np.array([one.dispute for one in candidates], dtype=np.float64)
-    numbers = np.array([one.task for one in candidates])
-    alike = np.zeros(len(candidates))
-    left = np.ones(len(candidates), dtype=np.bool_)
-    found: list[Suggestion] = []
+    wrong = np.array([candidate.wrong for candidate in candidates], dtype=np.float64)
+    teaches = TEACHES * np.array([candidate.dispute for candidate in candidates], dtype=np.float64)
+    numbers = np.array([candidate.task for candidate in candidates])
+    similarity = np.zeros(len(candidates))
+    remaining = np.ones(len(candidates), dtype=np.bool_)
+    suggestions: list[Suggestion] = []
     for _ in range(min(count, len(candidates))):
-        gain = np.where(left, (wrong + teaches * novelty) * (1.0 - alike), -np.inf)
+        gain = np.where(remaining, (wrong + teaches * novelty) * (1.0 - similarity), -np.inf)
         best = np.flatnonzero(gain == gain.max())
         at = int(best[np.argmin(numbers[best])])
         lesson = float(teaches[at] * novelty[at])
-        found.append(Suggestion(candidates[at].task, float(wrong[at]), lesson, float(novelty[at])))
-        left[at] = False
+        suggestions.append(Suggestion(candidates[at].task, float(wrong[at]), lesson, float(novelty[at])))
+        remaining[at] = False
         solved = inverse @ unit[at]
         inverse -= np.outer(solved, solved) / (1.0 + unit[at] @ solved)
         novelty = np.maximum(novelty - (unit @ solved) ** 2 / (1.0 + unit[at] @ solved), 0.0)
-        alike = np.maximum(alike, np.clip(unit @ unit[at], 0.0, 1.0) ** _LIKENESS)
-    return found
+        similarity = np.maximum(similarity, np.clip(unit @ unit[at], 0.0, 1.0) ** _SIMILARITY_POWER)
+    return suggestions
 
 
 def _unit(rows: Array) -> Array:
-    """The rows with length 1; those without a direction stay as they are."""
+    """Scale rows to length 1; rows of zeros stay as they are."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0.0, length, 1.0), dtype=np.float64)

@@ -22,7 +22,7 @@ from scipy.special import expit
 from camvo.numerics.tolerances import TIE
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
-from camvo.weights.stacking import Stack
+from camvo.weights.stacking import StackedVote
 
 _FEWEST: Final = 150
 """Rounds that asked everyone before any of them says when to stop."""
@@ -64,7 +64,7 @@ class Stops:
 
 
 def learn(
-    stack: Stack,
+    stack: StackedVote,
     rows: Sequence[KeptRound],
     order: Sequence[str],
     shares: Sequence[float],
@@ -113,7 +113,7 @@ def _cuts(pauses: int, places: int, before: Sequence[int]) -> Iterable[tuple[int
 
 
 def _seen(
-    stack: Stack, rows: Sequence[KeptRound], order: Sequence[str], labels: Sequence[str]
+    stack: StackedVote, rows: Sequence[KeptRound], order: Sequence[str], labels: Sequence[str]
 ) -> tuple[Array, Array]:
     """After each arm of the order, the leader's margin and its chance given all votes, shape (n, K)."""
     margins, chances = np.full((len(rows), len(order)), -np.inf), np.zeros((len(rows), len(order)))

@@ -12,7 +12,7 @@ from camvo.stages.stack_stops import Stops
 from camvo.stages.stages import Cast, KeptKind
 from camvo.state.vote_patterns import ExplorationRound
 from camvo.votes.decision import Decision
-from camvo.weights.stacking import Stack
+from camvo.weights.stacking import StackedVote
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class WorthStages:
     """
 
     stops: Stops
-    stack: Stack | None
+    stack: StackedVote | None
     labels: tuple[str, ...]
     weights: Mapping[str, float]
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.beta_likelihood import likeliest
+from camvo.numerics.beta_likelihood import fit_beta
 from camvo.numerics.tolerances import EPSILON, clip
 from camvo.typing import Array
 
@@ -94,7 +94,7 @@ class ClassSums:
         mean = self.q / self.n
         if self.q_squared / self.n - mean * mean < EPSILON:
             return moments
-        return likeliest(self.log_q / self.n, self.log_complement / self.n) or moments
+        return fit_beta(self.log_q / self.n, self.log_complement / self.n) or moments
 
     def density(self, estimator: EstimatorName) -> Density | None:
         """The density by the estimator of that name, fitted again only after the sums have changed.

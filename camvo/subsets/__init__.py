@@ -1,1 +1,1 @@
-"""The Oracle: how confident the vote of a set of arms is, and the cheapest set that is confident enough."""
+"""The Oracle: the confidence of a set of arms, and the cheapest set that is confident enough."""

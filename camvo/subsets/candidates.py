@@ -1,4 +1,4 @@
-"""Sets of arms in the order of their cost, without those that cannot be confident enough."""
+"""Candidate sets of arms in the order of their cost, without sets that cannot be confident enough."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from camvo.subsets.enumeration import Screen, all_sets, split, windows
+from camvo.subsets.enumeration import Screen, all_sets, pairs_by_cost, split_arms
 from camvo.typing import Array
 
 _BLOCK, _LARGEST_BLOCK, _GROWTH = 32, 1024, 4
-"""Sets in the first block, in the largest, and how many times more there are in each further one."""
+"""The size of the first block, the largest size, and the factor from one block to the next."""
 
 
-def by_cost(costs: Array, fewest: int, screens: Sequence[Screen], most: int) -> Iterator[tuple[Array, Array]]:
-    """Blocks of sets and their costs: indicator rows (m, n), and (m,) ascending, from block to block too.
+def sets_by_cost(
+    costs: Array, fewest: int, screens: Sequence[Screen], most: int
+) -> Iterator[tuple[Array, Array]]:
+    """Yield blocks of sets in the order of their cost.
 
-    Every set of at least ``fewest`` arms that passes each screen comes exactly once, at least until ``most``
-    sets have come; after that sets may be missing.
+    Every set of at least ``fewest`` arms that passes all screens is yielded exactly once, at least for the
+    ``most`` cheapest sets. Sets beyond these may be missing.
 
     Args:
         costs: what each arm costs, shape (n,), ascending.
         fewest: the fewest arms in a set.
-        screens: one for each question about which something is known.
+        screens: the linear bounds of each question that has any.
         most: how many sets the caller will look at.
+
+    Yields:
+        Indicator rows, shape (m, n), and costs, shape (m,), which ascend within and across blocks.
     """
-    cheap, dear = (all_sets(n) for n in split(len(costs)))
-    for row, column, cost in windows(costs, fewest, screens):
+    cheap, dear = (all_sets(n) for n in split_arms(len(costs)))
+    for row, column, cost in pairs_by_cost(costs, fewest, screens):
         if len(cost) <= most:
             order = cost.argsort(kind="stable")
         else:

@@ -1,7 +1,7 @@
-"""δ_A with arms that err together: Lemma 1's event, counted over samples of a Gaussian copula (Appendix G).
+"""δ_A for correlated arms: Lemma 1's event, counted over samples of a Gaussian copula (Appendix G).
 
-The normal variables behind the samples are fixed, so the same state and context give the same plan, and all
-sets of one round, as well as the searches that follow a failure in it, are compared on common random numbers.
+The normal variables behind the samples are fixed, so the same state and context give the same plan. All sets
+of one round are compared on common random numbers, also in the searches that follow a failed call.
 """
 
 from __future__ import annotations
@@ -20,37 +20,45 @@ from camvo.numerics.tolerances import TIE
 from camvo.typing import Array
 
 SAMPLES = 4096
-"""Samples of one round: the standard error of δ_A is at most 0.8%, and 0.3% around 0.97."""
+"""Samples per round. The standard error of δ_A is at most 0.8%, and 0.3% around 0.97."""
 
 STREAMS = 16
-"""Different matrices of normal variables: rounds differ in their random error, memory stays bounded."""
+"""How many matrices of normal variables there are: rounds differ in random error, and memory is bounded."""
 
-_DENSE = 12
+_TABLE_ARMS = 12
 """Up to this many arms, outcomes are counted in a table of all 2ⁿ."""
-_VOLUME = 2**18
+_BLOCK_ELEMENTS = 2**18
+"""The most elements of a block of weighted sets that is in memory at once."""
 
 
-def stream(rounds: int, context: Array) -> int:
-    """The seed of a round: a function of how many rounds came before it and of its context, shape (d,)."""
+def copula_seed(rounds: int, context: Array) -> int:
+    """Derive the seed of a round from the number of rounds before it and its context, shape (d,)."""
     return zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copula:
-    """How the correctness of K arms goes together on one question in one round.
+    """The joint distribution of the correctness of K arms on one question in one round.
 
     Attributes:
-        correlation: ρ, shape (K, K), symmetric with unit diagonal; it need not be positive semi-definite.
-        seed: the stream of random numbers.
-        samples: n.
+        correlation: ρ, shape (K, K), symmetric with unit diagonal. It need not be positive semi-definite.
+        seed: selects the stream of random numbers (:func:`copula_seed`).
+        samples: n, the number of samples.
     """
 
     correlation: Array
     seed: int = 0
     samples: int = SAMPLES
 
-    def right(self, lower: Array) -> NDArray[np.bool_]:
-        """Who is right in each sample, shape (n, K): 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4)."""
+    def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
+        """Sample which arms are right: 1{Φ(z) < L} with z ~ N(0, C_psd) (Algorithm 4).
+
+        Args:
+            lower: L, shape (K,).
+
+        Returns:
+            Whether each arm is right in each sample, shape (n, K).
+        """
         normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 
@@ -64,40 +72,45 @@ def _normal(seed: int, samples: int, arms: int) -> Array:
 class CopulaConfidence:
     """The share of samples in which the right arms outweigh the wrong ones, for sets of the given arms.
 
-    ``lower`` and ``weights`` are those of all K arms, ``arms`` the positions that the columns of a set stand
-    for: who is searched does not change who is right in which sample.
+    The samples are drawn for all K arms, so they do not depend on which arms are searched.
+
+    Args:
+        lower: L of all arms, shape (K,).
+        weights: ω of all arms, shape (K,).
+        copula: the joint distribution of their correctness.
+        arms: the position of the arm in each column of a set.
     """
 
     def __init__(self, lower: Array, weights: Array, copula: Copula, arms: Sequence[int]) -> None:
         weights = weights[list(arms)]
         self._counted = np.flatnonzero(weights > 0.0)
         self._n, self._weights = len(weights), weights[self._counted]
-        right = copula.right(lower)[:, np.asarray(arms, dtype=np.intp)[self._counted]]
+        right = copula.sample_correctness(lower)[:, np.asarray(arms, dtype=np.intp)[self._counted]]
         self._signs, self._counts = _outcomes(right)
         self._samples = len(right)
 
-    def reached(self, sets: Array) -> Array:
+    def confidences(self, sets: Array) -> Array:
         """δ_A of each set, shape (m,)."""
         values = np.empty(len(sets))
-        step = max(_VOLUME // len(self._counts), 1)
+        step = max(_BLOCK_ELEMENTS // len(self._counts), 1)
         for start in range(0, len(sets), step):
             weighted = sets[start : start + step, self._counted] * self._weights
             values[start : start + step] = self._counts @ (self._signs @ weighted.T > TIE)
         return values / self._samples
 
-    def alone(self, arms: list[int]) -> float:
+    def confidence_of(self, arms: list[int]) -> float:
         """δ_A of one set."""
         row = np.zeros((1, self._n))
         row[0, arms] = 1.0
-        return float(self.reached(row)[0])
+        return float(self.confidences(row)[0])
 
-    def lines(self, delta: float) -> tuple[Array, Array] | None:
-        """Nothing: the bounds of independent arms do not hold for dependent ones."""
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
+        """``None``: the bounds for independent arms do not hold for correlated ones."""
         return None
 
-    def ceiling(self) -> float:
-        """The best vote: of an outcome and its opposite, at most one is won."""
-        if len(self._weights) > _DENSE:
+    def upper_bound(self) -> float:
+        """The confidence of the best possible vote: it wins at most one of an outcome and its opposite."""
+        if len(self._weights) > _TABLE_ARMS:
             return 1.0
         table = np.zeros(2 ** len(self._weights))
         table[((self._signs > 0.0) @ 2 ** np.arange(len(self._weights))).astype(np.intp)] = self._counts
@@ -105,14 +118,14 @@ class CopulaConfidence:
 
 
 def _outcomes(right: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """The different outcomes among samples, −1 wrong and +1 right, (r, n), and how often they come, (r,)."""
+    """The r distinct outcomes, −1 wrong and +1 right, shape (r, n), and their counts, shape (r,)."""
     n = right.shape[1]
     number = (right @ 2.0 ** np.arange(n)).astype(np.intp)
-    if n <= _DENSE:
+    if n <= _TABLE_ARMS:
         counts = np.bincount(number, minlength=2**n)
-        (seen,) = counts.nonzero()
-        counts = counts[seen]
+        (outcomes,) = counts.nonzero()
+        counts = counts[outcomes]
     else:
-        seen, counts = np.unique(number, return_counts=True)
-    signs = np.where(seen[:, None] >> np.arange(n) & 1, 1.0, -1.0)
+        outcomes, counts = np.unique(number, return_counts=True)
+    signs = np.where(outcomes[:, None] >> np.arange(n) & 1, 1.0, -1.0)
     return signs, counts.astype(np.float64)

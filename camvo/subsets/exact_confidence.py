@@ -1,4 +1,4 @@
-"""Lemma 1 as the Oracle searches it: every outcome of every set, many sets at a time."""
+"""Lemma 1 computed for many sets at once, with the bounds that the Oracle's search needs."""
 
 from __future__ import annotations
 
@@ -8,83 +8,83 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.numerics.tolerances import TIE
-from camvo.subsets.confidence import FEW
+from camvo.subsets.confidence import TABLE_ARMS
 from camvo.typing import Array
 
-_WIDE = 12
-"""Sets of more arms than this are halved: 2 · 2^(n/2) outcomes and a sort instead of 2ⁿ."""
-_VOLUME = 2**15
-"""Outcomes held at once: what fits into a cache."""
+_WHOLE_ARMS = 12
+"""Larger sets are split into halves: 2 · 2^(n/2) outcomes and a sort instead of 2ⁿ outcomes."""
+_BLOCK_OUTCOMES = 2**15
+"""The most outcomes that are in memory at once, so that they fit into a cache."""
 _CERTAIN = 1e3
-"""Evidence of an arm that is never or always right; more than any δ asks for."""
+"""The evidence of an arm that is never or always right; more than any δ needs."""
 
 
 class ExactConfidence:
-    """The probability that the right arms outweigh the wrong ones, the arms being independent."""
+    """The probability that the right arms outweigh the wrong ones, for independent arms; L and ω (n,)."""
 
     def __init__(self, lower: Array, weights: Array) -> None:
         (self._counted,) = (weights > 0.0).nonzero()
         self._n = len(weights)
         self._lower, self._weights = lower[self._counted], weights[self._counted]
 
-    def reached(self, sets: Array) -> Array:
-        """δ_A of each set, shape (m,). Sets of about the same size are computed together."""
+    def confidences(self, sets: Array) -> Array:
+        """δ_A of each set, shape (m,). Sets of similar size are computed together."""
         if len(self._counted) < self._n:
             sets = sets[:, self._counted]
-        if len(self._lower) <= FEW:
-            return self._all[(sets @ _numbers(len(self._lower))).astype(np.intp)]
+        if len(self._lower) <= TABLE_ARMS:
+            return self._table[(sets @ _bits(len(self._lower))).astype(np.intp)]
         sizes = np.asarray(sets.sum(axis=1), dtype=np.intp)
-        if len(sets) << int(sizes.max(initial=0)) <= _VOLUME:
-            return self._together(sets, sizes)
+        if len(sets) << int(sizes.max(initial=0)) <= _BLOCK_OUTCOMES:
+            return self._by_outcomes(sets, sizes)
         values = np.empty(len(sets))
         for size in np.unique(sizes).tolist():
             alike = np.flatnonzero(sizes == size)
-            if size > _WIDE:
+            if size > _WHOLE_ARMS:
                 for row in alike:
                     arms = sets[row] > 0.0
-                    values[row] = _halved(self._lower[arms], self._weights[arms])
+                    values[row] = _confidence_of_halves(self._lower[arms], self._weights[arms])
                 continue
-            step = _VOLUME >> size
+            step = _BLOCK_OUTCOMES >> size
             for start in range(0, len(alike), step):
                 part = alike[start : start + step]
-                values[part] = self._together(sets[part], sizes[part])
+                values[part] = self._by_outcomes(sets[part], sizes[part])
         return values
 
-    def alone(self, arms: list[int]) -> float:
-        """δ_A of one set, the same bits with and without arms of weight 0."""
+    def confidence_of(self, arms: list[int]) -> float:
+        """δ_A of one set, bit for bit the same with and without arms of weight 0."""
         row = np.zeros((1, self._n))
         row[0, arms] = 1.0
-        return float(self.reached(row)[0])
+        return float(self.confidences(row)[0])
 
-    def lines(self, delta: float) -> tuple[Array, Array] | None:
-        """Evidence: Σ −log 4L(1−L) ≥ −log(1 − (2δ−1)²), valid for every weighting (Bhattacharyya).
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
+        """The evidence a set needs: Σ −log 4L(1−L) ≥ −log(1 − (2δ−1)²), for all weights (Bhattacharyya).
 
-        δ_A is at most the probability that the best vote of all is right, and that is at most
+        δ_A is at most the probability that the best possible vote is right, which is at most
         (1 + √(1 − Π 4L(1−L))) / 2.
         """
         delta -= 2.0 * TIE
-        if delta <= 0.5 or self._n <= FEW:
+        if delta <= 0.5 or self._n <= TABLE_ARMS:
             return None
         evidence = np.zeros((1, self._n))
         chance = np.maximum(4.0 * self._lower * (1.0 - self._lower), np.exp(-_CERTAIN / 2.0))
         evidence[0, self._counted] = -np.log(chance)
         return evidence, np.array([-np.log(4.0 * delta * (1.0 - delta))])
 
-    def ceiling(self) -> float:
-        """The best vote of all arms (Bayes): of an outcome and its opposite, at most one is won.
+    def upper_bound(self) -> float:
+        """The confidence of the best vote of all arms, Bayes' rule with weights log(L/(1−L)).
 
-        With weights log(L/(1−L)) the vote is Bayes' rule, in which a tie is right half of the time; fewer
-        arms are never better than all of them, whatever their weights.
+        It wins at most one of an outcome and its opposite, and a tie is right half of the time. Fewer arms
+        are never better than all of them, whatever their weights.
         """
-        if len(self._lower) <= FEW:
-            return float(self._all.max())
+        if len(self._lower) <= TABLE_ARMS:
+            return float(self._table.max())
         likely = np.clip(np.maximum(self._lower, 1.0 - self._lower), 0.5, 1.0 - 1e-15)
         weights = np.log(likely) - np.log1p(-likely)
-        return _halved(likely, weights, tie_share=0.5)
+        return _confidence_of_halves(likely, weights, tie_share=0.5)
 
     @cached_property
-    def _all(self) -> Array:
-        """δ_A of all 2ⁿ sets: every arm is out, in and wrong, or in and right."""
+    def _table(self) -> Array:
+        """δ_A of all 2ⁿ sets, shape (2ⁿ,): each arm is out, in and wrong, or in and right."""
         chance = np.ones(1)
         for factor in np.array([np.ones(len(self._lower)), 1.0 - self._lower, self._lower]).T[:, :, None]:
             chance = (factor * chance).ravel()
@@ -92,8 +92,8 @@ class ExactConfidence:
         won = self._weights @ signs > TIE
         return np.minimum(np.bincount(numbers, chance * won, 2 ** len(self._lower)), 1.0)
 
-    def _together(self, sets: Array, sizes: NDArray[np.intp]) -> Array:
-        """All outcomes of sets padded to one size by arms that are right and weigh nothing."""
+    def _by_outcomes(self, sets: Array, sizes: NDArray[np.intp]) -> Array:
+        """δ_A of sets from all outcomes; smaller sets are padded with right arms of weight 0."""
         row, arm = sets.nonzero()
         size = max(int(sizes.max(initial=0)), 1)
         place = np.arange(len(row)) - (sizes.cumsum() - sizes)[row]
@@ -111,30 +111,35 @@ class ExactConfidence:
         return np.minimum(sums, 1.0)
 
 
-@lru_cache(maxsize=_WIDE + 4)
+@lru_cache(maxsize=_WHOLE_ARMS + 4)
 def _signs(n: int) -> Array:
-    """Every outcome of n arms, −1 wrong and +1 right, the last arm changing slowest: shape (n, 2ⁿ)."""
+    """Every outcome of n arms, −1 wrong and +1 right, shape (n, 2ⁿ); the last arm changes slowest."""
     outcomes = np.arange(2**n)
     return np.where(outcomes >> np.arange(n)[:, None] & 1, 1.0, -1.0)
 
 
-@lru_cache(maxsize=FEW + 1)
-def _numbers(n: int) -> Array:
-    """What each arm adds to the number of a set, shape (n,)."""
+@lru_cache(maxsize=TABLE_ARMS + 1)
+def _bits(n: int) -> Array:
+    """The bit of each arm in the position of a set, 2ⁱ, shape (n,)."""
     return np.exp2(np.arange(n, dtype=np.float64))
 
 
-@lru_cache(maxsize=FEW + 1)
+@lru_cache(maxsize=TABLE_ARMS + 1)
 def _states(n: int) -> tuple[Array, NDArray[np.intp]]:
-    """The 3ⁿ states of n arms, the last arm changing slowest: signs (n, 3ⁿ), 0 where out, and sets (3ⁿ,)."""
+    """The 3ⁿ states of n arms: signs (n, 3ⁿ), 0 if out, and sets (3ⁿ,); the last arm changes slowest."""
     digits = np.arange(3**n) // 3 ** np.arange(n)[:, None] % 3
-    return np.array([0.0, -1.0, 1.0])[digits], (_numbers(n) @ (digits > 0)).astype(np.intp)
+    return np.array([0.0, -1.0, 1.0])[digits], (_bits(n) @ (digits > 0)).astype(np.intp)
 
 
-def _halved(lower: Array, weights: Array, *, tie_share: float = 0.0) -> float:
-    """Lemma 1 for one large set: for each outcome of one half, the leads of the other that win are counted.
+def _confidence_of_halves(lower: Array, weights: Array, *, tie_share: float = 0.0) -> float:
+    """Compute Lemma 1 for one large set by meeting in the middle.
 
-    ``tie_share`` is the part of the probability of a tie that counts as won.
+    For each outcome of one half, the probability of the other half's winning leads is looked up.
+
+    Args:
+        lower: L, shape (n,).
+        weights: ω > 0, shape (n,).
+        tie_share: the share of the probability of ties that counts as won, in [0, 1].
     """
     middle = len(lower) // 2
     lead, chance = _leads(lower[:middle], weights[:middle])
@@ -148,7 +153,7 @@ def _halved(lower: Array, weights: Array, *, tie_share: float = 0.0) -> float:
 
 
 def _leads(lower: Array, weights: Array) -> tuple[Array, Array]:
-    """The lead of the right arms in every outcome, and its probability; each of shape (2ⁿ,)."""
+    """The lead of the right arms in every outcome of n arms, and its probability, each of shape (2ⁿ,)."""
     lead, chance = np.zeros(1), np.ones(1)
     for p, w in zip(lower.tolist(), weights.tolist(), strict=True):
         lead = np.concatenate((lead - w, lead + w))

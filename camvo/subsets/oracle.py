@@ -1,8 +1,8 @@
 """The Oracle: the cheapest set of arms whose vote is confident enough (Algorithm 1, line 11).
 
-Sets are visited in the order of their cost (:mod:`camvo.subsets.candidates`), so the first one that satisfies
-every question is the cheapest. More arms can mean less confidence, so nothing is concluded from a set about
-its supersets; a set is passed over only where a valid bound says that it cannot reach δ.
+Sets are visited in the order of their cost (:mod:`camvo.subsets.candidates`), so the first set that satisfies
+every question is the cheapest. More arms can mean less confidence, so a set says nothing about its supersets.
+A set is skipped only if a valid bound shows that it cannot reach δ.
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ from camvo.subsets.beta_confidence import BetaConfidence
 from camvo.subsets.confidence import Confidence
 from camvo.subsets.copula import Copula, CopulaConfidence
 from camvo.subsets.exact_confidence import ExactConfidence
-from camvo.subsets.search import search
+from camvo.subsets.search import search_cheapest
 from camvo.typing import Array
 
 ConfidenceName: TypeAlias = Literal["beta", "exact", "copula"]
 Demand: TypeAlias = tuple[Array, Array]
-"""One question's (L, ω), each of shape (K,)."""
+"""The (L, ω) of one question, each of shape (K,) for K arms."""
 
 MOST_ARMS = 20
-"""More free arms than this are refused: the number of sets doubles with every arm."""
+"""The most arms to choose from: the number of sets doubles with every arm."""
 
 BUDGET = 10_000
-"""Sets whose confidence is computed before a search gives up."""
+"""How many sets a search computes the confidence of before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """Arms by position, in ascending order, and the confidence that they reach on their weakest question.
+    """A set of arms that the Oracle chose.
 
-    ``complete`` is false where the budget ran out: a cheaper set may exist, or, where the confidence is
-    below δ, any set at all.
+    Attributes:
+        arms: the positions of the arms, ascending.
+        confidence: δ_A on the question where it is lowest.
+        complete: false if the search ran out of budget. Then a cheaper set may exist. If the confidence is
+            below δ, other sets may still reach δ.
     """
 
     arms: tuple[int, ...]
@@ -44,7 +47,7 @@ class Subset:
     complete: bool = True
 
 
-def cheapest(
+def cheapest_subset(
     costs: Array,
     demands: Sequence[Demand],
     delta: float,
@@ -56,33 +59,37 @@ def cheapest(
     excluded: Sequence[int] = (),
     budget: int = BUDGET,
 ) -> Subset | None:
-    """The cheapest set with δ_A ≥ δ on every question and at least k_min arms; ``None`` if there is none.
+    """Find the cheapest set with δ_A ≥ δ on every question and at least ``k_min`` arms.
 
-    Ties in cost go to the higher confidence, then to fewer arms, then to the arms that come first
-    (positions in ascending order are compared as tuples). Costs are tied within 1e-12 of the cheapest
-    (relative), confidences within 1e-12 of the highest, and δ is reached by what falls short of it by less.
+    Ties in cost go to the higher confidence, then to fewer arms, then to the arms that come first (ascending
+    positions are compared as tuples). Costs are tied within 1e-12 of the lowest (relative), confidences
+    within 1e-12 of the highest. A confidence within 1e-12 of δ reaches δ.
 
-    A search whose budget runs out returns the best set it found, or else all arms that may be asked, with
-    ``complete`` false.
+    If the budget runs out, the result is the best set found, or all arms that may be asked if none was
+    found. Its ``complete`` is false.
 
     Args:
-        costs: what asking each arm costs, shape (K,), ≥ 0, any one unit.
-        demands: one (L, ω) a question, each of shape (K,).
-        delta: the confidence that is asked for, in [0, 1].
-        k_min: the fewest arms in the set (held ones count).
+        costs: what asking each arm costs, shape (K,), ≥ 0, in any one unit.
+        demands: one (L, ω) per question, each of shape (K,).
+        delta: the required confidence, in [0, 1].
+        k_min: the fewest arms in the set, held arms included.
         confidence: ``"beta"`` for the paper's approximation, ``"exact"`` for Lemma 1, ``"copula"`` for
             Lemma 1's event with correlated arms.
-        copulas: how the arms depend on each other on each question, for ``"copula"`` alone.
-        held: positions that are in every set and cost nothing more: their votes are there.
-        excluded: positions that are in no set: they failed, or may not be asked.
-        budget: the number of sets whose confidence is computed at the most, ≥ 1.
+        copulas: the copula of each question, only for ``"copula"``.
+        held: positions that are in every set and cost nothing more, because their votes are known.
+        excluded: positions that are in no set, because they failed or may not be asked.
+        budget: the most sets to compute the confidence of, ≥ 1.
+
+    Returns:
+        The subset, or ``None`` if no set qualifies.
 
     Raises:
-        InvalidParameterError: shapes that do not fit, costs that are negative or not finite, more than
-            :data:`MOST_ARMS` arms to choose from, no budget, or not one copula a question.
+        InvalidParameterError: shapes do not match; a cost is negative or not finite; there are more than
+            :data:`MOST_ARMS` arms to choose from; the budget is below 1; or there is not exactly one copula
+            per question.
     """
     prices = check_costs(costs)
-    _check(costs, demands, confidence, copulas, budget)
+    _check_demands(costs, demands, confidence, copulas, budget)
     fixed = sorted({int(arm) for arm in held})
     barred = {*fixed, *excluded}
     free = sorted((arm for arm in range(len(prices)) if arm not in barred), key=prices.__getitem__)
@@ -91,18 +98,20 @@ def cheapest(
     arms = [*free, *fixed]
     if len(arms) < max(k_min, 1):
         return None
-    questions = _questions(demands, confidence, copulas, arms)
-    chosen, complete = search(questions, costs[free], arms, k_min=max(k_min, 1), delta=delta, budget=budget)
+    questions = _confidences(demands, confidence, copulas, arms)
+    chosen, complete = search_cheapest(
+        questions, costs[free], arms, k_min=max(k_min, 1), delta=delta, budget=budget
+    )
     if chosen is None:
         return None
-    reached = min(question.alone(chosen) for question in questions)
+    reached = min(question.confidence_of(chosen) for question in questions)
     return Subset(tuple(sorted(arms[column] for column in chosen)), reached, complete)
 
 
-def _questions(
+def _confidences(
     demands: Sequence[Demand], confidence: ConfidenceName, copulas: Sequence[Copula], arms: list[int]
 ) -> list[Confidence]:
-    """δ_A of each question, for sets of the arms in the given order."""
+    """δ_A of each question for sets whose columns are ``arms``."""
     if confidence == "copula":
         return [
             CopulaConfidence(lower, weights, copula, arms)
@@ -112,7 +121,7 @@ def _questions(
     return [form(lower[arms], weights[arms]) for lower, weights in demands]
 
 
-def _check(
+def _check_demands(
     costs: Array,
     demands: Sequence[Demand],
     confidence: ConfidenceName,
@@ -120,7 +129,7 @@ def _check(
     budget: int,
 ) -> None:
     if not demands:
-        raise InvalidParameterError("no question, so no set of arms to choose")
+        raise InvalidParameterError("demands are empty; the Oracle needs at least one question")
     for lower, weights in demands:
         if lower.shape != costs.shape or weights.shape != costs.shape:
             raise InvalidParameterError(
@@ -133,10 +142,10 @@ def _check(
 
 
 def check_costs(costs: Array) -> list[float]:
-    """The costs as numbers.
+    """Return the costs, shape (K,), as a list of finite numbers ≥ 0.
 
     Raises:
-        InvalidParameterError: one is negative or not finite, or they are not of shape (K,).
+        InvalidParameterError: a cost is negative or not finite, or the shape is not (K,).
     """
     prices: list[float] = costs.tolist()
     if costs.ndim != 1 or not all(0.0 <= price < math.inf for price in prices):

@@ -1,4 +1,4 @@
-"""The search for the cheapest set whose every question is confident enough, within a budget."""
+"""Budgeted search for the cheapest set of arms that is confident enough on every question."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from camvo.numerics.tolerances import TIE
-from camvo.subsets.candidates import by_cost
+from camvo.subsets.candidates import sets_by_cost
 from camvo.subsets.confidence import Confidence
 from camvo.subsets.enumeration import Screen
 from camvo.typing import Array
 
 COST_TIE = 1e-12
-"""Relative: sums of the same prices in another order differ by rounding, whatever the unit."""
+"""Relative tolerance of costs: sums of the same prices in another order differ by rounding."""
 _SLACK = 1e-9
 
 
 @dataclass(slots=True)
-class _Finds:
-    """Sets that reach δ, and those of them whose cost is tied with the cheapest."""
+class _ConfidentSets:
+    """The sets found so far that reach δ at a cost tied with the cheapest.
+
+    Attributes:
+        sets: blocks of indicator rows, each of shape (m, n).
+        costs: the costs of each block, shape (m,).
+        reached: δ_A of each block, shape (m,).
+        limit: the highest cost that is tied with the cheapest.
+    """
 
     sets: list[Array] = field(default_factory=list)
     costs: list[Array] = field(default_factory=list)
@@ -28,6 +35,7 @@ class _Finds:
     limit: float = np.inf
 
     def add(self, sets: Array, costs: Array, reached: Array, enough: float) -> None:
+        """Add those of m sets that reach ``enough`` and are not dearer than the limit."""
         (hits,) = (reached >= enough).nonzero()
         if len(hits):
             self.limit = min(self.limit, float(costs[hits].min()) * (1.0 + COST_TIE))
@@ -37,7 +45,7 @@ class _Finds:
             self.reached.append(reached[hits])
 
     def best(self, arms: Sequence[int]) -> list[int] | None:
-        """The winner by the rules of :func:`camvo.subsets.oracle.cheapest`, as columns of the sets."""
+        """The winner by the tie-breaks of :func:`.cheapest_subset`, as columns, or ``None`` without sets."""
         if not self.sets:
             return None
         if len(self.sets) == 1 and len(self.sets[0]) == 1:
@@ -55,7 +63,7 @@ class _Finds:
         return winner
 
 
-def search(
+def search_cheapest(
     questions: Sequence[Confidence],
     costs: Array,
     arms: Sequence[int],
@@ -64,51 +72,58 @@ def search(
     delta: float,
     budget: int,
 ) -> tuple[list[int] | None, bool]:
-    """The columns of the winner, ``None`` where no set reaches δ, and whether the search was complete.
+    """Search for the cheapest set that is confident enough on every question.
+
+    If the budget runs out, up to 2K guesses are tried in addition.
 
     Args:
-        questions: δ_A of each question; a column is a free arm, in the order of cost, or a held one.
-        costs: of the free arms, shape (n,), ascending; the held ones come after them and cost nothing.
-        arms: the position of each column in the order that settles the last ties.
-        k_min: the fewest arms in a set, held ones included.
+        questions: δ_A of each question. The columns are the free arms, ascending by cost, then the held arms.
+        costs: the costs of the n free arms, shape (n,), ascending. Held arms cost nothing.
+        arms: the position of the arm in each column; the last tie-break compares positions.
+        k_min: the fewest arms in a set, held arms included.
         delta: δ.
-        budget: sets to compute δ_A of at the most; where it runs out, up to 2K + 1 guesses are added.
+        budget: the most sets to compute δ_A of.
+
+    Returns:
+        The columns of the winner, or ``None`` if no set reaches δ; and whether the search was complete.
     """
     held = np.ones((1, len(arms) - len(costs)))
-    finds, left = _Finds(), budget
-    for free, prices in by_cost(
+    finds, remaining = _ConfidentSets(), budget
+    for free, prices in sets_by_cost(
         costs, k_min - held.shape[1], _screens(questions, len(costs), delta), budget + 1
     ):
-        if prices[0] > finds.limit or (not finds.sets and left < budget and _hopeless(questions, delta)):
+        if prices[0] > finds.limit or (not finds.sets and remaining < budget and _hopeless(questions, delta)):
             break
         sets = np.concatenate((free, held.repeat(len(free), axis=0)), axis=1) if held.size else free
-        looked_at = sets[:left]
-        finds.add(looked_at, prices[:left], _reached(questions, looked_at), delta - TIE)
-        if len(sets) > left and prices[left] <= finds.limit:
+        evaluated = sets[:remaining]
+        finds.add(evaluated, prices[:remaining], _weakest(questions, evaluated), delta - TIE)
+        if len(sets) > remaining and prices[remaining] <= finds.limit:
             guesses = _guesses(questions, len(costs), len(arms), k_min)
-            reached = _reached(questions, guesses)
+            reached = _weakest(questions, guesses)
             finds.add(guesses, guesses[:, : len(costs)] @ costs, reached, delta - TIE)
             return finds.best(arms) or list(range(len(arms))), False
-        left -= len(looked_at)
+        remaining -= len(evaluated)
     return finds.best(arms), True
 
 
-def _reached(questions: Sequence[Confidence], sets: Array) -> Array:
-    weakest = questions[0].reached(sets)
+def _weakest(questions: Sequence[Confidence], sets: Array) -> Array:
+    """δ_A of each set on the question where it is lowest, shape (m,)."""
+    weakest = questions[0].confidences(sets)
     for question in questions[1:]:
-        weakest = np.minimum(weakest, question.reached(sets))
+        weakest = np.minimum(weakest, question.confidences(sets))
     return weakest
 
 
 def _hopeless(questions: Sequence[Confidence], delta: float) -> bool:
-    return any(question.ceiling() < delta - _SLACK for question in questions)
+    """Whether a bound shows that no set reaches δ."""
+    return any(question.upper_bound() < delta - _SLACK for question in questions)
 
 
 def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[Screen]:
-    """The lines of each question over the free arms, what the held ones bring already taken off."""
+    """The linear bounds of each question over the free arms, minus the values of the held arms."""
     screens = []
     for question in questions:
-        lines = question.lines(delta)
+        lines = question.linear_bounds(delta)
         if lines is not None:
             values, thresholds = lines
             screens.append((values[:, :free], thresholds - values[:, free:].sum(axis=1)))
@@ -116,8 +131,8 @@ def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[S
 
 
 def _guesses(questions: Sequence[Confidence], free: int, arms: int, k_min: int) -> Array:
-    """Sets worth a look when the budget is gone: the cheapest arms and the most confident, any number."""
-    alone = np.array([min(question.alone([arm]) for question in questions) for arm in range(free)])
+    """Sets to try when the budget is spent: for each size, the cheapest arms and the most confident arms."""
+    alone = np.array([min(question.confidence_of([arm]) for question in questions) for arm in range(free)])
     sets = np.zeros((2 * free, arms))
     sets[:, free:] = 1.0
     for number in range(free):

@@ -1,8 +1,8 @@
-"""The Oracle for the Beta approximation and a dozen arms or fewer: one table of all sets.
+"""The Oracle for the Beta approximation and at most 12 arms: one table of all sets.
 
-What every set costs and what its vote is worth are then a few matrix products, for one task as for a window
-of them. The cheapest set that can be confident enough is nearly always the answer; only where it is not, or
-where another costs the same, is a task looked at more closely.
+The costs and confidences of all sets are a few matrix products, for one task or a window of tasks. The
+cheapest set that may be confident enough is nearly always the answer. All other sets of a task are compared
+only if that set is not confident enough, or another set costs the same.
 """
 
 from __future__ import annotations
@@ -17,43 +17,48 @@ import numpy as np
 
 from camvo.numerics.tolerances import TIE
 from camvo.subsets.beta_confidence import may_reach
-from camvo.subsets.confidence import beta_of_sums, betas_of_sums
+from camvo.subsets.confidence import confidence_by_beta_sums, confidences_by_beta_sums
 from camvo.subsets.oracle import Demand, Subset, check_costs
 from camvo.subsets.search import COST_TIE
 from camvo.typing import Array
 
 MOST_SETS = 2**12
-"""With more sets than this the table costs more than the search."""
+"""The most sets of a table. With more sets the search is faster."""
 
 _CELLS = 2**14
-"""Sets times tasks that are in memory together: what fits into a cache."""
+"""The most sets × tasks that are in memory at once, so that they fit into a cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sets:
-    """All sets that may be asked, M of them, in the order that settles ties; indicators of shape (K, M)."""
+    """All M sets that may be asked, in the order of the last tie-break.
+
+    Attributes:
+        arms: the positions of the arms of each set.
+        indicators: the sets as columns, shape (K, M).
+    """
 
     arms: tuple[tuple[int, ...], ...]
     indicators: Array
 
 
-def cheapest_of_each(
+def cheapest_subsets(
     costs: Array, demands: Sequence[Demand], delta: float, k_min: int, *, held: Sequence[int]
 ) -> list[Subset | None]:
-    """The cheapest set for each task by the Beta approximation, equal to :func:`.oracle.cheapest`.
+    """Find the cheapest set of each task by the Beta approximation; equal to :func:`.oracle.cheapest_subset`.
 
     Args:
         costs: what asking each arm costs in every task, shape (K,), with 2^K ≤ :data:`MOST_SETS`.
-        demands: one (L, ω) a question, each of shape (W, K): a row for each task.
+        demands: one (L, ω) per question, each of shape (W, K): one row per task.
         delta: δ in (½, 1).
         k_min: the fewest arms in a set.
         held: positions that are in every set.
 
     Returns:
-        The subset of each task, ``None`` where there is no such set.
+        The subset of each of the W tasks, or ``None`` if no set qualifies.
 
     Raises:
-        InvalidParameterError: costs that are negative or not finite.
+        InvalidParameterError: a cost is negative or not finite.
     """
     check_costs(costs)
     tasks = len(demands[0][0])
@@ -63,20 +68,20 @@ def cheapest_of_each(
     if held:
         costs = costs.copy()
         costs[list(held)] = 0.0
-    offers = costs @ sets.indicators
+    prices = costs @ sets.indicators
     step = max(_CELLS // len(sets.arms), 1)
-    found: list[Subset | None] = []
+    subsets: list[Subset | None] = []
     for start in range(0, tasks, step):
         block = slice(start, start + step)
-        some = [(lower[block], weights[block]) for lower, weights in demands]
-        found.extend(_cheapest_of_some(sets, offers, some, delta))
-    return found
+        block_demands = [(lower[block], weights[block]) for lower, weights in demands]
+        subsets.extend(_cheapest_of_block(sets, prices, block_demands, delta))
+    return subsets
 
 
-def _cheapest_of_some(
+def _cheapest_of_block(
     sets: _Sets, prices: Array, demands: Sequence[Demand], delta: float
 ) -> list[Subset | None]:
-    """The answers for as many tasks as are in memory together; ``prices`` are those of the sets, (M,)."""
+    """The subsets for a block of tasks; ``prices`` are those of the sets, shape (M,)."""
     offers, sums = prices, []
     for lower, weights in demands:
         on_right = weights * lower
@@ -92,24 +97,28 @@ def _cheapest_of_some(
 def _chosen(
     sets: _Sets, offers: Array, first: int, sums: Sequence[tuple[Array, Array]], delta: float
 ) -> Subset | None:
-    """The answer for one task.
+    """The subset for one task.
 
     Args:
         sets: the table.
-        offers: what each set costs, infinite where it cannot be confident enough, shape (M,).
-        first: the number of the cheapest.
-        sums: Σ ωL and Σ ω(1−L) of each set on every question, of shape (M,) each.
+        offers: the cost of each set, ∞ if it cannot be confident enough, shape (M,).
+        first: the position of the cheapest set.
+        sums: for each question, Σ ωL and Σ ω(1−L) of each set, each of shape (M,).
         delta: δ.
     """
     price = offers.item(first)
     if price == math.inf:
         return None
     if np.count_nonzero(offers <= price * (1.0 + COST_TIE)) == 1:
-        confidence = min([beta_of_sums(right.item(first), wrong.item(first)) for right, wrong in sums])
+        confidence = min(
+            [confidence_by_beta_sums(right.item(first), wrong.item(first)) for right, wrong in sums]
+        )
         if confidence >= delta - TIE:
             return Subset(sets.arms[first], confidence)
     (rivals,) = np.isfinite(offers).nonzero()
-    reached = np.minimum.reduce([betas_of_sums(right[rivals], wrong[rivals]) for right, wrong in sums])
+    reached = np.minimum.reduce(
+        [confidences_by_beta_sums(right[rivals], wrong[rivals]) for right, wrong in sums]
+    )
     enough = reached >= delta - TIE
     if not enough.any():
         return None
@@ -123,6 +132,7 @@ def _chosen(
 
 @lru_cache(maxsize=16)
 def _sets(n: int, held: tuple[int, ...], k_min: int) -> _Sets:
+    """All sets of at least ``k_min`` of n arms that contain the held arms."""
     arms = tuple(
         chosen
         for size in range(max(k_min, 1), n + 1)

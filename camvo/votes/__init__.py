@@ -1,1 +1,1 @@
-"""How the votes on one question become one answer."""
+"""Aggregation: how the votes on one question become one answer."""

@@ -1,30 +1,31 @@
-"""How the votes on one question become one answer, and how right each vote was.
+"""The interface of an aggregation: it turns the votes on one question into an answer and rewards each vote.
 
-A vote is a string whatever the question: a label, a number in digits, a text; a ranking, a subset or spans as
-JSON. Only the question's :class:`Aggregation` reads it, so one task may mix them all, and policies, state and
-ledger see text and rewards alone. :mod:`camvo.votes.named` lists them.
+A vote is always a string: a label, a number in digits, a text, or JSON for a ranking, a subset or spans. Only
+the question's :class:`Aggregation` interprets it. One task may therefore mix all kinds of questions, and
+policies, state and ledger handle nothing but text and rewards. :mod:`camvo.votes.registry` lists all kinds.
 
-What δ_A means. A reward of 0 or 1 says that the arm was right, and δ_A is Lemma 1's probability that the
-right arms carry more than half of the weight. A fractional reward r is read as "right with probability r":
-r counts in the Beta distribution of the right rounds and 1 − r in that of the wrong ones, L bounds the
-expected reward, and δ_A is the probability that more than half of the weight is right in this sense:
+The meaning of δ_A depends on the reward. If rewards are 0 or 1, a reward of 1 means that the arm was right,
+and δ_A is Lemma 1's probability that the right arms carry more than half of the weight. A fractional reward r
+is read as "right with probability r". It adds r to the Beta distribution of the right rounds and 1 − r to
+that of the wrong rounds, and L bounds the expected reward. δ_A is then the probability that more than half
+of the weight is right in the following sense:
 
-- numbers, where an arm is right if its error is below a tolerance drawn uniformly from [0, scale]. Wherever
-  more than half of the weight lies within some tolerance of the truth, so does the weighted median. Nothing
-  of the kind holds for the weighted mean: for it δ is a dial to set by replay, not a bound.
-- rankings, where an arm is right if it orders a random pair of items as the truth does. Wherever more than
-  half of the weight does, so does the weighted majority on that pair, and Kemeny's order too as long as the
-  majorities do not contradict one another. Borda's and the sum of scores need not.
-- subsets, where an arm is right if it judges a random label as the truth does.
-- texts, where an arm is right in full if its answer is the truth, and in part if it shares words with it: the
-  weighted vote is bounded in the first sense, and the parts are a dial as the weighted mean is.
-- spans, where an arm is right if it treats a random place of the text as the truth does. Wherever more than
-  half of the weight does, so does the vote on that place; its boundaries are right if those of more than
-  half of the weight are.
+- Numbers: an arm is right if its error is below a tolerance drawn uniformly from [0, scale]. If more than
+  half of the weight lies within some tolerance of the truth, so does the weighted median. The weighted mean
+  has no such property: for it δ is a setting to tune by replay, not a bound.
+- Rankings: an arm is right if it orders a random pair of items as the truth does. If more than half of the
+  weight does, so does the weighted majority on that pair. So does Kemeny's order, as long as the majorities
+  do not contradict one another. Borda's order and the sum of scores need not.
+- Subsets: an arm is right if it judges a random label as the truth does.
+- Texts: an arm is fully right if its answer is the truth, and partly right if it shares words with it. The
+  bound holds for fully right answers. Partial credit makes δ a setting, as for the weighted mean.
+- Spans: an arm is right if it treats a random place of the text as the truth does. If more than half of the
+  weight does, so does the vote on that place. Its boundaries are right if those of more than half of the
+  weight are.
 
-For these δ_A bounds the expected reward of the answer, provided that the arms err independently and that an
-arm is as likely to be right at one tolerance (on one pair) as at another. Few are: a narrow tolerance is hard
-for all of them together, as correlated errors are for labels, and δ is best checked by replay.
+For these kinds δ_A bounds the expected reward of the answer under two assumptions: arms err independently,
+and an arm is as likely to be right at one tolerance (or on one pair) as at another. Both rarely hold. Narrow
+tolerances are hard for all arms together, just as label errors are correlated. Check δ by replay.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The votes on one question and how each is counted.
+    """The votes on one question and how much each counts.
 
     Attributes:
         votes: arm → vote.
         weights: arm → ω ≥ 0.
-        tie_breakers: arm → L, which decides where the weights do not.
-        correctness: arm → its expected reward, which the score is computed with.
+        tie_breakers: arm → L, used where the weights are tied.
+        correctness: arm → its expected reward in [0, 1], used to compute the score.
     """
 
     votes: Mapping[str, str]
@@ -52,26 +53,31 @@ class Ballot:
 
 
 class Aggregation(Protocol):
-    """One way of counting votes; ``options`` are what a vote names: labels, or items to be ranked."""
+    """One way of counting votes.
+
+    ``options`` are the labels of a question, or the items to rank. Open questions have none.
+    """
 
     def guess(self, options: Sequence[str]) -> float:
-        """The expected reward of a vote cast at random, in [0, 1].
+        """The expected reward of a random vote, in [0, 1].
 
         Raises:
-            InvalidParameterError: options that there is nothing to decide about.
+            InvalidParameterError: the options leave nothing to decide.
         """
         ...
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The answer, and for each possible answer the reward it can expect given the votes that came.
+        """Combine the votes into an answer.
 
-        Where the possible answers cannot be listed, the mapping holds the answer alone.
+        Returns:
+            The answer, and a mapping from each possible answer to its expected reward given the votes. If
+            the possible answers cannot be listed, the mapping holds the answer alone.
 
         Raises:
-            InvalidParameterError: there is no vote, or one that does not answer the question.
+            InvalidParameterError: there is no vote, or a vote does not answer the question.
         """
         ...
 
     def reward(self, vote: str, answer: str) -> float:
-        """How right a vote is, in [0, 1], where ``answer`` is the aggregate or a human's."""
+        """The reward of a vote in [0, 1], given the aggregated answer or a human's answer."""
         ...

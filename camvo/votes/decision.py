@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The label of one question; ``score`` is the probability that it is right given the votes that came.
+    """The answer to one question and how sure it is.
 
-    For a number or a ranking ``label`` is its text, ``score`` the reward it can expect, and ``posterior``
-    holds nothing else. ``trust`` in [0, 1] is how far what human labels taught proved right on rounds
-    that were held out; 0 where the policy does not learn from them.
+    Attributes:
+        label: the answer, written as a vote.
+        score: the probability that the label is right, given the votes. For a number, a ranking or another
+            answer with fractional rewards it is the expected reward, in [0, 1].
+        posterior: answer → its probability or expected reward. For kinds whose answers cannot be listed it
+            holds ``label`` alone.
+        trust: how much the corrections learnt from human labels improved held-out rounds, in [0, 1]. It is
+            0 if the policy does not learn from human labels.
 
     >>> decision = Decision("pos", 0.9, {"neg": 0.1, "pos": 0.9})
     >>> decision.label, decision.score

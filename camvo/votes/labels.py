@@ -1,4 +1,4 @@
-"""Counting votes: the weighted vote with its ties, and the probability that each label is right."""
+"""Votes for labels: the weighted vote with its tie-breaks, and the probability of each label."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ def weighted_vote(
     labels: Sequence[str],
     tie_breakers: Mapping[str, float],
 ) -> str:
-    """The label with the largest sum of weights among those that got a vote (Algorithm 1, line 13).
+    """Return the label with the largest sum of weights (Algorithm 1, line 13).
 
-    A tie goes to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the one that comes
-    first in ``labels``; never to chance. Sums that differ by less than 1e-12 are tied.
+    Ties go to the label with the larger sum of ``tie_breakers`` (the arms' L), then to the label that comes
+    first in ``labels``; they are never broken at random. Sums that differ by less than 1e-12 are tied.
 
     Args:
         votes: arm → label, at least one.
         weights: arm → ω ≥ 0.
-        labels: the label set in the order of the label config.
+        labels: the label set, in the order of the label config.
         tie_breakers: arm → L.
 
     Raises:
-        InvalidParameterError: there is no vote, or one outside the label set.
+        InvalidParameterError: there is no vote, or a vote is outside the label set.
 
     >>> weighted_vote({"a": "yes", "b": "no"}, {"a": 1.0, "b": 1.0}, ["no", "yes"], {"a": 0.9, "b": 0.8})
     'yes'
     """
-    _check(votes, labels)
+    _check_votes(votes, labels)
     candidates = list(dict.fromkeys(votes.values()))
-    for score in (weights, tie_breakers):
+    for values in (weights, tie_breakers):
         if len(candidates) == 1:
             break
         totals = {
-            label: math.fsum([score[arm] for arm, vote in votes.items() if vote == label])
+            label: math.fsum([values[arm] for arm, vote in votes.items() if vote == label])
             for label in candidates
         }
         top = max(totals.values())
@@ -49,29 +49,29 @@ def weighted_vote(
     return candidates[0] if len(candidates) == 1 else min(candidates, key=labels.index)
 
 
-def posterior(
+def label_posterior(
     votes: Mapping[str, str], correctness: Mapping[str, float], labels: Sequence[str]
 ) -> dict[str, float]:
-    """The probability that each label is right, given the votes that came.
+    """Compute the probability that each label is right, given the votes, under the one-coin model.
 
-    The one-coin model: every label is equally likely beforehand, an arm is right with its ``correctness`` and
-    otherwise names one of the M − 1 other labels at random, independently of the other arms.
+    All M labels are equally likely a priori. An arm is right with probability ``correctness`` and otherwise
+    names one of the M − 1 other labels at random, independently of the other arms.
 
     Args:
         votes: arm → label.
         correctness: arm → probability of being right, clipped to [ε, 1 − ε].
-        labels: the label set; with a single label that label is certain.
+        labels: the label set. A single label has probability 1.
 
     Returns:
         label → probability; the values sum to 1.
 
     Raises:
-        InvalidParameterError: there is no vote, or one outside the label set.
+        InvalidParameterError: there is no vote, or a vote is outside the label set.
 
-    >>> {label: round(p, 3) for label, p in posterior({"a": "yes"}, {"a": 0.8}, ["yes", "no"]).items()}
+    >>> {label: round(p, 3) for label, p in label_posterior({"a": "yes"}, {"a": 0.8}, ["yes", "no"]).items()}
     {'yes': 0.8, 'no': 0.2}
     """
-    _check(votes, labels)
+    _check_votes(votes, labels)
     if len(labels) == 1:
         return {labels[0]: 1.0}
     log_likelihood = dict.fromkeys(labels, 0.0)
@@ -85,7 +85,7 @@ def posterior(
     return {label: value / total for label, value in zip(labels, unnormalised, strict=True)}
 
 
-def _check(votes: Mapping[str, str], labels: Sequence[str]) -> None:
+def _check_votes(votes: Mapping[str, str], labels: Sequence[str]) -> None:
     if not votes:
         raise InvalidParameterError("there is no vote to count")
     for arm, vote in votes.items():
@@ -95,7 +95,7 @@ def _check(votes: Mapping[str, str], labels: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LabelVote:
-    """Labels: the weighted vote of Algorithm 1; a vote is right if it is the label.
+    """Labels: the weighted vote of Algorithm 1. A vote is right if it equals the answer.
 
     >>> from camvo.votes.aggregation import Ballot
     >>> votes = {"a": "yes", "b": "yes", "c": "no"}
@@ -107,18 +107,18 @@ class LabelVote:
     """
 
     def guess(self, options: Sequence[str]) -> float:
-        """1/M with M labels."""
+        """1/M for M labels."""
         if not options:
-            raise InvalidParameterError("a question needs a label")
+            raise InvalidParameterError("a question needs at least one label")
         return 1.0 / len(options)
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The :func:`weighted_vote` and the :func:`posterior` of every label."""
+        """The :func:`weighted_vote` and the :func:`label_posterior` of every label."""
         label = weighted_vote(ballot.votes, ballot.weights, options, ballot.tie_breakers)
-        return label, posterior(ballot.votes, ballot.correctness, options)
+        return label, label_posterior(ballot.votes, ballot.correctness, options)
 
     def reward(self, vote: str, answer: str) -> float:
-        """1 for the same label, 0 for another (line 16)."""
+        """1 if the labels are equal, else 0 (Algorithm 1, line 16)."""
         return float(vote == answer)
 
 

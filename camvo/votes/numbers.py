@@ -1,4 +1,4 @@
-"""Numbers: the weighted median or mean of the votes, and how close each came (the paper's conclusion)."""
+"""Bounded numbers: the weighted median or mean, and a reward for closeness (the paper's conclusion)."""
 
 from __future__ import annotations
 
@@ -16,46 +16,50 @@ NumericRule: TypeAlias = Literal["median", "mean"]
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Σωy / Σω; the weights are ≥ 0 and not all 0."""
+    """Σωy / Σω of values y, shape (n,), with weights ω ≥ 0, shape (n,), not all 0."""
     products = (weight * value for weight, value in zip(weights, values, strict=True))
     return math.fsum(products) / math.fsum(weights)
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The value with at most half of the weight on either side of it; the weights are ≥ 0 and not all 0.
+    """Return the value with at most half of the weight on either side.
 
-    Where the weight splits in half between two values (to 1e-12) it is the middle of them, as for a median
-    of an even number of values.
+    If the weight splits in half between two values (within 1e-12), the result is their midpoint, as for the
+    median of an even number of values.
+
+    Args:
+        values: shape (n,).
+        weights: ω ≥ 0, shape (n,), not all 0.
 
     >>> weighted_median([1.0, 2.0, 9.0], [1.0, 1.0, 3.0]), weighted_median([1.0, 4.0], [2.0, 2.0])
     (9.0, 2.5)
     """
-    counted = sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0.0)
-    half, below = math.fsum(weight for _, weight in counted) / 2.0, 0.0
-    for position, (value, weight) in enumerate(counted[:-1]):
+    weighted = sorted((value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0.0)
+    half, below = math.fsum(weight for _, weight in weighted) / 2.0, 0.0
+    for position, (value, weight) in enumerate(weighted[:-1]):
         below += weight
         if below > half + TIE:
             return value
         if below >= half - TIE:
-            return (value + counted[position + 1][0]) / 2.0
-    return counted[-1][0]
+            return (value + weighted[position + 1][0]) / 2.0
+    return weighted[-1][0]
 
 
 @dataclass(frozen=True, slots=True)
 class NumericVote:
-    """Numbers between ``low`` and ``high``; the text of a vote is a number in digits.
+    """Numbers between ``low`` and ``high``; a vote is a number in digits.
 
-    The reward is 1 − |y − ŷ| / scale, at least 0. The scale is fixed beforehand, the range unless something
-    smaller is given: a scale learnt from the votes would change with them, and a reward that was given could
-    not be computed again when a human corrects the round. Give a smaller one where the range says little
-    about what a good answer is (a year, a price), as else every arm earns nearly 1.
+    The reward is 1 − |y − ŷ| / scale, at least 0. The scale is fixed in advance. A scale learnt from the
+    votes would change with them, so a reward could not be recomputed when a human corrects the round. Set a
+    smaller scale if the range says little about a good answer (a year, a price). Otherwise nearly every vote
+    earns almost 1.
 
     Attributes:
-        low: the least possible value.
-        high: the greatest.
-        rule: ``"median"`` (robust, and the one that δ_A bounds: :mod:`camvo.votes.aggregation`) or
-        ``"mean"``. scale: the error, in the votes' unit, that is worth nothing: in (0, high − low].
-        step: the answer is rounded to low + n·step (half a step upwards); ``None`` leaves it as it is.
+        low: the smallest possible value.
+        high: the largest possible value.
+        rule: ``"median"`` (robust, and bounded by δ_A: :mod:`camvo.votes.aggregation`) or ``"mean"``.
+        scale: the error, in the votes' unit, that earns 0, in (0, high − low]; ``None`` means high − low.
+        step: answers are rounded to low + n·step, halves upwards; ``None`` means no rounding.
 
     >>> from camvo.votes.aggregation import Ballot
     >>> votes = {"a": "1", "b": "2", "c": "9"}
@@ -82,13 +86,13 @@ class NumericVote:
                 raise InvalidParameterError(f"{name} is in (0, high − low], got {value}")
 
     def guess(self, options: Sequence[str]) -> float:
-        """The expected closeness of two independent uniform values; there are no options."""
+        """The expected closeness of two independent uniform values; the options are ignored."""
         share = self._scale / (self.high - self.low)
         return share - share**2 / 3.0
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The mean or median, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth."""
-        values, weights = counted(ballot, self._inside)
+        """The median or mean, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth."""
+        values, weights = values_and_weights(ballot, self._parse)
         centre = weighted_median if self.rule == "median" else weighted_mean
         answer = self._rounded(centre(values, weights))
         score = expected_closeness(
@@ -99,19 +103,19 @@ class NumericVote:
             high=self.high,
             scale=self._scale,
         )
-        text = write(answer)
+        text = write_number(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote − answer| / scale, at least 0."""
-        return max(1.0 - abs(read(vote) - read(answer)) / self._scale, 0.0)
+        return max(1.0 - abs(read_number(vote) - read_number(answer)) / self._scale, 0.0)
 
     @property
     def _scale(self) -> float:
         return self.high - self.low if self.scale is None else self.scale
 
-    def _inside(self, vote: str) -> float:
-        value = read(vote)
+    def _parse(self, vote: str) -> float:
+        value = read_number(vote)
         if not self.low <= value <= self.high:
             raise InvalidParameterError("a vote is outside the range")
         return value
@@ -124,35 +128,42 @@ class NumericVote:
         return self.low + min(steps, math.floor((self.high - self.low) / self.step + TIE)) * self.step
 
 
-def counted(ballot: Ballot, inside: Callable[[str], float]) -> tuple[list[float], list[float]]:
-    """The votes' values and what each weighs, in the alphabetical order of the arms.
+def values_and_weights(ballot: Ballot, parse: Callable[[str], float]) -> tuple[list[float], list[float]]:
+    """Read the values and weights of a ballot, in the alphabetical order of the arms.
 
-    Where every weight is 0 the arms' L weigh the votes, and where those are all 0 too, each counts the same.
+    If all weights are 0, the arms' L are the weights. If those are all 0 too, every weight is 1.
+
+    Args:
+        ballot: the votes and their weights.
+        parse: reads one vote, and raises :class:`InvalidParameterError` if it is invalid.
+
+    Returns:
+        The values and the weights, each of length n for n votes.
 
     Raises:
-        InvalidParameterError: there is no vote, or ``inside``, which reads one, refuses it.
+        InvalidParameterError: there is no vote, or a vote is invalid.
     """
     if not ballot.votes:
         raise InvalidParameterError("there is no vote to count")
     arms = sorted(ballot.votes)
-    values = [inside(ballot.votes[arm]) for arm in arms]
-    for candidates in (ballot.weights, ballot.tie_breakers):
-        weights = [candidates[arm] for arm in arms]
+    values = [parse(ballot.votes[arm]) for arm in arms]
+    for column in (ballot.weights, ballot.tie_breakers):
+        weights = [column[arm] for arm in arms]
         if any(weight > 0.0 for weight in weights):
             return values, weights
     return values, [1.0] * len(values)
 
 
-def write(value: float) -> str:
-    """A number as votes and answers are written: 15 digits, and no negative zero."""
+def write_number(value: float) -> str:
+    """Write a number as a vote: 15 significant digits, no negative zero."""
     return f"{value + 0.0:.15g}"
 
 
-def read(vote: str) -> float:
-    """The number of a vote.
+def read_number(vote: str) -> float:
+    """Read the number of a vote.
 
     Raises:
-        InvalidParameterError: it is none, or not finite.
+        InvalidParameterError: the vote is not a finite number.
     """
     try:
         value = float(vote)

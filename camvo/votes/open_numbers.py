@@ -1,4 +1,4 @@
-"""Numbers without a range: the weighted median, and a tolerance that grows with the answer."""
+"""Unbounded numbers: the weighted median, and a tolerance that grows with the answer."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from dataclasses import dataclass
 from camvo.errors import InvalidParameterError
 from camvo.numerics.laplace import expected_closeness
 from camvo.votes.aggregation import Ballot
-from camvo.votes.numbers import counted, read, weighted_median, write
+from camvo.votes.numbers import read_number, values_and_weights, weighted_median, write_number
 
-GREATEST = 1e15
-"""Beyond it not every whole number is a float of its own."""
+LARGEST_MAGNITUDE = 1e15
+"""The largest magnitude of a number; well below 2⁵³, up to which floats represent every whole number."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenNumericVote:
-    """Numbers that are not bounded on both sides; the text of a vote is a number in digits.
+    """Numbers that are not bounded on both sides; a vote is a number in digits.
 
-    The reward is 1 − |y − ŷ| / scale(ŷ), at least 0, as for :class:`camvo.votes.numbers.NumericVote`. Without
-    a range the scale is ``tolerance``, or else a tenth of the answer and at least one step: 90 for 100 is
-    worth nothing, 95 half, and of a count of 3 nothing but 3 itself is worth anything. It depends on the
-    answer alone, so that a reward can be computed again when a human corrects the round.
+    The reward is 1 − |y − ŷ| / scale(ŷ), at least 0, as for :class:`camvo.votes.numbers.NumericVote`. The
+    scale is ``tolerance``, or else a tenth of the answer, but at least one step. For an answer of 100 a vote
+    of 90 earns 0 and a vote of 95 earns ½; for a count of 3 only 3 itself earns anything. The scale depends
+    on the answer alone, so that a reward can be recomputed when a human corrects the round.
 
     Attributes:
-        low: the least possible value, ``None`` if there is none.
-        high: the greatest, ``None`` if there is none.
-        step: the answer is rounded to low (or 0) + n·step; where there is none, the least scale is 1.
-        tolerance: the error, in the votes' unit, that is worth nothing, whatever the answer is.
+        low: the smallest possible value, or ``None``.
+        high: the largest possible value, or ``None``.
+        step: answers are rounded to low (or 0) + n·step. ``None`` means no rounding and a scale of at
+            least 1.
+        tolerance: the error, in the votes' unit, that earns 0 whatever the answer; ``None`` means a tenth of
+            the answer.
 
     >>> from camvo.votes.aggregation import Ballot
     >>> votes = {"a": "98", "b": "100", "c": "700"}
@@ -46,24 +48,24 @@ class OpenNumericVote:
 
     def __post_init__(self) -> None:
         for name, value in (("step", self.step), ("tolerance", self.tolerance)):
-            if value is not None and not 0.0 < value <= GREATEST:
-                raise InvalidParameterError(f"{name} is in (0, {GREATEST:g}], got {value}")
+            if value is not None and not 0.0 < value <= LARGEST_MAGNITUDE:
+                raise InvalidParameterError(f"{name} is in (0, {LARGEST_MAGNITUDE:g}], got {value}")
         for name, value in (("low", self.low), ("high", self.high)):
-            if value is not None and not abs(value) <= GREATEST:
-                raise InvalidParameterError(f"{name} is in ±{GREATEST:g}, got {value}")
+            if value is not None and not abs(value) <= LARGEST_MAGNITUDE:
+                raise InvalidParameterError(f"{name} is in ±{LARGEST_MAGNITUDE:g}, got {value}")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise InvalidParameterError(f"need low < high, got {self.low} and {self.high}")
 
     def guess(self, options: Sequence[str]) -> float:
-        """0: a random number is nowhere near."""
+        """0: a random number is never close."""
         return 0.0
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
         """The median, and its :func:`camvo.numerics.laplace.expected_closeness` to the truth.
 
-        The truth is taken to lie within the votes, or beyond them by the scale at most.
+        The truth is assumed to lie at most one scale below the smallest vote or above the largest.
         """
-        values, weights = counted(ballot, self.inside)
+        values, weights = values_and_weights(ballot, self.parse)
         answer = self._rounded(weighted_median(values, weights))
         scale = self._scale(answer)
         score = expected_closeness(
@@ -74,22 +76,22 @@ class OpenNumericVote:
             high=self._bounded(max(*values, answer) + scale),
             scale=scale,
         )
-        text = write(answer)
+        text = write_number(answer)
         return text, {text: score}
 
     def reward(self, vote: str, answer: str) -> float:
         """1 − |vote − answer| / scale(answer), at least 0."""
-        right = read(answer)
-        return max(1.0 - abs(read(vote) - right) / self._scale(right), 0.0)
+        right = read_number(answer)
+        return max(1.0 - abs(read_number(vote) - right) / self._scale(right), 0.0)
 
-    def inside(self, vote: str) -> float:
-        """A vote's number.
+    def parse(self, vote: str) -> float:
+        """Read the number of a vote.
 
         Raises:
-            InvalidParameterError: it is none, or out of bounds.
+            InvalidParameterError: the vote is not a number, or is out of range.
         """
-        value = read(vote)
-        if self._bounded(value) != value or abs(value) > GREATEST:
+        value = read_number(vote)
+        if self._bounded(value) != value or abs(value) > LARGEST_MAGNITUDE:
             raise InvalidParameterError("a vote is outside the range")
         return value
 

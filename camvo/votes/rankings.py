@@ -1,4 +1,4 @@
-"""Rankings: three ways to combine them, and how well each agrees with the whole (the paper's conclusion)."""
+"""Rankings: three rules to combine them, and a reward for agreement (the paper's conclusion)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 from camvo.votes.aggregation import Ballot
-from camvo.votes.ranking_rules import borda, by_totals, kemeny, prefers
+from camvo.votes.ranking_rules import borda_points, kemeny_order, order_by_totals, pairwise_preferences
 
 RankingRule: TypeAlias = Literal["scores", "borda", "kemeny"]
 
 
-def read(vote: str) -> dict[str, float]:
-    """Item → height, higher is better, from a JSON array (best item first) or an object item → score.
+def read_ranking(vote: str) -> dict[str, float]:
+    """Read a ranking from a JSON array (best item first) or a JSON object item → score.
+
+    Returns:
+        Item → height; higher is better.
 
     Raises:
-        InvalidParameterError: anything else, an item that comes twice, or a score that is not finite.
+        InvalidParameterError: the vote is neither, an item appears twice, or a score is not finite.
 
-    >>> read('["a", "b"]'), read('{"a": 0.5, "b": 2}')
+    >>> read_ranking('["a", "b"]'), read_ranking('{"a": 0.5, "b": 2}')
     ({'a': 1.0, 'b': 0.0}, {'a': 0.5, 'b': 2.0})
     """
     try:
@@ -41,30 +44,36 @@ def read(vote: str) -> dict[str, float]:
     return heights
 
 
-def agreement(left: Array, right: Array) -> float:
-    """(τ + 1)/2 with Kendall's τ: the share of pairs in the same order, level pairs counting half.
+def kendall_agreement(left: Array, right: Array) -> float:
+    """Compute (τ + 1)/2 with Kendall's τ: the share of pairs in the same order; level pairs count half.
 
-    That is τ_a; without level items it is the τ_b of ``scipy.stats.kendalltau`` too.
+    τ is τ_a. Without level items it equals the τ_b of ``scipy.stats.kendalltau``.
 
     Args:
-        left: the items' heights, shape (m,), m ≥ 2.
-        right: the same items' heights in the other ranking, shape (m,).
+        left: the height of each item in one ranking, shape (m,), m ≥ 2.
+        right: the heights of the same items in the other ranking, shape (m,).
+
+    Returns:
+        The agreement, in [0, 1].
     """
     pairs = np.triu_indices(len(left), 1)
-    signs = (2.0 * prefers(left)[pairs] - 1.0) * (2.0 * prefers(right)[pairs] - 1.0)
+    signs = (2.0 * pairwise_preferences(left)[pairs] - 1.0) * (2.0 * pairwise_preferences(right)[pairs] - 1.0)
     return float((signs.mean() + 1.0) / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class RankingVote:
-    """Rankings of the question's options; the text of a vote is what :func:`read` takes.
+    """Rankings of the question's options; :func:`read_ranking` describes how a vote is written.
 
     The answer is a JSON array, best item first, without ties.
 
     Attributes:
-        rule: ``"scores"`` adds the arms' scores up, times ω (the paper's; ask for them on one scale, as one
-            that is wider outweighs the rest); ``"borda"`` adds up how many items each is ranked above;
-            ``"kemeny"`` agrees with the most weight over all pairs (at most eight items).
+        rule: how rankings are combined:
+
+            - ``"scores"``: the weighted sum of the arms' scores (the paper's rule). Ask for scores on one
+              scale, because an arm with a wider scale outweighs the others.
+            - ``"borda"``: the weighted sum of Borda's points.
+            - ``"kemeny"``: the order that agrees with the most weight over all pairs (at most 8 items).
 
     >>> from camvo.votes.aggregation import Ballot
     >>> votes = {"a": '["x", "y"]', "b": '["x", "y"]', "c": '["y", "x"]'}
@@ -82,16 +91,17 @@ class RankingVote:
             raise InvalidParameterError(f'rule is "scores", "borda" or "kemeny", got {self.rule!r}')
 
     def guess(self, options: Sequence[str]) -> float:
-        """½: a random order has half of the pairs right."""
+        """½: a random order has half of its pairs right."""
         if len(options) < 2 or len(set(options)) < len(options):
             raise InvalidParameterError("a ranking needs at least two items, all different")
         return 0.5
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The combined order, and the share of its pairs that it can expect to have right.
+        """The combined order, and the expected share of its pairs that are right.
 
-        Each pair is a vote between two labels: the arms order it rightly with their ``correctness``,
-        independently, and the order in which it stands is right with the posterior of that vote.
+        Each pair of items is a vote between two labels. An arm orders it rightly with its ``correctness``,
+        independently of the others. The order of the pair in the answer is right with the posterior
+        probability of that vote.
         """
         if not ballot.votes:
             raise InvalidParameterError("there is no vote to count")
@@ -102,32 +112,37 @@ class RankingVote:
             for column in (ballot.weights, ballot.tie_breakers, ballot.correctness)
         )
         if self.rule == "kemeny":
-            above = prefers(heights)
-            order = kemeny(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
+            above = pairwise_preferences(heights)
+            order = kemeny_order(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
         else:
-            points = heights if self.rule == "scores" else borda(heights)
-            order = by_totals(weights @ points, lower @ points)
+            points = heights if self.rule == "scores" else borda_points(heights)
+            order = order_by_totals(weights @ points, lower @ points)
         answer = json.dumps([options[item] for item in order], ensure_ascii=False, separators=(",", ":"))
         return answer, {answer: _expected_agreement(heights[:, order], correctness)}
 
     def reward(self, vote: str, answer: str) -> float:
-        """(τ + 1)/2 between the vote and the answer."""
-        given, right = read(vote), read(answer)
-        if given.keys() != right.keys() or len(right) < 2:
-            raise InvalidParameterError("two rankings of different items, or of fewer than two")
-        return agreement(np.array([given[item] for item in right]), np.array(list(right.values())))
+        """The :func:`kendall_agreement` of the vote and the answer."""
+        voted, right = read_ranking(vote), read_ranking(answer)
+        if voted.keys() != right.keys() or len(right) < 2:
+            raise InvalidParameterError("the rankings have different items, or fewer than two")
+        return kendall_agreement(np.array([voted[item] for item in right]), np.array(list(right.values())))
 
     def _heights(self, arm: str, vote: str, options: Sequence[str]) -> list[float]:
         if self.rule == "scores" and not vote.lstrip().startswith("{"):
             raise InvalidParameterError(f"the vote of {arm!r} has no scores to add up")
-        heights = read(vote)
+        heights = read_ranking(vote)
         if heights.keys() != set(options):
-            raise InvalidParameterError(f"the vote of {arm!r} ranks other items than were asked about")
+            raise InvalidParameterError(f"the vote of {arm!r} ranks other items than the question's")
         return [heights[item] for item in options]
 
 
 def _expected_agreement(heights: Array, correctness: Array) -> float:
-    """The mean posterior of every pair's order; heights (n, m) with the items in the order of the answer."""
+    """The mean posterior probability that a pair of the answer is in the right order.
+
+    Args:
+        heights: for each of n arms, the heights of the items in the order of the answer, shape (n, m).
+        correctness: of each arm, shape (n,).
+    """
     pairs = np.triu_indices(heights.shape[1], 1)
-    signs = 2.0 * prefers(heights)[:, *pairs] - 1.0
+    signs = 2.0 * pairwise_preferences(heights)[:, *pairs] - 1.0
     return float(expit(logit(np.clip(correctness, EPSILON, 1.0 - EPSILON)) @ signs).mean())

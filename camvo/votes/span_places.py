@@ -1,4 +1,4 @@
-"""Which spans of different arms mean the same place of a text."""
+"""Grouping of the arms' spans into places of a text: spans that mean the same stretch."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from camvo.numerics.tolerances import TIE
-from camvo.votes.spans import Span, overlap
+from camvo.votes.spans import Span, span_overlap
 
-NEAR = 0.5
-"""Two spans mean the same place if they have more than this in common (intersection over union)."""
+SAME_PLACE_OVERLAP = 0.5
+"""Two spans mean the same place if their intersection over union exceeds this."""
 
 Place: TypeAlias = Mapping[str, Span]
-"""The spans that mean the same: arm → its span."""
+"""The spans that mean the same stretch of text: arm → its span."""
 
 
 @dataclass(frozen=True, slots=True)
 class Electorate:
-    """The arms that voted: their weights, not all 0, and their tie-breakers."""
+    """The arms that voted.
+
+    Attributes:
+        weights: arm → ω ≥ 0, not all 0.
+        tie_breakers: arm → L.
+    """
 
     weights: Mapping[str, float]
     tie_breakers: Mapping[str, float]
 
     def carries(self, arms: Collection[str]) -> bool:
-        """Whether these are a majority; two majorities always have an arm in common."""
+        """Whether these arms are a majority. Two majorities always share an arm."""
         lead = _lead(self.weights, arms)
         return lead > TIE or (lead >= -TIE and _lead(self.tie_breakers, arms) > TIE)
 
     def boundaries(self, place: Place) -> Span:
-        """The span of a place: both its ends are weighted medians, the smaller where the weight is level.
+        """The span of a place, from the weighted median of the starts to that of the ends.
 
-        The members overlap one of them by more than half, so all hold its middle: the start comes first.
+        If the weight splits in half, the smaller value is taken. All members contain the middle of one of
+        them, because they overlap it by more than half. So the start lies before the end.
         """
         members = [(span, self.weights[arm]) for arm, span in place.items()]
         return Span(
@@ -43,58 +49,67 @@ class Electorate:
         )
 
     def closeness(self, place: Place, span: Span) -> float:
-        """The weighted mean of the members' overlap with the span of their place."""
+        """The weighted mean overlap of the members with the span of their place, in [0, 1]."""
         weight = math.fsum(self.weights[arm] for arm in place)
-        return math.fsum(self.weights[arm] * overlap(span, own) for arm, own in place.items()) / weight
+        return math.fsum(self.weights[arm] * span_overlap(span, own) for arm, own in place.items()) / weight
 
     def standing(self, candidate: Span, place: Place) -> tuple[float, ...]:
-        """How clear a place around a candidate is, compared from the first number to the last."""
+        """The rank of the place around a candidate; tuples are compared, and the largest is taken first."""
         return (
             math.fsum(self.weights[arm] for arm in place),
-            math.fsum(self.weights[arm] * overlap(candidate, span) for arm, span in place.items()),
+            math.fsum(self.weights[arm] * span_overlap(candidate, span) for arm, span in place.items()),
             math.fsum(self.tie_breakers[arm] for arm in place),
             -candidate.start,
             -candidate.end,
         )
 
 
-def places(
+def group_into_places(
     cast: Mapping[str, Sequence[Span]], electorate: Electorate
 ) -> tuple[Mapping[Span, Place], Sequence[Place]]:
-    """The places that a majority marked, under their spans, and the others.
+    """Group the spans of all arms into places.
 
-    A span of the others that means the same as one that stays joins its place, if its arm has none there: it
-    no longer moves the boundaries, but its arm did see the place.
+    A span of a losing place joins a winning place with the same meaning, if its arm has no span there yet.
+    It does not move the boundaries, but it counts as the arm's vote for the place.
+
+    Args:
+        cast: arm → its spans.
+        electorate: the weights of the arms.
+
+    Returns:
+        The places that a majority marked, by their span, and all other places.
     """
-    stay: dict[Span, dict[str, Span]] = {}
-    minor: list[Place] = []
-    for place in _gathered(cast, electorate):
+    winners: dict[Span, dict[str, Span]] = {}
+    losers: list[Place] = []
+    for place in _disjoint_places(cast, electorate):
         if electorate.carries(place):
-            stay[electorate.boundaries(place)] = dict(place)
+            winners[electorate.boundaries(place)] = dict(place)
         else:
-            minor.append(place)
+            losers.append(place)
     others: list[Place] = []
-    for place in minor:
-        left = {arm: span for arm, span in place.items() if not _joins(arm, span, stay)}
-        if left:
-            others.append(left)
-    return stay, others
+    for place in losers:
+        remaining = {arm: span for arm, span in place.items() if not _join_winner(arm, span, winners)}
+        if remaining:
+            others.append(remaining)
+    return winners, others
 
 
-def _joins(arm: str, span: Span, stay: Mapping[Span, dict[str, Span]]) -> bool:
-    """Let a span join the nearest place that has room for it; says whether there is one."""
-    open_ = [centre for centre, place in stay.items() if arm not in place and overlap(span, centre) > NEAR]
-    if open_:
-        stay[max(open_, key=lambda centre: overlap(span, centre))][arm] = span
-    return bool(open_)
+def _join_winner(arm: str, span: Span, winners: Mapping[Span, dict[str, Span]]) -> bool:
+    """Add a span to the nearest winning place without a span of this arm; return whether there is one."""
+    overlaps = {centre: span_overlap(span, centre) for centre, place in winners.items() if arm not in place}
+    near = {centre: overlap for centre, overlap in overlaps.items() if overlap > SAME_PLACE_OVERLAP}
+    if near:
+        winners[max(near, key=near.__getitem__)][arm] = span
+    return bool(near)
 
 
-def _gathered(cast: Mapping[str, Sequence[Span]], electorate: Electorate) -> Iterator[Place]:
-    """Every span of every arm in exactly one place, the clearest places first.
+def _disjoint_places(cast: Mapping[str, Sequence[Span]], electorate: Electorate) -> Iterator[Place]:
+    """Yield places so that every span of every arm is in exactly one, the clearest places first.
 
-    First every span that a majority marked exactly alike. Then, again and again, the span with the best
-    ``standing`` together with each arm's nearest one: that which the most weight came near to; among those
-    the closest to theirs, the one with the larger sum of tie-breakers, the earlier one.
+    Spans that a majority marked identically come first. After them, the place around the span with the best
+    :meth:`Electorate.standing` is taken repeatedly, until no span is left. It holds the span of each arm that
+    is closest to that span. The standing prefers, in this order: more weight, a larger overlap, larger
+    tie-breakers, an earlier span.
     """
     free = {arm: set(spans) for arm, spans in cast.items()}
     near = _neighbours({span for spans in cast.values() for span in spans})
@@ -102,51 +117,56 @@ def _gathered(cast: Mapping[str, Sequence[Span]], electorate: Electorate) -> Ite
         exact = {arm: span for arm, spans in free.items() if span in spans}
         if electorate.carries(exact):
             yield _take(exact, free)
-    found = {span: _around(near[span], free) for span in near if _is_free(span, free)}
-    standings = {span: electorate.standing(span, place) for span, place in found.items()}
+    around = {span: _closest_free(near[span], free) for span in near if _is_free(span, free)}
+    standings = {span: electorate.standing(span, place) for span, place in around.items()}
     while standings:
-        place = found[max(standings, key=standings.__getitem__)]
+        place = around[max(standings, key=standings.__getitem__)]
         yield _take(place, free)
         for span in {other for taken in place.values() for other in near[taken]} & standings.keys():
             if _is_free(span, free):
-                found[span] = _around(near[span], free)
-                standings[span] = electorate.standing(span, found[span])
+                around[span] = _closest_free(near[span], free)
+                standings[span] = electorate.standing(span, around[span])
             else:
                 del standings[span]
 
 
 def _neighbours(spans: Collection[Span]) -> dict[Span, list[Span]]:
-    """Each span → those that mean the same place, itself among them; the closest first, then the earlier."""
+    """Each span → the spans that mean the same place, itself included, sorted by overlap and position."""
     ordered = sorted(spans)
     near = {span: [span] for span in ordered}
     for position, span in enumerate(ordered):
         for other in ordered[position + 1 :]:
             if other.start >= span.end:
                 break
-            if overlap(span, other) > NEAR:
+            if span_overlap(span, other) > SAME_PLACE_OVERLAP:
                 near[span].append(other)
                 near[other].append(span)
-    return {span: sorted(found, key=lambda one: (-overlap(span, one), one)) for span, found in near.items()}
+    return {
+        span: sorted(alike, key=lambda other: (-span_overlap(span, other), other))
+        for span, alike in near.items()
+    }
 
 
-def _around(near: Sequence[Span], free: Mapping[str, set[Span]]) -> Place:
-    """Each arm's nearest span that is in no place yet."""
-    closest = {arm: next((one for one in near if one in spans), None) for arm, spans in free.items()}
-    return {arm: one for arm, one in closest.items() if one is not None}
+def _closest_free(near: Sequence[Span], free: Mapping[str, set[Span]]) -> Place:
+    """The first span of ``near`` that each arm marked and that is in no place yet."""
+    closest = {arm: next((span for span in near if span in spans), None) for arm, spans in free.items()}
+    return {arm: span for arm, span in closest.items() if span is not None}
 
 
 def _is_free(span: Span, free: Mapping[str, set[Span]]) -> bool:
+    """Whether an arm marked the span and it is in no place yet."""
     return any(span in spans for spans in free.values())
 
 
 def _take(place: Place, free: Mapping[str, set[Span]]) -> Place:
+    """Remove the spans of a place from the free ones."""
     for arm, span in place.items():
         free[arm].remove(span)
     return place
 
 
 def _median(weighted: Iterator[tuple[int, float]]) -> int:
-    """The smallest value that, with those below it, has half of the weight."""
+    """The smallest value such that it and the values below it have half of the weight."""
     ordered = sorted(weighted)
     half = math.fsum(weight for _, weight in ordered) / 2.0
     sums = accumulate(weight for _, weight in ordered)
@@ -154,5 +174,5 @@ def _median(weighted: Iterator[tuple[int, float]]) -> int:
 
 
 def _lead(column: Mapping[str, float], arms: Collection[str]) -> float:
-    """By how much these arms outweigh the others."""
+    """The weight of these arms minus the weight of the others."""
     return math.fsum(value if arm in arms else -value for arm, value in column.items())

@@ -1,4 +1,4 @@
-"""Sets of labelled spans as votes: how they are written, and how much two of them have in common."""
+"""Sets of labelled spans as votes: how they are written, and how similar two of them are."""
 
 from __future__ import annotations
 
@@ -14,42 +14,44 @@ from camvo.errors import InvalidParameterError
 
 
 class Span(NamedTuple):
-    """A stretch of a text, from ``start`` up to and without ``end``, under a label; 0 ≤ start < end."""
+    """A labelled stretch of a text from ``start`` to ``end`` (exclusive), in characters; 0 ≤ start < end."""
 
     start: int
     end: int
     label: str
 
 
-def write(spans: Iterable[Span]) -> str:
-    """The vote for a set of spans: a JSON array of ``[start, end, label]``, sorted, none of them twice.
+def write_spans(spans: Iterable[Span]) -> str:
+    """Write a set of spans as a vote: a sorted JSON array of ``[start, end, label]`` without duplicates.
 
-    >>> write([Span(7, 9, "b"), Span(0, 5, "a"), Span(7, 9, "b")])
+    >>> write_spans([Span(7, 9, "b"), Span(0, 5, "a"), Span(7, 9, "b")])
     '[[0,5,"a"],[7,9,"b"]]'
     """
     return json.dumps(sorted(set(spans)), ensure_ascii=False, separators=(",", ":"))
 
 
-def read(vote: str) -> tuple[Span, ...]:
-    """The spans of a vote, sorted; none is a vote, too.
+def read_spans(vote: str) -> tuple[Span, ...]:
+    """Read the spans of a vote, sorted. A vote may have no spans.
 
     Raises:
-        InvalidParameterError: it is not what :func:`write` makes of some set of spans.
+        InvalidParameterError: the vote is not in the form of :func:`write_spans`.
     """
     try:
         spans = tuple(Span(*entry) for entry in json.loads(vote))
-        sound = all(_is_sound(span) for span in spans) and write(spans) == vote
+        valid = all(_is_valid(span) for span in spans) and write_spans(spans) == vote
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidParameterError("a vote on spans is no JSON array of [start, end, label]") from error
-    if not sound:
-        raise InvalidParameterError("a vote on spans is not in the one form that it has")
+        raise InvalidParameterError("a vote on spans is not a JSON array of [start, end, label]") from error
+    if not valid:
+        raise InvalidParameterError(
+            "a vote on spans is not sorted, has a duplicate or is not in compact form"
+        )
     return spans
 
 
-def overlap(left: Span, right: Span) -> float:
-    """Intersection over union of two spans of the same label, in [0, 1]; 0 for two labels.
+def span_overlap(left: Span, right: Span) -> float:
+    """Compute the intersection over union of two spans, in [0, 1]; 0 if their labels differ.
 
-    Of spans that do not overlap each other, at most one has more than ½ in common with any other span.
+    Among spans that do not overlap each other, at most one overlaps a given span by more than ½.
     """
     shared = min(left.end, right.end) - max(left.start, right.start)
     if left.label != right.label or shared <= 0:
@@ -57,23 +59,23 @@ def overlap(left: Span, right: Span) -> float:
     return shared / (max(left.end, right.end) - min(left.start, right.start))
 
 
-def f1(left: Sequence[Span], right: Sequence[Span]) -> float:
-    """How much two sets of spans have in common: F₁ with partial credit, in [0, 1].
+def span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
+    """Compute F₁ with partial credit between two sets of spans, in [0, 1].
 
-    2 Σ overlap / (|left| + |right|), the sum over the pairs of the one-to-one matching that makes it largest.
-    It is symmetric, 1 for equal sets alone (both empty included), and the usual exact-match F₁ where spans
-    that overlap at all are equal.
+    F₁ is 2 Σ overlap / (|left| + |right|), summed over the one-to-one matching of spans with the largest sum.
+    It is symmetric, and 1 only for equal sets (two empty sets included). If spans either are equal or do not
+    overlap, it is the usual exact-match F₁.
     """
     if not left and not right:
         return 1.0
-    shares = np.array([[overlap(one, other) for other in right] for one in left])
-    if not shares.any():
+    overlaps = np.array([[span_overlap(span, other) for other in right] for span in left])
+    if not overlaps.any():
         return 0.0
-    matched = shares[linear_sum_assignment(shares, maximize=True)]
+    matched = overlaps[linear_sum_assignment(overlaps, maximize=True)]
     return 2.0 * math.fsum(matched) / (len(left) + len(right))
 
 
-def _is_sound(span: Span) -> bool:
+def _is_valid(span: Span) -> bool:
     return (
         type(span.start) is type(span.end) is int and 0 <= span.start < span.end and type(span.label) is str
     )

@@ -1,4 +1,4 @@
-"""Answers that cannot be listed beforehand, such as dates and short texts: the vote over those that came."""
+"""Open answers such as dates and short texts: a vote over the answers that arms gave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior, weighted_vote
+from camvo.votes.labels import label_posterior, weighted_vote
 
 Comparison: TypeAlias = Literal["exact", "words"]
 
@@ -20,20 +20,20 @@ _FINAL = ".,;:!?…\"'”’»"
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])\S)+")
 
 
-def normalised(text: str) -> str:
-    """A text as it is compared: compatible characters, letter case, blanks and final punctuation made one.
+def normalise_text(text: str) -> str:
+    """Normalise a text for comparison: Unicode compatibility (NFKC), case, blanks, final punctuation.
 
-    >>> normalised(' New  YORK. '), normalised('-5')
+    >>> normalise_text(' New  YORK. '), normalise_text('-5')
     ('new york', '-5')
     """
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return folded.lstrip("\"'“„‘«").rstrip(_FINAL + " ")
 
 
-def overlap(left: str, right: str) -> float:
-    """The F₁ of the words of two normalised texts (Chinese and Japanese: characters), 1 if they are equal.
+def word_overlap(left: str, right: str) -> float:
+    """Compute F₁ over the words of two normalised texts, in [0, 1]; in Chinese and Japanese over characters.
 
-    >>> overlap("paris", "paris, france"), overlap("2018", "2019")
+    >>> word_overlap("paris", "paris, france"), word_overlap("2018", "2019")
     (0.6666666666666666, 0.0)
     """
     if left == right:
@@ -44,22 +44,22 @@ def overlap(left: str, right: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OpenVote:
-    """A weighted vote over the answers that came; there are no options.
+    """A weighted vote over open answers; there are no options.
 
-    Texts are compared :func:`normalised`, and what is answered is the most weighty of the spellings that won.
-    Where no two texts agree there is nothing to count, and the medoid is answered: the text with the greatest
-    :func:`overlap` on the weighted average, itself included. Of all the answers that came it promises the
-    greatest reward. The reward is the overlap too, so that who left out a word is not as wrong as who named
-    another thing; dates are compared exactly.
+    With ``comparison="words"``, texts are compared after :func:`normalise_text`. The answer is the spelling
+    with the most weight among those of the winning text. If no two texts agree, the answer is the medoid:
+    the text with the largest weighted average :func:`word_overlap` with all texts, itself included. Of all
+    given texts it has the largest expected reward. The reward is the overlap, too, so that an answer that
+    lacks a word earns more than a wrong one. Dates are compared exactly.
 
-    The score needs to know how many answers were possible: two arms that agree on one of two labels say
-    little, on one of a million a lot. In a free text arms that err do not err at random but in the few ways
-    that suggest themselves, so M stands for the plausible answers, not for all that could be written. There
-    are ``size`` of them, and at least one that nobody gave.
+    The score depends on how many answers were possible: agreement of two arms says little among two labels
+    and much among a million. Arms that err on a text choose among few plausible answers. M is therefore the
+    number of plausible answers, not of all possible texts. There are ``size`` of them, and at least one that
+    no arm gave.
 
     Attributes:
-        comparison: ``"exact"`` or ``"words"``.
-        size: M ≥ 2.
+        comparison: ``"exact"`` (dates) or ``"words"`` (texts).
+        size: M ≥ 2, the number of plausible answers.
 
     >>> from camvo.votes.aggregation import Ballot
     >>> votes = {"a": "Ada Lovelace", "b": "ada lovelace.", "c": "Byron"}
@@ -84,44 +84,48 @@ class OpenVote:
         return 1.0 / self.size
 
     def aggregate(self, ballot: Ballot, options: Sequence[str]) -> tuple[str, Mapping[str, float]]:
-        """The answer, and the reward it can expect by :func:`camvo.votes.labels.posterior` of M answers."""
+        """The answer, and its expected reward by the :func:`.label_posterior` of M answers."""
         if not ballot.votes:
             raise InvalidParameterError("there is no vote to count")
         keys = {arm: self._key(vote) for arm, vote in sorted(ballot.votes.items())}
-        given = sorted(set(keys.values()))
-        if self.comparison == "words" and len(given) == len(keys) > 1:
-            winner = self._medoid(keys, given, ballot)
+        distinct = sorted(set(keys.values()))
+        if self.comparison == "words" and len(distinct) == len(keys) > 1:
+            winner = self._medoid(keys, distinct, ballot)
         else:
-            winner = weighted_vote(keys, ballot.weights, given, ballot.tie_breakers)
+            winner = weighted_vote(keys, ballot.weights, distinct, ballot.tie_breakers)
         spellings = {arm: ballot.votes[arm] for arm, key in keys.items() if key == winner}
         answer = weighted_vote(
             spellings, ballot.weights, sorted(set(spellings.values())), ballot.tie_breakers
         )
-        unnamed = [f"\0{number}" for number in range(max(self.size - len(given), 1))]
-        chances = posterior(keys, ballot.correctness, [*given, *unnamed])
-        return answer, {answer: min(math.fsum(chances[key] * self._alike(key, winner) for key in given), 1.0)}
+        unnamed = [f"\0{number}" for number in range(max(self.size - len(distinct), 1))]
+        chances = label_posterior(keys, ballot.correctness, [*distinct, *unnamed])
+        return answer, {
+            answer: min(math.fsum(chances[key] * self._similarity(key, winner) for key in distinct), 1.0)
+        }
 
     def reward(self, vote: str, answer: str) -> float:
-        """1 for an equal answer; for texts else the overlap, for anything else 0."""
-        return self._alike(self._key(vote), self._key(answer))
+        """1 for an equal answer. Otherwise the :func:`word_overlap` for ``"words"`` and 0 for ``"exact"``."""
+        return self._similarity(self._key(vote), self._key(answer))
 
     def _key(self, vote: str) -> str:
-        key = normalised(vote) if self.comparison == "words" else vote
+        key = normalise_text(vote) if self.comparison == "words" else vote
         if not key.strip():
             raise InvalidParameterError("an answer is blank")
         return key
 
-    def _alike(self, left: str, right: str) -> float:
-        return overlap(left, right) if self.comparison == "words" else float(left == right)
+    def _similarity(self, left: str, right: str) -> float:
+        return word_overlap(left, right) if self.comparison == "words" else float(left == right)
 
-    def _medoid(self, keys: Mapping[str, str], given: Sequence[str], ballot: Ballot) -> str:
-        """Every answer with the weight of all arms, each as far as its own answer is like it."""
+    def _medoid(self, keys: Mapping[str, str], distinct: Sequence[str], ballot: Ballot) -> str:
+        """The text with the largest weighted overlap with all texts."""
 
         def total(candidate: str, weights: Mapping[str, float]) -> float:
-            return round(math.fsum(weights[arm] * overlap(candidate, key) for arm, key in keys.items()), 12)
+            return round(
+                math.fsum(weights[arm] * word_overlap(candidate, key) for arm, key in keys.items()), 12
+            )
 
-        return max(given, key=lambda one: (total(one, ballot.weights), total(one, ballot.tie_breakers)))
+        return max(distinct, key=lambda text: (total(text, ballot.weights), total(text, ballot.tie_breakers)))
 
 
 def _words(text: str) -> Counter[str]:
-    return Counter(word for found in _WORD.findall(text) if (word := found.strip(_FINAL)))
+    return Counter(word for token in _WORD.findall(text) if (word := token.strip(_FINAL)))

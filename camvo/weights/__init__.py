@@ -1,1 +1,1 @@
-"""What each arm's vote weighs."""
+"""How much each vote counts: agreement with the others, near-copies, and human labels."""

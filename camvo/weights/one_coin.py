@@ -1,8 +1,8 @@
-"""What each arm's vote is worth, from votes alone: the one-coin model (Dawid and Skene 1979), fitted by EM.
+"""The accuracy of each arm from votes alone: the one-coin model (Dawid and Skene 1979), fitted by EM.
 
-It needs only who voted with whom (:mod:`camvo.state.vote_patterns`), but in rounds that are not selected by
-their votes. Dear arms are seen on hard items alone where others end early, and since arms err together, no
-model of independent errors makes up for the missing votes. :func:`completed` does, without any model.
+The fit needs only the vote patterns (:mod:`camvo.state.vote_patterns`), from rounds that were not selected by
+their votes. If easy rounds end early, dear arms vote on hard items only. Arms err together, so no model of
+independent errors can make up for the missing votes. :func:`complete_rounds` does so without a model.
 """
 
 from __future__ import annotations
@@ -15,26 +15,33 @@ from camvo.state.vote_patterns import UNASKED, Signature, canonical
 from camvo.typing import Array
 
 PRIOR_ROUNDS = 10.0
-"""What the prior is worth: every arm is as good as the mean, up to 3% better or worse by the rank of its
-price. With little evidence a dear model is the better bet, and a tie goes to the dearer side."""
+"""The weight of the prior in rounds. The prior accuracy of an arm is the mean accuracy of all arms, up to 3%
+more or less by the rank of its price: with little evidence, a dearer model is more likely to be right."""
 
-_PRICE = 0.03
-_START = 0.7
+_PRICE_EFFECT = 0.03
+_INITIAL_ACCURACY = 0.7
 LEAST_WEIGHT = 0.01
+"""The smallest ω of an arm: an arm that is wrong more often than right only breaks ties."""
+
 _ITERATIONS = 30
 _LOWEST, _HIGHEST = 0.02, 0.995
 
 
-def completed(rows: Mapping[Signature, int], everyone: Mapping[Signature, int]) -> dict[Signature, float]:
-    """The rounds as if everyone had been asked in each: the votes that are missing are those of their like.
+def complete_rounds(
+    rows: Mapping[Signature, int], everyone: Mapping[Signature, int]
+) -> dict[Signature, float]:
+    """Impute the missing votes of rounds that ended early, as if every round had asked all arms.
 
-    A round that ended early stands for rounds that had the same votes and asked everyone by chance, in
-    the proportions in which those came; where there are none it stays as it is. A round that went to the end
-    stands for itself. So every round counts once, whatever its votes led to.
+    A round that asked some arms is replaced by rounds with the same votes of these arms that asked all arms
+    at random, in the proportions in which those occurred. If there are none, it stays as it is. A round that
+    asked all arms stays as it is. Every round therefore counts once, whatever its votes led to.
 
     Args:
-        rows: the coin's rounds → how many there were.
-        everyone: those of them that asked everyone whatever the votes.
+        rows: signature → number of rounds, over all rounds that are not selected by their votes.
+        everyone: the same for those of them that asked all arms whatever the votes.
+
+    Returns:
+        Signature → number of rounds, not necessarily whole.
     """
     complete: dict[Signature, float] = {}
     alike: dict[tuple[int, ...], dict[Signature, dict[Signature, int]]] = {}
@@ -54,26 +61,29 @@ def completed(rows: Mapping[Signature, int], everyone: Mapping[Signature, int]) 
 def _by_votes(
     everyone: Mapping[Signature, int], asked: tuple[int, ...]
 ) -> dict[Signature, dict[Signature, int]]:
-    """The rounds by what the arms at the positions ``asked`` voted in them."""
-    found: dict[Signature, dict[Signature, int]] = {}
+    """Group the rounds by the votes of the arms at the positions ``asked``."""
+    by_votes: dict[Signature, dict[Signature, int]] = {}
     for groups, count in sorted(everyone.items()):
         votes = canonical(groups[position] for position in asked)
-        found.setdefault(votes, {})[groups] = count
-    return found
+        by_votes.setdefault(votes, {})[groups] = count
+    return by_votes
 
 
 def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) -> Array:
-    """The probability that each arm is right, shape (K,), in [0.02, 0.995].
+    """Estimate the probability that each arm is right, by EM.
 
     Args:
-        patterns: the groups of all K arms in a round → how many rounds were like that.
-        prices: of the arms, any one unit, shape (K,).
+        patterns: the signature of all K arms → number of rounds.
+        prices: the price of each arm, in any one unit, shape (K,).
         labels: M, the number of labels.
+
+    Returns:
+        The accuracies, shape (K,), in [0.02, 0.995].
     """
     size = len(prices)
     rank = np.sign(prices[:, None] - prices).sum(axis=1) / max(size - 1, 1)
-    lean = 1.0 + _PRICE * rank
-    right: Array = _START * lean
+    lean = 1.0 + _PRICE_EFFECT * rank
+    right: Array = _INITIAL_ACCURACY * lean
     if not patterns:
         return right
     groups = np.array(list(patterns), dtype=np.int64).reshape(-1, size)
@@ -97,13 +107,16 @@ def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) 
 
 
 def log_odds(right: Array) -> Array:
-    """ω = ln p/(1 − p), at least 0.01: the best weights where two labels compete (Nitzan and Paroush 1982).
+    """Compute ω = ln p/(1 − p), at least 0.01: the best weights for two labels (Nitzan and Paroush 1982).
 
-    There are two of them nearly always, however many labels there are: arms that err do not scatter over
-    the others, they fall for the same one. An arm that is wrong more often than right decides ties only.
+    Nearly always only two labels compete, however many there are, because arms that err tend to choose the
+    same wrong label.
 
     Args:
-        right: p, the arms' :func:`accuracies`, shape (K,).
+        right: p, the :func:`accuracies` of the arms, shape (K,).
+
+    Returns:
+        ω, shape (K,).
     """
     odds: Array = np.log(right) - np.log1p(-right)
     return np.maximum(odds, LEAST_WEIGHT)

@@ -1,4 +1,4 @@
-"""What each arm's vote weighs: by agreement with the others at first, corrected by what humans say."""
+"""The weights of the arms' votes: from agreement with the other arms, corrected by human labels."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ import numpy as np
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern, canonical
 from camvo.typing import Array
 from camvo.weights.near_copies import near_copies_in
-from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, completed, log_odds
-from camvo.weights.stacking import Stack
+from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, complete_rounds, log_odds
+from camvo.weights.stacking import StackedVote
 
 
 @lru_cache(maxsize=64)
-def by_agreement(
+def weights_by_agreement(
     evidence: PatternCounts, order: tuple[str, ...], shares: tuple[float, ...], labels: int
 ) -> tuple[float, ...]:
-    """ω of the arms in ``order``, from who voted with whom in the coin's rounds.
+    """Compute ω of the arms from their agreement in the rounds that were selected at random.
 
-    Of near-copies only the first has a weight, so that the others need not be asked.
+    Only the first of several near-copies has a weight, so that the others need not be asked. Results are
+    cached by the identity of ``evidence``.
 
     Args:
-        evidence: the coin's rounds; while it is the same object, nothing is worked out again.
-        order: the arms, the cheapest first.
-        shares: what each costs, in any one unit.
+        evidence: the vote patterns of the rounds that were selected at random, not by their votes.
+        order: the K arms, cheapest first.
+        shares: the cost of each arm in ``order``, in any one unit, length K.
         labels: M, the number of labels.
+
+    Returns:
+        ω ≥ 0 of the arms in ``order``, length K.
     """
     probes: Counter[Signature] = Counter()
     everyone: Counter[Signature] = Counter()
@@ -43,20 +47,21 @@ def by_agreement(
 
 @dataclass(frozen=True, slots=True)
 class VoteWeights:
-    """What the arms' votes on one question weigh.
+    """The weights of the arms' votes on one question.
 
     Attributes:
-        agreed: arm → ω by agreement alone.
-        stack: what human labels say beside it; ``None`` while there are none.
+        agreed: arm → ω from agreement alone.
+        stack: the corrections learnt from human labels, or ``None`` without human labels.
     """
 
     agreed: Mapping[str, float]
-    stack: Stack | None = None
+    stack: StackedVote | None = None
 
-    def of(self) -> dict[str, float]:
-        """ω ≥ 0 of every arm; one without a weight is not given one by human labels.
+    def by_arm(self) -> dict[str, float]:
+        """ω ≥ 0 of every arm after the corrections; arms without a weight by agreement stay at 0.
 
-        A vote that speaks against its own label has the least weight: certificates take no negative ones.
+        Arms whose corrected weight is not positive get the smallest weight, because certificates need
+        weights ≥ 0.
         """
         if self.stack is None:
             return dict(self.agreed)
@@ -67,19 +72,20 @@ class VoteWeights:
         }
 
     def describe(self) -> dict[str, Any]:
-        """What human labels say, as plain JSON; nothing where there are none."""
+        """Describe the corrections as plain JSON; empty without human labels."""
         return {} if self.stack is None else {"stack": self.stack.describe(), "agreed": dict(self.agreed)}
 
 
 def _weights(
     probes: Mapping[Signature, int], everyone: Mapping[Signature, int], shares: Array, labels: int
 ) -> Array:
+    """ω of K arms, shape (K,), from signatures of the probes and of those probes that asked everyone."""
     rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), len(shares))
     counts = np.maximum(list(probes.values()), 0).astype(np.int64)
     seats = near_copies_in(np.repeat(rows, counts, axis=0), level=0.5)
     first = np.array(sorted(set(seats)))
     seated: dict[Signature, float] = {}
-    for groups, weight in completed(probes, everyone).items():
+    for groups, weight in complete_rounds(probes, everyone).items():
         among = canonical(groups[seat] for seat in first)
         seated[among] = seated.get(among, 0.0) + weight
     weights = np.zeros(len(shares))
@@ -89,4 +95,5 @@ def _weights(
 
 @lru_cache(maxsize=2**14)
 def _among(pattern: VotePattern, order: tuple[str, ...]) -> Signature | None:
+    """:meth:`.VotePattern.among`, cached."""
     return pattern.among(order)

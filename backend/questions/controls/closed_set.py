@@ -14,8 +14,7 @@ from backend.questions.label import Label
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.sets import SubsetVote
-from camvo.votes.sets import read as read_subset
+from camvo.votes.sets import SubsetVote, read_subset
 
 _FEWEST = 2
 ONE_FORM = "<label>"

@@ -57,7 +57,7 @@ class Control(Protocol):
 
     @property
     def aggregation(self) -> Aggregation:
-        """How votes are counted; ``camvo.votes.named`` must know it."""
+        """How votes are counted; ``camvo.votes.registry`` must know it."""
 
     @property
     def request(self) -> Request:

@@ -12,7 +12,7 @@ from backend.questions.controls.numbers import NumberControl
 from backend.questions.xml.element import Element, attribute
 from backend.questions.xml.tree import Tree
 from camvo.errors import InvalidParameterError
-from camvo.votes.numbers import read as read_number
+from camvo.votes.numbers import read_number
 
 _ATTRIBUTES = ("min", "max", "step", "camvo_tolerance")
 

@@ -10,9 +10,8 @@ from typing import Any
 from backend.questions.controls.control import Item, Request, Shown, content
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.numbers import NumericVote, write
-from camvo.votes.numbers import read as read_number
-from camvo.votes.open_numbers import GREATEST, OpenNumericVote
+from camvo.votes.numbers import NumericVote, read_number, write_number
+from camvo.votes.open_numbers import LARGEST_MAGNITUDE, OpenNumericVote
 
 _STEP_ERROR = 1e-8
 """How far from a step the editor lets a number be."""
@@ -84,14 +83,14 @@ class NumberControl:
             return None
         if not self._allows(value):
             return None
-        return write(value)
+        return write_number(value)
 
     def _allows(self, value: float) -> bool:
         low, high = (
             (-math.inf if self.low is None else self.low),
             (math.inf if self.high is None else self.high),
         )
-        if not low <= value <= high or abs(value) > GREATEST:
+        if not low <= value <= high or abs(value) > LARGEST_MAGNITUDE:
             return False
         if self.step is None:
             return True

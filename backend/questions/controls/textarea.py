@@ -16,7 +16,7 @@ from backend.questions.objects.field import storable
 from backend.questions.xml.element import Element, attribute
 from backend.questions.xml.tree import Tree
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.texts import OpenVote, normalised
+from camvo.votes.texts import OpenVote, normalise_text
 
 LONGEST = 200
 """Characters in an answer. What is longer is no short answer, and two that agree would be an accident."""
@@ -75,4 +75,4 @@ class TextAreaControl:
 
 def _canonical(text: str) -> str | None:
     text = storable(text).strip()
-    return text if normalised(text) else None
+    return text if normalise_text(text) else None

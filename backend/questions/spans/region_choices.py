@@ -22,8 +22,8 @@ from backend.questions.spans.spans import Spans
 from backend.questions.xml.element import Element, attribute, is_true
 from backend.questions.xml.tree import Tree, targets
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.span_places import NEAR
-from camvo.votes.spans import overlap
+from camvo.votes.span_places import SAME_PLACE_OVERLAP
+from camvo.votes.spans import span_overlap
 
 _RULE = (
     "For every stretch of the field {field} that you mark for {controls}, say here which of these labels "
@@ -83,8 +83,12 @@ class RegionChoices:
             if self.only and not set(self.only) & set(region["value"].get(region["type"], ())):
                 continue
             place = self.spans.place(region["value"])
-            near = sorted(items, key=lambda item: -overlap(place, self.spans.place(item["value"])))
-            near = [item for item in near if overlap(place, self.spans.place(item["value"])) > NEAR]
+            near = sorted(items, key=lambda item: -span_overlap(place, self.spans.place(item["value"])))
+            near = [
+                item
+                for item in near
+                if span_overlap(place, self.spans.place(item["value"])) > SAME_PLACE_OVERLAP
+            ]
             if near:
                 chosen = near if self.several else near[:1]
                 classes = list(dict.fromkeys(label for item in chosen for label in item["value"]["choices"]))

@@ -18,7 +18,7 @@ from backend.questions.spans.rulers import RULERS, HyperTextRuler, Ruler
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.span_vote import SpanVote
-from camvo.votes.spans import Span, read, write
+from camvo.votes.spans import Span, read_spans, write_spans
 
 _RULE = (
     "Mark every stretch of the field {field} that one of these labels fits, in the order of the text, as a "
@@ -30,7 +30,7 @@ _RULE = (
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Any number of labelled spans; the vote is what :func:`camvo.votes.spans.write` makes of them.
+    """Any number of labelled spans; the vote is what :func:`camvo.votes.spans.write_spans` makes of them.
 
     Attributes:
         labels: at least one, with distinct values and texts, in the order of the config.
@@ -92,11 +92,11 @@ class Spans:
         for entry in given:
             possible = self._possible(entry, quotable, located)
             spans.update([span for span in possible if span not in spans][:1])
-        return None if given and not spans else write(spans)
+        return None if given and not spans else write_spans(spans)
 
     def items(self, vote: str, shown: Shown) -> list[dict[str, Any]]:
         """An item for each span, with the words that it holds."""
-        spans, known = read(vote), {label.value for label in self.labels}
+        spans, known = read_spans(vote), {label.value for label in self.labels}
         if any(span.label not in known for span in spans):
             raise InvalidParameterError("a span's label is not one of the question's")
         located = self._ruler.located(self.field, shown.data)
@@ -116,7 +116,7 @@ class Spans:
         if not items and self.conditional:
             return None
         spans = [self._marked(item.get("value")) for item in items]
-        return None if None in spans else write(span for found in spans if found for span in found)
+        return None if None in spans else write_spans(span for found in spans if found for span in found)
 
     def place(self, value: Mapping[str, Any]) -> Span:
         """Where an item of a prediction is, under no label."""

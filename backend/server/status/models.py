@@ -10,7 +10,7 @@ from backend.ledger import reports
 from backend.ledger.reports import CallsRow, VotesRow
 from backend.server.status.report import ExamplesTried, Model
 from backend.server.status.share import share
-from camvo.scores.few_shot import Tried
+from camvo.scores.few_shot import ExampleTrial
 
 
 def of_project(
@@ -42,7 +42,7 @@ def _model(
     votes: Sequence[VotesRow],
     *,
     in_pool: bool,
-    tried: Tried | None,
+    tried: ExampleTrial | None,
 ) -> Model:
     answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
@@ -66,7 +66,7 @@ def _model(
     )
 
 
-def _examples(tried: Tried) -> ExamplesTried:
+def _examples(tried: ExampleTrial) -> ExamplesTried:
     return ExamplesTried(
         shown=share([(tried.votes_with, tried.right_with)]),
         left_out=share([(tried.votes_without, tried.right_without)]),

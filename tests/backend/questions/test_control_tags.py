@@ -18,7 +18,7 @@ from backend.errors import TaskError
 from backend.questions import TaskQuestion, parse
 from backend.questions.prompts import prompts
 from camvo.errors import InvalidParameterError
-from camvo.votes import named
+from camvo.votes import consensus, registry
 from camvo.votes.aggregation import Ballot
 
 TEXT = '<Text name="text" value="$text"/>'
@@ -147,7 +147,7 @@ def test_a_valid_answer_is_a_vote_and_fits_the_question(name: str, data: st.Data
     vote = asked.vote(given_)
     if name == "short text" and vote is None:
         return
-    assert named.fits(asked.question.control.aggregation, vote, asked.options)
+    assert consensus.is_answer(asked.question.control.aggregation, vote, asked.options)
     assert prompts.parse(json.dumps({"c": given_}), [asked]) == {"c": vote}
 
 
@@ -173,8 +173,8 @@ def test_what_several_votes_come_to_is_stored_and_read_back(name: str, data: st.
 @tags
 def test_the_aggregation_of_a_round_can_be_restored(name: str) -> None:
     aggregation = TAGS[name].asked.question.control.aggregation
-    stored = json.loads(json.dumps(named.describe(aggregation), allow_nan=False))
-    assert named.restore(stored) == aggregation
+    stored = json.loads(json.dumps(registry.describe_aggregation(aggregation), allow_nan=False))
+    assert registry.restore_aggregation(stored) == aggregation
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
@@ -274,7 +274,7 @@ def test_what_is_no_answer_is_none(name: str, items: list[object]) -> None:
 def test_an_order_of_other_items_than_the_task_has_does_not_fit() -> None:
     asked = TAGS["order"].asked
     vote = asked.question.answer([item("ranker", {"ranker": {"c": ["b", "7"]}})])
-    assert not named.fits(asked.question.control.aggregation, vote, asked.options)
+    assert not consensus.is_answer(asked.question.control.aggregation, vote, asked.options)
 
 
 INVALID = [

@@ -11,7 +11,7 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.questions import TaskQuestion, parse
 from camvo.errors import InvalidParameterError
-from camvo.votes.spans import Span, read, write
+from camvo.votes.spans import Span, read_spans, write_spans
 
 LABELS = '<Label value="Person" alias="PER" hint="a human being"/><Label value="Place"/>'
 SHAPES = {
@@ -289,7 +289,7 @@ def test_any_words_of_the_text_are_marked_where_they_stand(
     assert region["value"]["text"] == quote
     assert question.question.answer([region]) == given_vote
     if shape == "Labels":
-        (span,) = read(given_vote)
+        (span,) = read_spans(given_vote)
         assert text[span.start : span.end] == quote
 
 
@@ -300,5 +300,5 @@ def test_any_words_of_the_text_are_marked_where_they_stand(
 @shapes
 def test_any_set_of_spans_makes_the_round_trip(shape: str, drawn: set[tuple[int, int, str]]) -> None:
     question = asked(shape)
-    text = write(Span(start, start + length, label) for start, length, label in drawn)
+    text = write_spans(Span(start, start + length, label) for start, length, label in drawn)
     assert question.question.answer(question.regions(text)) == text

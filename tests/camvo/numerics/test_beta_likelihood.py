@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import digamma
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.beta_likelihood import likeliest
+from camvo.numerics.beta_likelihood import fit_beta
 from camvo.numerics.tolerances import EPSILON
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation, estimate
@@ -58,7 +58,7 @@ def test_the_score_equations_of_appendix_b_hold(qs):
 
 @given(samples, st.floats(0.5, 2.0), st.floats(0.5, 2.0))
 @settings(deadline=None)
-def test_no_other_distribution_makes_the_sample_likelier(qs, factor, other):
+def test_no_other_distribution_has_a_higher_likelihood(qs, factor, other):
     assume(spread(qs))
     alpha, beta = summed(qs).likeliest()
     inside = np.clip(qs, EPSILON, 1.0 - EPSILON)
@@ -77,7 +77,7 @@ def test_newtons_method_converges_on_every_kind_of_sample():
         ][case % 3]
         qs = np.clip(drawn, EPSILON, 1.0 - EPSILON)
         if spread(qs):
-            assert likeliest(float(np.log(qs).mean()), float(np.log1p(-qs).mean())) is not None
+            assert fit_beta(float(np.log(qs).mean()), float(np.log1p(-qs).mean())) is not None
 
 
 @given(samples, st.floats(0.1, 50.0))
@@ -148,12 +148,12 @@ def test_the_posterior_is_bayes_rule_with_the_densities_that_scipy_fits():
         return stats.beta.pdf(theta, *stats.beta.fit(sample, floc=0.0, fscale=1.0)[:2])
 
     expected = mu * density(right) / (mu * density(right) + (1.0 - mu) * density(wrong))
-    likeliest, moments = (
+    fit_beta, moments = (
         posterior(np.array([theta]), np.array([mu]), np.array([sums.evidence(estimator)]).T)[0]
         for estimator in ("mle", "moments")
     )
-    assert likeliest == pytest.approx(expected, rel=1e-5)
-    assert likeliest != moments
+    assert fit_beta == pytest.approx(expected, rel=1e-5)
+    assert fit_beta != moments
 
 
 def taught():

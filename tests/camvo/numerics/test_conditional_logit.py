@@ -5,7 +5,13 @@ import pytest
 from scipy import sparse
 from scipy.optimize import approx_fprime
 
-from camvo.numerics.conditional_logit import Choices, Prior, _curvature, fit, fit_with_groups
+from camvo.numerics.conditional_logit import (
+    ChoiceSets,
+    NormalPrior,
+    _curvature,
+    fit_conditional_logit,
+    fit_with_group_precisions,
+)
 
 
 def drawn(rounds=400, seed=0, coefficients=(1.5, -0.5, 0.0), candidates=3):
@@ -14,11 +20,11 @@ def drawn(rounds=400, seed=0, coefficients=(1.5, -0.5, 0.0), candidates=3):
     z = (design @ np.array(coefficients)).reshape(rounds, candidates)
     best = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     chosen = np.arange(candidates) == best[:, None]
-    return Choices(sparse.csr_matrix(design), np.arange(rounds) * candidates, chosen.ravel())
+    return ChoiceSets(sparse.csr_matrix(design), np.arange(rounds) * candidates, chosen.ravel())
 
 
 def flat(size, precision=1e-9):
-    return Prior(np.zeros(size), np.full(size, precision))
+    return NormalPrior(np.zeros(size), np.full(size, precision))
 
 
 def test_two_candidates_make_a_logistic_regression_on_their_difference():
@@ -28,11 +34,11 @@ def test_two_candidates_make_a_logistic_regression_on_their_difference():
     difference = design[0::2] - design[1::2]
     first = choices.chosen[0::2]
     model = linear_model.LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10).fit(difference, first)
-    assert fit(choices, flat(3, precision=2.0)) == pytest.approx(model.coef_[0], abs=1e-4)
+    assert fit_conditional_logit(choices, flat(3, precision=2.0)) == pytest.approx(model.coef_[0], abs=1e-4)
 
 
-def test_what_made_the_choices_is_found_again():
-    assert fit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
+def test_the_fit_recovers_the_coefficients_that_generated_the_choices():
+    assert fit_conditional_logit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
 
 
 def test_probabilities_of_a_round_sum_to_one():
@@ -51,16 +57,16 @@ def test_the_curvature_is_the_derivative_of_the_gradient():
     assert _curvature(choices, at) == pytest.approx(numeric, abs=0.01)
 
 
-def test_a_group_that_matters_is_let_loose_and_one_that_does_not_is_held():
+def test_the_precision_of_a_group_falls_if_its_coefficients_are_large_and_rises_if_they_are_zero():
     choices = drawn(rounds=2000, coefficients=(2.0, -2.0, 1.5, 0.0, 0.0, 0.0))
     groups = [np.arange(3), np.arange(3, 6)]
-    _, prior = fit_with_groups(choices, flat(6, precision=10.0), groups)
+    _, prior = fit_with_group_precisions(choices, flat(6, precision=10.0), groups)
     assert prior.precision[0] < 2.0
     assert prior.precision[3] > 10.0
 
 
-def test_taking_rounds_leaves_them_as_they_were():
+def test_selected_rounds_keep_their_log_likelihoods():
     choices, which = drawn(rounds=20), np.arange(20) % 3 == 0
-    part = choices.take(which)
+    part = choices.select(which)
     at = np.array([1.0, 0.5, -0.5])
     assert part.log_likelihoods(at) == pytest.approx(choices.log_likelihoods(at)[which])

@@ -50,7 +50,7 @@ def test_the_expectation_is_that_of_numerical_integration(seed):
 
 @given(st.lists(st.tuples(unit, st.floats(-0.5, 1.5)), min_size=1, max_size=7), unit, st.floats(0.01, 1.0))
 @settings(deadline=None)
-def test_it_is_a_share_whatever_is_voted(cast, answer, scale):
+def test_the_expected_closeness_is_between_0_and_1(cast, answer, scale):
     votes, correctness = zip(*cast, strict=True)
     found = expected_closeness(answer, votes, correctness, low=0.0, high=1.0, scale=scale)
     assert 0.0 <= found <= 1.0

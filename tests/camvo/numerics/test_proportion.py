@@ -22,11 +22,11 @@ def test_the_interval_holds_the_share_also_of_fractional_successes(hundredths):
     assert 0.0 <= low <= successes / trials <= high <= 1.0
 
 
-def test_nothing_is_known_without_trials():
+def test_without_trials_the_interval_is_0_to_1():
     assert clopper_pearson(0, 0) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("bad", [(2, 1, 0.95), (-1, 1, 0.95), (0, 1, 1.0), (float("nan"), 1, 0.95)])
-def test_counts_that_are_none_are_refused(bad):
+def test_invalid_counts_and_levels_are_refused(bad):
     with pytest.raises(InvalidParameterError):
         clopper_pearson(*bad)

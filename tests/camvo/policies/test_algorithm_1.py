@@ -14,7 +14,7 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
-from camvo.subsets.confidence import exact
+from camvo.subsets.confidence import confidence_by_lemma_1
 
 EPSILON = 1e-6
 
@@ -66,7 +66,7 @@ class Paper:
         lower = np.array([self.lower[arm] for arm in arms])
         weight = np.array([self.weight[arm] for arm in arms])
         if self.exact_form:
-            return exact(lower, weight)
+            return confidence_by_lemma_1(lower, weight)
         right, wrong = float(weight @ lower), float(weight @ (1.0 - lower))
         return 0.0 if right <= 1e-12 else stats.beta.sf(0.5, right, wrong)
 

@@ -10,7 +10,7 @@ from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
 from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
 from camvo.state.state import State
-from camvo.weights.stacking import fit
+from camvo.weights.stacking_fit import fit_stacked_vote
 
 LABELS = ("w", "x", "y", "z")
 ARMS = ("a", "b", "copy", "c")
@@ -51,7 +51,7 @@ def test_a_fit_is_computed_once(experience):
 
 
 def test_its_stack_is_that_of_the_rounds(experience):
-    assert fitted(experience).stack == fit(experience.latest.rounds, LABELS)
+    assert fitted(experience).stack == fit_stacked_vote(experience.latest.rounds, LABELS)
 
 
 def test_a_plan_takes_the_fit_that_its_observation_brings(experience):
@@ -62,7 +62,7 @@ def test_a_plan_takes_the_fit_that_its_observation_brings(experience):
     fresh = policy.plan({"q": empty}, costs)
     assert brought.weights["q"].tolist() == [1.0, 0.5, 1.0, 0.5]
     assert brought.stages.questions["q"].stack == fitted(experience).stack
-    assert fresh.stages.questions["q"].stack == fit((), LABELS)
+    assert fresh.stages.questions["q"].stack == fit_stacked_vote((), LABELS)
 
 
 def test_without_one_a_plan_fits_the_rounds_that_the_state_has_kept():

@@ -12,7 +12,7 @@ from camvo.policies.estimates import Observation, estimate
 from camvo.policies.revisit import PastRound, revisit
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
-from camvo.subsets.confidence import beta, exact
+from camvo.subsets.confidence import confidence_by_beta, confidence_by_lemma_1
 from camvo.votes.numbers import NumericVote
 
 LABELS = ("yes", "no")
@@ -137,7 +137,9 @@ def test_the_confidence_is_lemma_1s_and_the_arms_to_ask_are_the_cheapest_that_su
     costs = {arm: float(price) for arm, price in zip(arms, rng.random(4) + 0.1, strict=True)}
 
     def reached(members):
-        return {"exact": exact, "beta": beta}[name](known.lower[members], known.weights[members])
+        return {"exact": confidence_by_lemma_1, "beta": confidence_by_beta}[name](
+            known.lower[members], known.weights[members]
+        )
 
     found = revisit(policy, state, [past("old", votes, costs=costs)])
     if reached(voted) >= delta:

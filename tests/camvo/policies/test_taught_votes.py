@@ -16,7 +16,7 @@ from camvo.state.contribution import revision
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote
-from camvo.weights.stacking import ANCHORED, OPEN, fit
+from camvo.weights.stacking_fit import ANCHORED, OPEN, fit_stacked_vote
 
 LABELS = ("no", "yes", "maybe", "other")
 COSTS = {"best": 6.0, "a": 3.0, "b": 2.0, "c": 1.5, "d": 1.0}
@@ -181,7 +181,7 @@ def test_there_is_nothing_to_fit_about_a_question_whose_answers_are_no_labels(ta
 
 
 def test_a_plan_takes_the_fit_that_its_observation_brings(taught):
-    stack = fit(taught.state.kept_rounds.rounds[:50], LABELS, ANCHORED)
+    stack = fit_stacked_vote(taught.state.kept_rounds.rounds[:50], LABELS, ANCHORED)
     assert taught.plan(fit=Fit(stack)).stages.questions["q"].vote_weights.stack is stack
     fresh = taught.policy.fit_data(Observation(taught.state, CONTEXT, LABELS), COSTS).compute()
     assert taught.plan().stages.questions["q"].vote_weights.stack == fresh.stack
@@ -200,7 +200,7 @@ def rows(rights, seed=0):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([3, 4, 5, 5, 5]), min_size=1, max_size=30), st.integers(0, 999))
 def test_a_few_labels_on_easy_rounds_let_nobody_decide_alone(rights, seed):
-    stack = fit([*rows(rights, seed)], LABELS, ANCHORED)
+    stack = fit_stacked_vote([*rows(rights, seed)], LABELS, ANCHORED)
     weights = sorted(stack.scale * 1.5 + stack.arms.get(arm, 0.0) for arm in ARMS)
     assert weights[0] > 0.0
     assert weights[-1] < sum(weights[:-1])
@@ -208,5 +208,9 @@ def test_a_few_labels_on_easy_rounds_let_nobody_decide_alone(rights, seed):
 
 def test_a_vote_is_worth_the_same_whatever_label_it_is_for():
     found = [*rows([3, 4, 5] * 40)]
-    assert fit(found, LABELS, ANCHORED).labels == fit(found, LABELS, ANCHORED).pairs["a"] == {}
-    assert set(fit(found, LABELS, OPEN).labels) == set(LABELS)
+    assert (
+        fit_stacked_vote(found, LABELS, ANCHORED).labels
+        == fit_stacked_vote(found, LABELS, ANCHORED).pairs["a"]
+        == {}
+    )
+    assert set(fit_stacked_vote(found, LABELS, OPEN).labels) == set(LABELS)

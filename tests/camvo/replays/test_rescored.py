@@ -13,7 +13,7 @@ from camvo.replays.synthetic import SyntheticModel, votes_table
 from camvo.scores import scorer
 from camvo.scores.calibration import IDENTITY
 from camvo.scores.panel import Panel
-from camvo.scores.scorer import Scorer, Seen
+from camvo.scores.scorer import FinishedRound, Scorer
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("yes", "no", "maybe")
@@ -37,11 +37,11 @@ def seen(table, trace, item, human=None):
         if trace.asked[item, column]
     }
     right = None if human is None or not human[item] else float(trace.labels[item] == table.truth[item])
-    return Seen(votes, LABELS[trace.labels[item]], right)
+    return FinishedRound(votes, LABELS[trace.labels[item]], right)
 
 
 def test_the_first_score_is_what_is_usual(table, trace):
-    usual, one = Scorer(LABELS, Panel.usual(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
+    usual, one = Scorer(LABELS, Panel.prior(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
     assert rescored(trace, table)[0] == pytest.approx(usual.score(one.votes, one.label))
 
 
@@ -59,7 +59,7 @@ def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     rounds = [seen(table, trace, item, human) for item in range(40)]
     scores = rescored(*first(trace, table, 40), human, growth=0.0)
     for item in (1, 20, 39):
-        fitted = scorer.fit(rounds[:item], tuple(MODELS), LABELS)
+        fitted = scorer.fit_scorer(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
 
 

@@ -7,15 +7,17 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from camvo.scores.few_shot import FEWEST, Tried
+from camvo.scores.few_shot import MIN_SHARE, ExampleTrial
 
 
-def test_before_any_vote_it_is_open() -> None:
-    assert Tried().helps == pytest.approx(0.5)
+def test_before_any_vote_examples_help_with_probability_one_half() -> None:
+    assert ExampleTrial().helps == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("tried", [Tried(8, 10, 5, 10), Tried(40, 90, 300, 500), Tried(0, 3, 2.5, 3)])
-def test_it_is_the_probability_that_one_beta_variable_is_larger(tried: Tried) -> None:
+@pytest.mark.parametrize(
+    "tried", [ExampleTrial(8, 10, 5, 10), ExampleTrial(40, 90, 300, 500), ExampleTrial(0, 3, 2.5, 3)]
+)
+def test_helps_is_the_probability_that_one_beta_variable_is_larger(tried: ExampleTrial) -> None:
     with_, without = (
         beta(1 + right, 1 + votes - right)
         for right, votes in (
@@ -27,17 +29,19 @@ def test_it_is_the_probability_that_one_beta_variable_is_larger(tried: Tried) ->
     assert tried.helps == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_is_one_way_round_is_the_opposite_the_other() -> None:
-    assert Tried(30, 40, 20, 40).helps + Tried(20, 40, 30, 40).helps == pytest.approx(1.0, abs=1e-4)
+def test_swapping_with_and_without_gives_the_complement() -> None:
+    assert ExampleTrial(30, 40, 20, 40).helps + ExampleTrial(20, 40, 30, 40).helps == pytest.approx(
+        1.0, abs=1e-4
+    )
 
 
-def test_a_model_that_examples_mislead_still_gets_them_now_and_then() -> None:
-    assert Tried(100, 1000, 900, 1000).share == FEWEST
+def test_a_model_that_examples_mislead_still_gets_them_in_a_tenth_of_rounds() -> None:
+    assert ExampleTrial(100, 1000, 900, 1000).share == MIN_SHARE
 
 
-def test_a_model_that_they_help_still_goes_without_now_and_then() -> None:
-    assert Tried(900, 1000, 100, 1000).share == 1 - FEWEST
+def test_a_model_that_examples_help_still_goes_without_in_a_tenth_of_rounds() -> None:
+    assert ExampleTrial(900, 1000, 100, 1000).share == 1 - MIN_SHARE
 
 
-def test_many_thousand_votes_are_no_trouble() -> None:
-    assert np.isfinite(Tried(90_000, 100_000, 89_900, 100_000).helps)
+def test_thousands_of_votes_give_a_finite_probability() -> None:
+    assert np.isfinite(ExampleTrial(90_000, 100_000, 89_900, 100_000).helps)

@@ -43,14 +43,14 @@ def ever_claims(claims, chances):
 
 
 def ours(n, right):
-    return counted(right, n - right).log_fortunes(0.97)[0] >= math.log(20)
+    return counted(right, n - right).log_wealth(0.97)[0] >= math.log(20)
 
 
 def clopper_pearson(n, right):
     return right > 0 and betaincinv(right, n - right + 1.0, 0.05) >= 0.97
 
 
-def test_looking_after_every_label_breaks_clopper_pearson_and_not_this():
+def test_looking_after_every_label_breaks_clopper_pearson_but_not_the_betting_test():
     chances = [0.97] * 1000
     assert ever_claims(clopper_pearson, chances) > 0.15
     assert 0.005 < ever_claims(ours, chances) <= 0.05
@@ -77,17 +77,17 @@ def test_all_thresholds_together_hold_under_optional_stopping():
 
 @given(right=st.lists(st.booleans(), max_size=30), share=st.floats(0.05, 0.95))
 @settings(max_examples=50, deadline=None)
-def test_the_fortune_is_that_of_a_mixture_of_bettors(right, share):
+def test_the_wealth_is_the_mixture_over_bets(right, share):
     bets = [(number + 0.5) / 32 / share for number in range(32)]
     fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
-    found = after(sum(right), len(right) - sum(right)).log_fortunes(share)[0]
+    found = after(sum(right), len(right) - sum(right)).log_wealth(share)[0]
     assert found == pytest.approx(math.log(fortune), abs=1e-9)
 
 
 @given(n=st.integers(1, 40), share=st.floats(0.05, 0.95), worse=st.floats(0.001, 1.0))
 @settings(max_examples=40, deadline=None)
-def test_the_fortune_is_a_martingale_at_the_share_and_a_supermartingale_below_it(n, share, worse):
-    fortunes = np.array([math.exp(counted(k, n - k).log_fortunes(share)[0]) for k in range(n + 1)])
+def test_the_wealth_is_a_martingale_at_the_share_and_a_supermartingale_below_it(n, share, worse):
+    fortunes = np.array([math.exp(counted(k, n - k).log_wealth(share)[0]) for k in range(n + 1)])
     assert binom.pmf(range(n + 1), n, share) @ fortunes == pytest.approx(1.0, rel=1e-9)
     assert binom.pmf(range(n + 1), n, worse * share) @ fortunes <= 1.0 + 1e-9
 
@@ -100,18 +100,18 @@ def test_a_right_label_raises_the_bound_and_a_wrong_one_lowers_it(right, wrong):
     assert 0.0 <= bound <= (right / (right + wrong) if right else 0.0)
 
 
-def test_the_bound_is_below_that_of_one_look_and_not_far():
+def test_the_bound_is_slightly_below_the_bound_for_a_single_look():
     once = betaincinv(1960, 41.0, 0.05)
     assert once - 0.01 < counted(1960, 40).bounds[0] < once
 
 
-def test_a_bound_says_what_the_certificate_says():
+def test_bounds_and_certificates_agree():
     for right in range(150, 300, 7):
         guarantee = counted(right, 1)
         assert (guarantee.bounds[0] >= 0.97) == (guarantee.certified() is not None)
 
 
-def test_the_smallest_threshold_that_holds_is_named_with_what_is_behind_it():
+def test_the_smallest_certified_threshold_is_returned_with_its_counts():
     guarantee = Guarantee((0.5, 0.8, 0.9))
     guarantee.update([(0.95, 1.0)] * 500 + [(0.85, 1.0)] * 300 + [(0.85, 0.0)] * 2)
     guarantee.update([(0.6, 0.0)] * 100 + [(0.1, 1.0)] * 98)
@@ -148,12 +148,12 @@ def test_a_withdrawn_answer_leaves_no_trace():
 
 @given(right=st.lists(st.floats(0, 1), max_size=20), share=st.floats(0.05, 0.95))
 @settings(max_examples=40, deadline=None)
-def test_labels_that_are_right_in_part_never_raise_the_fortune_of_the_bettors(right, share):
+def test_partly_right_labels_never_raise_the_wealth(right, share):
     guarantee = Guarantee(ALL)
     guarantee.update((1.0, r) for r in right)
     bets = [(number + 0.5) / 32 / share for number in range(32)]
     fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
-    assert guarantee.log_fortunes(share)[0] <= math.log(fortune) + 1e-9
+    assert guarantee.log_wealth(share)[0] <= math.log(fortune) + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from camvo.errors import InvalidParameterError
 from camvo.replays.copula_data import correlated_rounds
 from camvo.replays.paper_models import equal_correlation
 from camvo.scores.panel import SLIP, Panel
-from camvo.scores.panel_fit import fit
-from camvo.scores.panel_likelihood import Likelihood
-from camvo.scores.patterns import patterns
-from camvo.votes.labels import posterior
+from camvo.scores.panel_fit import fit_panel
+from camvo.scores.panel_likelihood import PatternLikelihood
+from camvo.scores.panel_patterns import tabulate_patterns
+from camvo.votes.labels import label_posterior
 
 LABELS = ("a", "b", "c", "d")
 
@@ -50,8 +50,8 @@ def ece(scores, right, bins=15):
 @settings(max_examples=60, deadline=None)
 def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
     slips = np.array([0.1, 0.3, 0.02, 0.5, 0.2])
-    seen = patterns(votes)
-    found = Likelihood(seen.rows, 3).gradient(slips, np.array([doubt, 0.4]), np.array([0.7, 0.3]))[0]
+    seen = tabulate_patterns(votes)
+    found = PatternLikelihood(seen.rows, 3).gradient(slips, np.array([doubt, 0.4]), np.array([0.7, 0.3]))[0]
     asked = [0.7 * urn(row, slips, doubt, 3) + 0.3 * urn(row, slips, 0.4, 3) for row in votes]
     np.testing.assert_allclose(found[seen.index], asked, rtol=1e-9)
 
@@ -59,7 +59,7 @@ def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
 @given(votes=votes_of(3, 4), doubt=st.floats(0.05, 3.0), slip=st.floats(0.01, 0.9))
 @settings(max_examples=40, deadline=None)
 def test_the_gradient_is_the_slope_of_the_likelihood(votes, doubt, slip):
-    likelihood, weights, step = Likelihood(patterns(votes).rows, 3), np.ones(1), 1e-6
+    likelihood, weights, step = PatternLikelihood(tabulate_patterns(votes).rows, 3), np.ones(1), 1e-6
     slips, doubts = np.array([slip, 0.2, 0.1, 0.4]), np.array([doubt])
     _, by_slip, by_doubt = likelihood.gradient(slips, doubts, weights)
     for voter, up in enumerate(np.eye(4) * step):
@@ -87,7 +87,7 @@ def test_without_shared_doubt_it_is_the_one_coin_posterior(votes):
     cast = {arm: LABELS[vote] for arm, vote in zip("vwxyz", votes[0], strict=True) if vote >= 0}
     coins = {arm: 1 - slip + slip / 4 for arm, slip in zip("vwxyz", slips, strict=True)}
     found = panel.posterior(cast, LABELS)
-    wanted = posterior(cast, coins, LABELS) if cast else dict.fromkeys(LABELS, 0.25)
+    wanted = label_posterior(cast, coins, LABELS) if cast else dict.fromkeys(LABELS, 0.25)
     for label in LABELS:
         assert found[label] == pytest.approx((1 - SLIP) * wanted[label] + SLIP / 4, abs=1e-5)
 
@@ -95,19 +95,19 @@ def test_without_shared_doubt_it_is_the_one_coin_posterior(votes):
 @given(votes=votes_of(4, 5), order=st.permutations(range(4)))
 @settings(max_examples=40, deadline=None)
 def test_the_names_of_the_labels_change_nothing(votes, order):
-    panel = Panel.usual(tuple("vwxyz"))
+    panel = Panel.prior(tuple("vwxyz"))
     renamed = np.where(votes >= 0, np.array(order)[votes], -1)
     np.testing.assert_allclose(panel.chances(renamed, 4)[:, order], panel.chances(votes, 4), rtol=1e-9)
 
 
 def test_chances_sum_to_one_and_a_round_without_votes_is_uniform():
-    chances = Panel.usual(("a", "b")).chances(np.array([[0, 1], [-1, 2], [-1, -1]]), 5)
+    chances = Panel.prior(("a", "b")).chances(np.array([[0, 1], [-1, 2], [-1, -1]]), 5)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     np.testing.assert_allclose(chances[2], 0.2)
 
 
 def test_more_agreement_is_a_higher_score():
-    panel = Panel.usual(tuple("abcdefg"))
+    panel = Panel.prior(tuple("abcdefg"))
     votes = np.array([[0] * agreed + [1] * (7 - agreed) for agreed in range(4, 8)])
     assert (np.diff(panel.chances(votes, 4)[:, 0]) > 0).all()
 
@@ -124,10 +124,10 @@ def draw(panel, labels, n, seed):
 
 
 @pytest.mark.parametrize("labels", [2, 6, 20])
-def test_the_fit_finds_what_it_was_drawn_from(labels):
+def test_the_fit_recovers_the_parameters_that_generated_the_votes(labels):
     drawn_from = Panel(tuple("abcdef"), tuple(range(6)), (0.02, 0.05, 0.1, 0.2, 0.4, 0.95), 0.3, 1.0)
     votes, truth = draw(drawn_from, labels, 4000, 1)
-    found = fit(votes[:2000], drawn_from.arms, labels)
+    found = fit_panel(votes[:2000], drawn_from.arms, labels)
     np.testing.assert_allclose(found.slips[:5], drawn_from.slips[:5], atol=0.1)
     chances = found.chances(votes[2000:], labels)
     right = chances.argmax(axis=1) == truth[2000:]
@@ -139,10 +139,10 @@ def test_correlated_errors_no_longer_read_as_certainty(labels):
     rounds = correlated_rounds(equal_correlation(0.5), rounds=4000, seed=2, sigma=20.0, standardised=True)
     table = rounds.votes_table(labels=tuple(map(str, range(labels))), seed=3)
     arms, coins = tuple(table.prices), dict(zip(table.prices, rounds.expected_accuracy, strict=True))
-    chances = fit(table.votes[:1000], arms, labels).chances(table.votes, labels)
+    chances = fit_panel(table.votes[:1000], arms, labels).chances(table.votes, labels)
     right = chances.argmax(axis=1) == table.truth
     coin = [
-        posterior({arm: table.labels[v] for arm, v in zip(arms, row, strict=True)}, coins, table.labels)
+        label_posterior({arm: table.labels[v] for arm, v in zip(arms, row, strict=True)}, coins, table.labels)
         for row in table.votes[:1000]
     ]
     believed = np.array([max(chances.values()) for chances in coin])
@@ -157,8 +157,8 @@ def test_correlated_errors_no_longer_read_as_certainty(labels):
 def test_a_copied_model_changes_no_score():
     panel = Panel(tuple("abcd"), tuple(range(4)), (0.05, 0.1, 0.2, 0.3), 0.3, 1.0)
     votes, _ = draw(panel, 4, 2000, 4)
-    alone = fit(votes, panel.arms, 4)
-    twice = fit(np.column_stack((votes, votes[:, 0])), (*panel.arms, "copy"), 4)
+    alone = fit_panel(votes, panel.arms, 4)
+    twice = fit_panel(np.column_stack((votes, votes[:, 0])), (*panel.arms, "copy"), 4)
     assert twice.seats == (0, 1, 2, 3, 0)
     chances = twice.chances(np.column_stack((votes, votes[:, 0])), 4)
     np.testing.assert_allclose(chances, alone.chances(votes, 4), atol=1e-9)
@@ -169,19 +169,19 @@ def test_rounds_that_asked_on_only_after_a_disagreement_give_the_same_scores():
     votes, _ = draw(panel, 5, 6000, 5)
     asked = votes.copy()
     asked[asked[:, 3] == asked[:, 4], :3] = -1
-    full, early = (fit(seen, panel.arms, 5).chances(votes, 5) for seen in (votes, asked))
+    full, early = (fit_panel(seen, panel.arms, 5).chances(votes, 5) for seen in (votes, asked))
     assert np.abs(full - early).max() < 0.06
 
 
-def test_nothing_is_learnt_from_nothing():
+def test_without_votes_the_panel_is_the_prior():
     arms = ("a", "b")
-    assert fit(np.full((3, 2), -1), arms, 3) == Panel.usual(arms)
-    assert fit(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.usual(arms)
-    assert fit(np.zeros((5, 2), dtype=int), arms, 1) == Panel.usual(arms)
+    assert fit_panel(np.full((3, 2), -1), arms, 3) == Panel.prior(arms)
+    assert fit_panel(np.array([[1, -1], [-1, 0]]), arms, 3) == Panel.prior(arms)
+    assert fit_panel(np.zeros((5, 2), dtype=int), arms, 1) == Panel.prior(arms)
 
 
 def test_votes_of_other_models_or_labels_are_refused():
-    panel = Panel.usual(("a", "b"))
+    panel = Panel.prior(("a", "b"))
     for votes in (np.zeros((2, 3), dtype=int), np.full((2, 2), 3), np.zeros(2, dtype=int)):
         with pytest.raises(InvalidParameterError):
             panel.chances(votes, 3)
@@ -190,5 +190,5 @@ def test_votes_of_other_models_or_labels_are_refused():
 
 
 def test_a_model_that_joined_later_is_left_out_until_the_next_fit():
-    panel = Panel.usual(("a", "b"))
+    panel = Panel.prior(("a", "b"))
     assert panel.posterior({"a": "y", "new": "z"}, ["y", "z"]) == panel.posterior({"a": "y"}, ["y", "z"])

@@ -5,7 +5,7 @@ import pytest
 
 from camvo.scores.calibration import IDENTITY
 from camvo.scores.panel import Panel
-from camvo.scores.scorer import Scorer, Seen, fit
+from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
 from camvo.votes.decision import Decision
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")
@@ -17,37 +17,37 @@ def rounds(n, right=0.8, confirmed=True, seed=1):
     for _ in range(n):
         label = LABELS[rng.integers(3)]
         known = float(rng.random() < right) if confirmed else None
-        yield Seen(dict.fromkeys(ARMS, label), label, known)
+        yield FinishedRound(dict.fromkeys(ARMS, label), label, known)
 
 
 UNANIMOUS = dict.fromkeys(ARMS, "no")
 
 
-def test_before_any_round_it_is_what_is_usual():
-    assert fit((), ARMS, LABELS) == Scorer(LABELS, Panel.usual(ARMS), IDENTITY)
+def test_before_any_round_the_scorer_is_the_prior_panel_uncalibrated():
+    assert fit_scorer((), ARMS, LABELS) == Scorer(LABELS, Panel.prior(ARMS), IDENTITY)
 
 
-def test_without_human_labels_it_is_the_panels_chance():
-    found = fit(rounds(300, confirmed=False), ARMS, LABELS)
+def test_without_human_labels_the_score_is_the_panels_probability():
+    found = fit_scorer(rounds(300, confirmed=False), ARMS, LABELS)
     assert found.score(UNANIMOUS, "no") == pytest.approx(found.panel.posterior(UNANIMOUS, LABELS)["no"])
 
 
-def test_human_labels_pull_it_to_how_often_such_labels_were_right():
-    before = fit(rounds(500, confirmed=False), ARMS, LABELS).score(UNANIMOUS, "no")
-    after = fit(rounds(500, right=0.7), ARMS, LABELS).score(UNANIMOUS, "no")
+def test_human_labels_move_the_score_towards_the_accuracy():
+    before = fit_scorer(rounds(500, confirmed=False), ARMS, LABELS).score(UNANIMOUS, "no")
+    after = fit_scorer(rounds(500, right=0.7), ARMS, LABELS).score(UNANIMOUS, "no")
     assert before > 0.9
     assert after == pytest.approx(0.7, abs=0.06)
 
 
-def test_a_vote_of_no_use_counts_as_none():
-    kept = [Seen({"a": "yes", "b": None}, "yes"), Seen({"a": "no", "b": "no"}, "no")]
-    odd = [*kept, Seen({"a": "no", "old": "yes"}, "gone"), Seen({"a": "gone"}, "yes")]
-    assert fit(odd, ("a", "b"), LABELS) == fit(kept, ("a", "b"), LABELS)
+def test_a_vote_outside_the_label_set_counts_as_no_vote():
+    kept = [FinishedRound({"a": "yes", "b": None}, "yes"), FinishedRound({"a": "no", "b": "no"}, "no")]
+    odd = [*kept, FinishedRound({"a": "no", "old": "yes"}, "gone"), FinishedRound({"a": "gone"}, "yes")]
+    assert fit_scorer(odd, ("a", "b"), LABELS) == fit_scorer(kept, ("a", "b"), LABELS)
 
 
 @pytest.mark.parametrize(("trust", "own"), [(0.0, 0.0), (0.4, 0.2), (1.0, 0.5)])
 def test_a_score_that_was_learnt_from_human_labels_counts_by_half_at_most(trust, own):
-    found = fit((), ARMS, LABELS)
+    found = fit_scorer((), ARMS, LABELS)
     decision = Decision("no", 0.5, {}, trust)
     expected = own * 0.5 + (1.0 - own) * found.score(UNANIMOUS, "no")
-    assert found.of(UNANIMOUS, decision) == pytest.approx(expected)
+    assert found.score_decision(UNANIMOUS, decision) == pytest.approx(expected)

@@ -7,11 +7,11 @@ import pytest
 
 from camvo.stages.stack_stops import Stops, _backwards, learn
 from camvo.state.kept_rounds import CastVote, KeptRound
-from camvo.weights.stacking import Stack
+from camvo.weights.stacking import StackedVote
 
 ARMS = ("a", "b", "c")
 LABELS = ("no", "yes")
-STACK = Stack(scale=2.0)
+STACK = StackedVote(scale=2.0)
 
 
 def rows(votes, everyone=True):

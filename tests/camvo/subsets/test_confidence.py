@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from camvo.subsets.confidence import beta, beta_of_sums, betas_of_sums, exact
+from camvo.subsets.confidence import (
+    confidence_by_beta,
+    confidence_by_beta_sums,
+    confidence_by_lemma_1,
+    confidences_by_beta_sums,
+)
 from camvo.votes.labels import weighted_vote
 
 probabilities = st.floats(0.0, 1.0)
@@ -30,29 +35,32 @@ def lemma_1(lower, weights):
 @settings(deadline=None)
 def test_the_exact_confidence_is_lemma_1(pairs):
     lower, weights = np.array(pairs).T
-    assert exact(lower, weights) == pytest.approx(lemma_1(lower, weights), abs=1e-12)
+    assert confidence_by_lemma_1(lower, weights) == pytest.approx(lemma_1(lower, weights), abs=1e-12)
 
 
 @given(st.lists(probabilities, min_size=1, max_size=12))
 @settings(deadline=None, max_examples=50)
 def test_without_weights_the_exact_confidence_is_the_tail_of_a_poisson_binomial(lower):
     expected = stats.poisson_binom.sf(len(lower) // 2, lower)
-    assert exact(np.array(lower), np.ones(len(lower))) == pytest.approx(expected, abs=1e-10)
+    assert confidence_by_lemma_1(np.array(lower), np.ones(len(lower))) == pytest.approx(expected, abs=1e-10)
 
 
 def test_a_tie_is_not_a_majority():
-    assert exact(np.array([0.9, 0.8]), np.ones(2)) == pytest.approx(0.72, abs=1e-15)
+    assert confidence_by_lemma_1(np.array([0.9, 0.8]), np.ones(2)) == pytest.approx(0.72, abs=1e-15)
 
 
-def test_a_tie_by_rounding_is_a_tie():
+def test_a_lead_below_rounding_error_is_a_tie():
     weights = np.array([0.1, 0.2, 0.3])
     assert 0.1 + 0.2 != 0.3
-    assert exact(np.array([0.0, 0.0, 1.0]), weights) == 0.0
-    assert exact(np.array([1.0, 1.0, 0.0]), weights) == 0.0
+    assert confidence_by_lemma_1(np.array([0.0, 0.0, 1.0]), weights) == 0.0
+    assert confidence_by_lemma_1(np.array([1.0, 1.0, 0.0]), weights) == 0.0
 
 
 def test_more_arms_can_mean_less_confidence():
-    more = [exact(np.array(lower), np.ones(len(lower))) for lower in ([0.9], [0.9, 0.9], [0.9, 0.55, 0.55])]
+    more = [
+        confidence_by_lemma_1(np.array(lower), np.ones(len(lower)))
+        for lower in ([0.9], [0.9, 0.9], [0.9, 0.55, 0.55])
+    ]
     assert more == pytest.approx([0.9, 0.81, 0.748], abs=5e-4)
 
 
@@ -63,18 +71,20 @@ def test_the_approximation_is_scipys_beta_tail(pairs):
     right, wrong = weights @ lower, weights @ (1.0 - lower)
     if min(right, wrong) < 1e-9:
         return
-    assert beta(lower, weights) == pytest.approx(stats.beta.sf(0.5, right, wrong), rel=1e-6, abs=1e-9)
+    assert confidence_by_beta(lower, weights) == pytest.approx(
+        stats.beta.sf(0.5, right, wrong), rel=1e-6, abs=1e-9
+    )
 
 
 @given(arms)
 @settings(deadline=None)
 def test_both_forms_are_probabilities(pairs):
     lower, weights = np.array(pairs).T
-    assert 0.0 <= exact(lower, weights) <= 1.0
-    assert 0.0 <= beta(lower, weights) <= 1.0
+    assert 0.0 <= confidence_by_lemma_1(lower, weights) <= 1.0
+    assert 0.0 <= confidence_by_beta(lower, weights) <= 1.0
 
 
-@pytest.mark.parametrize("form", [exact, beta])
+@pytest.mark.parametrize("form", [confidence_by_lemma_1, confidence_by_beta])
 @pytest.mark.parametrize(
     ("lower", "weights", "expected"),
     [
@@ -89,15 +99,15 @@ def test_the_limits_of_both_forms(form, lower, weights, expected):
     assert form(np.array(lower), np.array(weights)) == expected
 
 
-@pytest.mark.parametrize("form", [exact, beta])
+@pytest.mark.parametrize("form", [confidence_by_lemma_1, confidence_by_beta])
 def test_an_arm_without_weight_changes_nothing(form):
     with_it = form(np.array([0.9, 0.2, 0.7]), np.array([1.0, 0.0, 0.5]))
     assert with_it == form(np.array([0.9, 0.7]), np.array([1.0, 0.5]))
 
 
 def test_a_negative_sum_by_rounding_is_read_as_zero():
-    assert betas_of_sums(np.array([-1e-17, 0.5]), np.array([0.5, -1e-17])).tolist() == [0.0, 1.0]
-    assert (beta_of_sums(-1e-17, 0.5), beta_of_sums(0.5, -1e-17)) == (0.0, 1.0)
+    assert confidences_by_beta_sums(np.array([-1e-17, 0.5]), np.array([0.5, -1e-17])).tolist() == [0.0, 1.0]
+    assert (confidence_by_beta_sums(-1e-17, 0.5), confidence_by_beta_sums(0.5, -1e-17)) == (0.0, 1.0)
 
 
 @given(
@@ -122,7 +132,7 @@ def test_with_more_labels_the_vote_is_right_at_least_as_often_as_lemma_1_says(pa
         right += chance * (
             weighted_vote(cast, weight, classes[::-1], dict.fromkeys(names, 0.0)) == classes[0]
         )
-    assert right >= exact(lower, weights) - 1e-9
+    assert right >= confidence_by_lemma_1(lower, weights) - 1e-9
 
 
 @given(
@@ -142,7 +152,7 @@ def test_where_the_wrong_arms_agree_and_ties_are_lost_lemma_1_is_the_vote_whatev
         cast = {name: "right" if good else "tempting" for name, good in zip(names, outcome, strict=True)}
         winner = weighted_vote(cast, weight, classes, dict.fromkeys(names, 0.0))
         chance_of_right += chance * (winner == "right")
-    assert chance_of_right == pytest.approx(exact(lower, weights), abs=1e-9)
+    assert chance_of_right == pytest.approx(confidence_by_lemma_1(lower, weights), abs=1e-9)
 
 
 def test_with_more_labels_a_vote_can_be_right_without_half_of_the_weight():
@@ -152,7 +162,7 @@ def test_with_more_labels_a_vote_can_be_right_without_half_of_the_weight():
     weights = dict.fromkeys(names, 1.0)
     assert weighted_vote(cast, weights, ["x", "y", "z", "right"], weights) == "right"
     certain = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
-    assert exact(certain, np.ones(5)) == 0.0
+    assert confidence_by_lemma_1(certain, np.ones(5)) == 0.0
 
 
 @pytest.mark.parametrize("labels", [2, 3, 5])
@@ -168,7 +178,7 @@ def test_simulated_votes_are_right_at_least_as_often_as_lemma_1_says(labels):
         for row in voted.tolist()
     ]
     share = np.mean([winner == classes[-1] for winner in wins])
-    expected = exact(lower, weights)
+    expected = confidence_by_lemma_1(lower, weights)
     assert share >= expected - 0.015
     if labels == 2:
         assert share == pytest.approx(expected, abs=0.015)

@@ -13,9 +13,9 @@ from camvo.policies.camvo import CaMVo, CCaMVo
 from camvo.policies.estimates import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
-from camvo.subsets.confidence import exact
-from camvo.subsets.copula import SAMPLES, STREAMS, Copula, CopulaConfidence, stream
-from camvo.subsets.oracle import cheapest
+from camvo.subsets.confidence import confidence_by_lemma_1
+from camvo.subsets.copula import SAMPLES, STREAMS, Copula, CopulaConfidence, copula_seed
+from camvo.subsets.oracle import cheapest_subset
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -38,17 +38,17 @@ def test_the_confidence_is_the_share_of_samples_won(seed, k):
     arms = rng.permutation(k)[: rng.integers(1, k + 1)].tolist()
     sets = rng.integers(0, 2, (20, len(arms))).astype(float)
     question = CopulaConfidence(lower, weights, copula, arms)
-    reached = question.reached(sets)
-    expected = majority(sets, copula.right(lower)[:, arms], weights[arms])
+    reached = question.confidences(sets)
+    expected = majority(sets, copula.sample_correctness(lower)[:, arms], weights[arms])
     np.testing.assert_allclose(reached, expected, atol=1e-12)
     assert np.all((reached >= 0.0) & (reached <= 1.0))
-    assert reached.max() <= question.ceiling() + 1e-12
-    assert question.alone(np.flatnonzero(sets[0]).tolist()) == reached[0]
+    assert reached.max() <= question.upper_bound() + 1e-12
+    assert question.confidence_of(np.flatnonzero(sets[0]).tolist()) == reached[0]
 
 
 def test_the_samples_have_the_marginals_of_the_arms():
     lower = np.array([0.0, 0.3, 0.8, 0.97, 1.0])
-    right = Copula(equicorrelated(5, 0.5)).right(lower)
+    right = Copula(equicorrelated(5, 0.5)).sample_correctness(lower)
     assert right.shape == (SAMPLES, 5)
     np.testing.assert_allclose(right.mean(axis=0), lower, atol=0.025)
     assert not right[:, 0].any()
@@ -58,7 +58,7 @@ def test_the_samples_have_the_marginals_of_the_arms():
 @pytest.mark.parametrize("rho", [-0.4, 0.0, 0.3, 0.8])
 def test_two_arms_are_right_together_as_often_as_the_bivariate_normal_says(rho):
     lower = np.array([0.8, 0.65])
-    both = Copula(equicorrelated(2, rho), samples=40_000).right(lower).all(axis=1).mean()
+    both = Copula(equicorrelated(2, rho), samples=40_000).sample_correctness(lower).all(axis=1).mean()
     expected = stats.multivariate_normal.cdf(stats.norm.ppf(lower), cov=equicorrelated(2, rho))
     assert both == pytest.approx(expected, abs=0.01)
 
@@ -67,15 +67,15 @@ def test_without_correlation_the_confidence_is_lemma_1_up_to_chance():
     rng = np.random.default_rng(0)
     lower, weights = rng.uniform(0.6, 0.95, 7), rng.random(7)
     sets = rng.integers(0, 2, (30, 7)).astype(float)
-    reached = CopulaConfidence(lower, weights, Copula(np.eye(7), samples=40_000), range(7)).reached(sets)
+    reached = CopulaConfidence(lower, weights, Copula(np.eye(7), samples=40_000), range(7)).confidences(sets)
     for row, value in zip(sets > 0.0, reached, strict=True):
-        assert value == pytest.approx(exact(lower[row], weights[row]), abs=0.015)
+        assert value == pytest.approx(confidence_by_lemma_1(lower[row], weights[row]), abs=0.015)
 
 
 def test_arms_that_err_together_are_worth_less_than_their_number():
     lower, weights, everyone = np.full(5, 0.8), np.ones(5), np.ones((1, 5))
     values = [
-        CopulaConfidence(lower, weights, Copula(equicorrelated(5, rho)), range(5)).reached(everyone)[0]
+        CopulaConfidence(lower, weights, Copula(equicorrelated(5, rho)), range(5)).confidences(everyone)[0]
         for rho in (0.0, 0.5, 1.0)
     ]
     assert values[0] > values[1] + 0.03
@@ -83,33 +83,33 @@ def test_arms_that_err_together_are_worth_less_than_their_number():
     assert values[2] == pytest.approx(0.8, abs=0.02)
 
 
-def test_a_matrix_that_is_no_correlation_matrix_is_sampled_all_the_same():
+def test_an_indefinite_matrix_is_replaced_by_the_nearest_correlation_matrix():
     impossible = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]])
-    right = Copula(impossible).right(np.full(3, 0.7))
+    right = Copula(impossible).sample_correctness(np.full(3, 0.7))
     np.testing.assert_allclose(right.mean(axis=0), 0.7, atol=0.03)
 
 
 def test_the_same_seed_gives_the_same_samples_and_another_seed_others():
     lower = np.full(4, 0.7)
-    one, again, other = (Copula(np.eye(4), seed).right(lower) for seed in (1, 1, 2))
+    one, again, other = (Copula(np.eye(4), seed).sample_correctness(lower) for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
 
-def test_who_is_searched_changes_nobodys_samples():
+def test_samples_do_not_depend_on_which_arms_are_searched():
     lower, weights = np.array([0.9, 0.6, 0.8, 0.7]), np.ones(4)
     copula = Copula(equicorrelated(4, 0.3))
     everyone = CopulaConfidence(lower, weights, copula, range(4))
     some = CopulaConfidence(lower, weights, copula, [3, 1])
-    assert everyone.alone([1, 3]) == some.alone([0, 1])
+    assert everyone.confidence_of([1, 3]) == some.confidence_of([0, 1])
 
 
 def test_the_seed_of_a_round_depends_on_its_number_and_its_context():
     rng = np.random.default_rng(0)
     contexts = rng.normal(size=(50, 4))
-    assert {stream(k, contexts[0]) for k in range(200)} == set(range(STREAMS))
-    assert len({stream(3, context) for context in contexts}) > STREAMS // 2
-    assert stream(3, contexts[0]) == stream(3, contexts[0].copy())
+    assert {copula_seed(k, contexts[0]) for k in range(200)} == set(range(STREAMS))
+    assert len({copula_seed(3, context) for context in contexts}) > STREAMS // 2
+    assert copula_seed(3, contexts[0]) == copula_seed(3, contexts[0].copy())
 
 
 @given(seeds, st.integers(2, 9))
@@ -118,9 +118,11 @@ def test_the_oracle_finds_the_cheapest_set_by_brute_force(seed, k):
     rng = np.random.default_rng(seed)
     costs, lower, weights = rng.random(k), rng.uniform(0.5, 0.97, k), rng.random(k)
     copula = Copula(equicorrelated(k, 0.3), samples=400)
-    found = cheapest(costs, [(lower, weights)], 0.85, 2, confidence="copula", copulas=[copula])
+    found = cheapest_subset(costs, [(lower, weights)], 0.85, 2, confidence="copula", copulas=[copula])
     sets = (np.arange(2**k)[:, None] >> np.arange(k) & 1).astype(float)
-    enough = (majority(sets, copula.right(lower), weights) >= 0.85 - 1e-12) & (sets.sum(axis=1) >= 2)
+    enough = (majority(sets, copula.sample_correctness(lower), weights) >= 0.85 - 1e-12) & (
+        sets.sum(axis=1) >= 2
+    )
     if not enough.any():
         assert found is None
         return
@@ -131,7 +133,7 @@ def test_the_oracle_finds_the_cheapest_set_by_brute_force(seed, k):
 def test_every_question_needs_its_copula():
     demand = (np.ones(2), np.ones(2))
     with pytest.raises(InvalidParameterError, match="copulas"):
-        cheapest(np.ones(2), [demand], 0.5, confidence="copula")
+        cheapest_subset(np.ones(2), [demand], 0.5, confidence="copula")
 
 
 # The policy.
@@ -216,7 +218,7 @@ def test_a_policy_needs_a_budget(budget):
         CaMVo(budget=budget)
 
 
-def test_a_search_that_gives_up_without_a_set_asks_everyone_and_claims_nothing():
+def test_a_search_that_gives_up_without_a_set_asks_all_arms_and_is_incomplete():
     plan = plan_of(CaMVo(delta=0.9999, n0=1, confidence="copula", budget=1), learnt(False))
     assert plan.subset == tuple(PRICES)
     assert plan.confidence is None

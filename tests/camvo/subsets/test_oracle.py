@@ -10,8 +10,8 @@ from scipy import stats
 
 from camvo.errors import InvalidParameterError
 from camvo.subsets import candidates, enumeration
-from camvo.subsets.confidence import exact
-from camvo.subsets.oracle import MOST_ARMS, Subset, cheapest
+from camvo.subsets.confidence import confidence_by_lemma_1
+from camvo.subsets.oracle import MOST_ARMS, Subset, cheapest_subset
 
 
 def beta_tail(lower, weights):
@@ -21,7 +21,7 @@ def beta_tail(lower, weights):
     return 1.0 if wrong <= 1e-12 else float(stats.beta.sf(0.5, right, wrong))
 
 
-FORMS = {"beta": beta_tail, "exact": exact}
+FORMS = {"beta": beta_tail, "exact": confidence_by_lemma_1}
 
 
 def brute_force(costs, demands, delta, k_min, form, *, held=(), excluded=()):
@@ -60,7 +60,7 @@ def problems(draw, most_arms, costs):
 
 def check_against_brute_force(problem, form):
     costs, demands, delta, k_min, held, excluded = problem
-    found = cheapest(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
+    found = cheapest_subset(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
     best = brute_force(costs, demands, delta, k_min, form, held=held, excluded=excluded)
     if best is None or found is None:
         assert found is best is None
@@ -91,7 +91,7 @@ def test_among_sets_of_equal_cost_the_oracle_takes_the_most_confident(form, prob
 
 def test_among_sets_of_equal_cost_and_confidence_the_oracle_takes_the_smallest():
     lower, weights = np.array([0.9, 0.9, 0.6]), np.array([1.0, 0.0, 0.0])
-    assert cheapest(np.zeros(3), [(lower, weights)], 0.8, confidence="exact") == Subset((0,), 0.9)
+    assert cheapest_subset(np.zeros(3), [(lower, weights)], 0.8, confidence="exact") == Subset((0,), 0.9)
 
 
 def test_costs_that_differ_by_rounding_alone_are_equal():
@@ -101,13 +101,13 @@ def test_costs_that_differ_by_rounding_alone_are_equal():
     certain = np.ones(3)
     demands = [(certain, np.array([1.0, 1.0, 0.0])), (certain, np.array([1.0, 0.0, 1.0]))]
     for unit in (1.0, 1e-6, 1e6):
-        found = cheapest(unit * costs, demands, 0.9, confidence="exact")
+        found = cheapest_subset(unit * costs, demands, 0.9, confidence="exact")
         assert found == Subset((0,), 1.0)
 
 
 def test_equal_sets_leave_the_choice_to_the_order_of_the_arms():
     same = (np.full(4, 0.9), np.ones(4))
-    assert cheapest(np.ones(4), [same], 0.9, confidence="exact").arms == (0,)
+    assert cheapest_subset(np.ones(4), [same], 0.9, confidence="exact").arms == (0,)
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
@@ -115,54 +115,58 @@ def test_every_question_is_satisfied_by_the_one_set(form):
     first = (np.array([0.99, 0.5, 0.5]), np.array([1.0, 0.0, 0.0]))
     second = (np.array([0.5, 0.99, 0.5]), np.array([0.0, 1.0, 0.0]))
     costs = np.array([1.0, 2.0, 0.1])
-    assert cheapest(costs, [first], 0.9, confidence=form).arms == (0,)
-    assert cheapest(costs, [first, second], 0.9, confidence=form).arms == (0, 1)
+    assert cheapest_subset(costs, [first], 0.9, confidence=form).arms == (0,)
+    assert cheapest_subset(costs, [first, second], 0.9, confidence=form).arms == (0, 1)
 
 
 def test_at_least_k_min_arms_are_taken_and_held_ones_count():
     demand = (np.array([0.99, 0.6, 0.6, 0.6]), np.array([1.0, 0.1, 0.1, 0.1]))
     costs = np.array([1.0, 2.0, 3.0, 4.0])
-    assert cheapest(costs, [demand], 0.9, 3, confidence="exact").arms == (0, 1, 2)
-    assert cheapest(costs, [demand], 0.9, 3, confidence="exact", held=[3]).arms == (0, 1, 3)
+    assert cheapest_subset(costs, [demand], 0.9, 3, confidence="exact").arms == (0, 1, 2)
+    assert cheapest_subset(costs, [demand], 0.9, 3, confidence="exact", held=[3]).arms == (0, 1, 3)
 
 
 def test_a_held_arm_costs_nothing_more():
     demand = (np.full(3, 0.95), np.ones(3))
-    assert cheapest(np.array([9.0, 1.0, 1.0]), [demand], 0.9, confidence="exact", held=[0]).arms == (0,)
+    assert cheapest_subset(np.array([9.0, 1.0, 1.0]), [demand], 0.9, confidence="exact", held=[0]).arms == (
+        0,
+    )
 
 
 @pytest.mark.parametrize("k_min", [3, 50])
 def test_more_arms_than_there_are_cannot_be_asked(k_min):
-    assert cheapest(np.ones(2), [(np.ones(2), np.ones(2))], 0.5, k_min) is None
+    assert cheapest_subset(np.ones(2), [(np.ones(2), np.ones(2))], 0.5, k_min) is None
 
 
 def test_without_an_arm_there_is_no_set():
-    assert cheapest(np.zeros(0), [(np.zeros(0), np.zeros(0))], 0.0) is None
-    assert cheapest(np.ones(2), [(np.ones(2), np.ones(2))], 0.0, excluded=[0, 1]) is None
+    assert cheapest_subset(np.zeros(0), [(np.zeros(0), np.zeros(0))], 0.0) is None
+    assert cheapest_subset(np.ones(2), [(np.ones(2), np.ones(2))], 0.0, excluded=[0, 1]) is None
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
 def test_delta_0_takes_the_cheapest_arm_even_without_weight(form):
-    found = cheapest(np.array([3.0, 1.0]), [(np.full(2, 0.5), np.zeros(2))], 0.0, confidence=form)
+    found = cheapest_subset(np.array([3.0, 1.0]), [(np.full(2, 0.5), np.zeros(2))], 0.0, confidence=form)
     assert found == Subset((1,), 0.0)
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
 def test_delta_1_is_reached_by_certain_arms_only(form):
-    assert cheapest(np.ones(2), [(np.array([0.999, 0.9]), np.ones(2))], 1.0, confidence=form) is None
-    assert cheapest(np.ones(2), [(np.array([0.999, 1.0]), np.ones(2))], 1.0, confidence=form).arms == (1,)
+    assert cheapest_subset(np.ones(2), [(np.array([0.999, 0.9]), np.ones(2))], 1.0, confidence=form) is None
+    assert cheapest_subset(np.ones(2), [(np.array([0.999, 1.0]), np.ones(2))], 1.0, confidence=form).arms == (
+        1,
+    )
 
 
 def test_a_single_arm_is_taken_when_it_is_confident_enough():
     demand = (np.array([0.9]), np.array([0.4]))
-    assert cheapest(np.ones(1), [demand], 0.9, confidence="exact") == Subset((0,), 0.9)
-    assert cheapest(np.ones(1), [demand], 0.91, confidence="exact") is None
+    assert cheapest_subset(np.ones(1), [demand], 0.9, confidence="exact") == Subset((0,), 0.9)
+    assert cheapest_subset(np.ones(1), [demand], 0.91, confidence="exact") is None
 
 
 def test_the_most_arms_are_searched():
     rng = np.random.default_rng(0)
     costs, demand = rng.random(MOST_ARMS), (rng.uniform(0.6, 0.9, MOST_ARMS), rng.random(MOST_ARMS))
-    found = cheapest(costs, [demand], 0.9, 3)
+    found = cheapest_subset(costs, [demand], 0.9, 3)
     arms = list(found.arms)
     assert beta_tail(demand[0][arms], demand[1][arms]) == pytest.approx(found.confidence, abs=1e-9)
     assert found.confidence >= 0.9
@@ -179,7 +183,7 @@ def test_the_block_size_changes_nothing(monkeypatch, form, n):
     for block, window in ((1, 1), (3, 2), (1000, 64)):
         monkeypatch.setattr(candidates, "_BLOCK", block)
         monkeypatch.setattr(enumeration, "_WINDOW", window)
-        answers.add(cheapest(costs, [demand], 0.9, 2, confidence=form))
+        answers.add(cheapest_subset(costs, [demand], 0.9, 2, confidence=form))
     assert len(answers) == 1
 
 
@@ -199,10 +203,10 @@ def test_the_block_size_changes_nothing(monkeypatch, form, n):
 )
 def test_a_problem_that_makes_no_sense_is_refused(costs, demands):
     with pytest.raises(InvalidParameterError):
-        cheapest(costs, demands, 0.9)
+        cheapest_subset(costs, demands, 0.9)
 
 
 def test_held_arms_do_not_count_towards_the_most_arms():
     n = MOST_ARMS + 5
-    found = cheapest(np.ones(n), [(np.full(n, 0.9), np.ones(n))], 0.5, held=list(range(n)))
+    found = cheapest_subset(np.ones(n), [(np.full(n, 0.9), np.ones(n))], 0.5, held=list(range(n)))
     assert found.arms == tuple(range(n))

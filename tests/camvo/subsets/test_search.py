@@ -12,11 +12,11 @@ from scipy.special import betainc
 
 from camvo.errors import InvalidParameterError
 from camvo.subsets.beta_confidence import BetaConfidence
-from camvo.subsets.candidates import by_cost
-from camvo.subsets.confidence import exact
+from camvo.subsets.candidates import sets_by_cost
+from camvo.subsets.confidence import confidence_by_lemma_1
 from camvo.subsets.copula import Copula
 from camvo.subsets.exact_confidence import ExactConfidence
-from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, cheapest
+from camvo.subsets.oracle import BUDGET, MOST_ARMS, Subset, cheapest_subset
 
 TIE = 1e-12
 
@@ -81,7 +81,7 @@ def random_problem(rng, n):
 
 def agrees(problem, form):
     costs, demands, delta, k_min, held, excluded = problem
-    found = cheapest(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
+    found = cheapest_subset(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
     best = brute_force(*problem[:4], form=form, held=held, excluded=excluded)
     if best is None:
         assert found is None
@@ -122,13 +122,13 @@ def test_the_order_of_the_arms_changes_the_winner_only_between_full_ties(form, s
     costs, lower, weights = rng.random(n), rng.uniform(0.5, 0.97, n), rng.random(n)
     order = rng.permutation(n)
     copulas = [Copula(np.eye(n))] if form == "copula" else []
-    here = cheapest(costs, [(lower, weights)], 0.9, 2, confidence=form, copulas=copulas)
+    here = cheapest_subset(costs, [(lower, weights)], 0.9, 2, confidence=form, copulas=copulas)
     if form == "copula":
         # The random numbers belong to the columns, so the arms are shuffled by price alone.
-        again = cheapest(costs.copy(), [(lower, weights)], 0.9, 2, confidence=form, copulas=copulas)
+        again = cheapest_subset(costs.copy(), [(lower, weights)], 0.9, 2, confidence=form, copulas=copulas)
         assert here == again
         return
-    there = cheapest(costs[order], [(lower[order], weights[order])], 0.9, 2, confidence=form)
+    there = cheapest_subset(costs[order], [(lower[order], weights[order])], 0.9, 2, confidence=form)
     assert (here is None) == (there is None)
     if here is not None:
         assert sorted(order[list(there.arms)]) == list(here.arms)
@@ -147,7 +147,7 @@ def test_every_set_that_passes_comes_once_and_in_the_order_of_cost(seed, n, fewe
     for _ in range(questions):
         lines = int(rng.integers(1, 4))
         screens.append((rng.normal(size=(lines, n)), rng.normal(size=lines)))
-    blocks = list(by_cost(costs, fewest, screens, 2**n))
+    blocks = list(sets_by_cost(costs, fewest, screens, 2**n))
     sets = np.concatenate([block for block, _ in blocks]) if blocks else np.zeros((0, n))
     prices = np.concatenate([price for _, price in blocks]) if blocks else np.zeros(0)
     assert np.all(np.diff(prices) >= 0.0)
@@ -164,16 +164,16 @@ def test_every_set_that_passes_comes_once_and_in_the_order_of_cost(seed, n, fewe
 @pytest.mark.parametrize("strategy", [BetaConfidence, ExactConfidence])
 @given(seed=st.integers(0, 2**32 - 1), delta=st.floats(0.5, 1.0))
 @settings(deadline=None, max_examples=60)
-def test_no_set_that_reaches_delta_falls_under_the_lines(strategy, seed, delta):
+def test_every_set_that_reaches_delta_satisfies_the_linear_bounds(strategy, seed, delta):
     rng = np.random.default_rng(seed)
     _, ((lower, weights), *_), *_ = random_problem(rng, 10)
     weights = weights * rng.choice([1e-4, 0.1, 1.0, 30.0])
     question = strategy(lower, weights)
     sets = all_sets(10)
-    reached = question.reached(sets)
-    assert reached.max() <= question.ceiling() + 1e-9
+    reached = question.confidences(sets)
+    assert reached.max() <= question.upper_bound() + 1e-9
     for target in (delta, float(reached.max())):
-        lines = question.lines(target)
+        lines = question.linear_bounds(target)
         if lines is not None:
             values, thresholds = lines
             enough = sets[reached >= target - TIE]
@@ -200,9 +200,9 @@ def test_lemma_1_is_the_same_however_many_sets_are_computed_together(n):
     lower, weights = rng.uniform(0.3, 0.99, n), rng.choice([0.0, 0.25, 0.5, 1.0], n, p=[0.05, 0.25, 0.3, 0.4])
     sets = np.concatenate((rng.integers(0, 2, (40, n)).astype(float), np.ones((2, n))))
     question = ExactConfidence(lower, weights)
-    for row, reached in zip(sets > 0.0, question.reached(sets), strict=True):
-        assert reached == pytest.approx(exact(lower[row], weights[row]), abs=1e-12)
-        assert question.alone(np.flatnonzero(row).tolist()) == pytest.approx(reached, abs=1e-12)
+    for row, reached in zip(sets > 0.0, question.confidences(sets), strict=True):
+        assert reached == pytest.approx(confidence_by_lemma_1(lower[row], weights[row]), abs=1e-12)
+        assert question.confidence_of(np.flatnonzero(row).tolist()) == pytest.approx(reached, abs=1e-12)
 
 
 def test_many_large_sets_of_one_size_are_each_computed():
@@ -210,8 +210,8 @@ def test_many_large_sets_of_one_size_are_each_computed():
     lower, weights = rng.uniform(0.5, 0.9, 16), rng.random(16)
     sets = np.ones((30, 16))
     sets[np.arange(30), rng.integers(0, 16, 30)] = 0.0
-    expected = [exact(lower[row > 0.0], weights[row > 0.0]) for row in sets]
-    np.testing.assert_allclose(ExactConfidence(lower, weights).reached(sets), expected, atol=1e-12)
+    expected = [confidence_by_lemma_1(lower[row > 0.0], weights[row > 0.0]) for row in sets]
+    np.testing.assert_allclose(ExactConfidence(lower, weights).confidences(sets), expected, atol=1e-12)
 
 
 # The budget.
@@ -224,16 +224,16 @@ def hard():
 
 
 @pytest.mark.parametrize(("form", "delta", "budget"), [("beta", 0.85, 1), ("exact", 0.85, 50)])
-def test_a_search_without_budget_left_says_so_and_names_what_it_has(form, delta, budget):
+def test_a_search_that_runs_out_of_budget_returns_its_best_set_as_incomplete(form, delta, budget):
     costs, demand = hard()
-    found = cheapest(costs, [demand], delta, 1, confidence=form, budget=budget)
+    found = cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
     assert not found.complete
-    assert found == cheapest(costs, [demand], delta, 1, confidence=form, budget=budget)
+    assert found == cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
     question = {"beta": BetaConfidence, "exact": ExactConfidence}[form](*demand)
-    assert found.confidence == question.alone(list(found.arms)) >= delta
+    assert found.confidence == question.confidence_of(list(found.arms)) >= delta
 
 
-def test_a_search_that_finds_nothing_within_its_budget_names_everyone():
+def test_a_search_that_finds_nothing_within_its_budget_returns_all_arms():
     """One good arm for each of two questions, none of them first in any order, and the others do harm."""
     n, delta = 12, 0.92
     demands = []
@@ -243,10 +243,10 @@ def test_a_search_that_finds_nothing_within_its_budget_names_everyone():
         demands.append((lower, weights))
     costs = np.arange(1.0, n + 1.0)
     copulas = [Copula(np.eye(n))] * 2
-    found = cheapest(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0])
+    found = cheapest_subset(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0])
     assert found.complete
     assert {4, 7} <= set(found.arms)
-    cut = cheapest(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0], budget=1)
+    cut = cheapest_subset(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0], budget=1)
     assert not cut.complete
     assert cut.arms == tuple(range(1, n))
     assert cut.confidence < delta
@@ -256,21 +256,21 @@ def test_a_search_that_finds_nothing_within_its_budget_names_everyone():
 def test_a_budget_that_is_enough_to_the_last_set_is_complete(form):
     costs, demand = np.array([1.0, 2.0, 4.0]), (np.array([0.6, 0.7, 0.95]), np.array([0.1, 0.1, 1.0]))
     # In the order of cost {2} is the fourth set: {0}, {1}, {0, 1}, {2}.
-    assert cheapest(costs, [demand], 0.94, confidence=form, budget=4) == cheapest(
+    assert cheapest_subset(costs, [demand], 0.94, confidence=form, budget=4) == cheapest_subset(
         costs, [demand], 0.94, confidence=form
     )
-    assert cheapest(costs, [demand], 0.94, confidence=form, budget=4) == Subset(
+    assert cheapest_subset(costs, [demand], 0.94, confidence=form, budget=4) == Subset(
         (2,), pytest.approx(0.95, abs=0.05)
     )
-    assert not cheapest(costs, [demand], 0.94, confidence=form, budget=3).complete
+    assert not cheapest_subset(costs, [demand], 0.94, confidence=form, budget=3).complete
 
 
-def test_a_guess_beats_a_dearer_find():
+def test_a_guess_that_is_cheaper_than_the_best_set_wins():
     """All arms are free: the budget ends among the small sets, the guesses know the large ones."""
     n = 16
     rng = np.random.default_rng(0)
     demand = (rng.uniform(0.7, 0.8, n), np.ones(n))
-    found = cheapest(np.zeros(n), [demand], 0.7, confidence="beta", budget=100)
+    found = cheapest_subset(np.zeros(n), [demand], 0.7, confidence="beta", budget=100)
     assert not found.complete
     assert len(found.arms) == n
 
@@ -278,8 +278,8 @@ def test_a_guess_beats_a_dearer_find():
 @pytest.mark.parametrize("budget", [0, -1])
 def test_a_search_needs_a_budget(budget):
     with pytest.raises(InvalidParameterError, match="budget"):
-        cheapest(np.ones(2), [(np.ones(2), np.ones(2))], 0.5, budget=budget)
+        cheapest_subset(np.ones(2), [(np.ones(2), np.ones(2))], 0.5, budget=budget)
 
 
-def test_up_to_thirteen_arms_the_budget_is_never_in_the_way():
+def test_up_to_thirteen_arms_the_budget_never_runs_out():
     assert BUDGET >= 2**13

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from camvo.errors import InvalidParameterError
-from camvo.subsets.oracle import cheapest
-from camvo.subsets.table_search import cheapest_of_each
+from camvo.subsets.oracle import cheapest_subset
+from camvo.subsets.table_search import cheapest_subsets
 
 TASKS = 40
 
@@ -24,10 +24,10 @@ def window(rng, arms, questions):
 
 
 def assert_as_one_by_one(costs, demands, delta, k_min, held):
-    found = cheapest_of_each(costs, demands, delta, k_min, held=held)
+    found = cheapest_subsets(costs, demands, delta, k_min, held=held)
     for task, subset in enumerate(found):
         alone = [(lower[task], weights[task]) for lower, weights in demands]
-        expected = cheapest(costs, alone, delta, k_min, held=held)
+        expected = cheapest_subset(costs, alone, delta, k_min, held=held)
         if expected is None:
             assert subset is None
         else:
@@ -62,10 +62,10 @@ def test_ties_are_settled_as_in_the_search_for_one_task(price, questions):
 
 def test_more_arms_than_there_are_cannot_be_asked():
     lower, weights = np.full((2, 3), 0.95), np.full((2, 3), 0.9)
-    assert cheapest_of_each(np.ones(3), [(lower, weights)], 0.7, 4, held=[]) == [None, None]
+    assert cheapest_subsets(np.ones(3), [(lower, weights)], 0.7, 4, held=[]) == [None, None]
 
 
 @pytest.mark.parametrize("cost", [-1.0, np.inf, np.nan])
-def test_costs_that_are_no_prices_are_refused(cost):
+def test_negative_and_infinite_costs_are_refused(cost):
     with pytest.raises(InvalidParameterError, match="costs"):
-        cheapest_of_each(np.array([cost]), [(np.ones((1, 1)), np.ones((1, 1)))], 0.7, 1, held=[])
+        cheapest_subsets(np.array([cost]), [(np.ones((1, 1)), np.ones((1, 1)))], 0.7, 1, held=[])

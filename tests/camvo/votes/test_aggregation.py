@@ -13,9 +13,9 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import lesson
 from camvo.policies.estimates import Observation
 from camvo.state.state import State
-from camvo.subsets.confidence import exact
+from camvo.subsets.confidence import confidence_by_lemma_1
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import LABEL_VOTE, posterior, weighted_vote
+from camvo.votes.labels import LABEL_VOTE, label_posterior, weighted_vote
 from camvo.votes.numbers import NumericVote, weighted_median
 from camvo.votes.rankings import RankingVote
 
@@ -45,7 +45,7 @@ def test_the_label_vote_is_the_weighted_vote_and_its_posterior():
     votes, weights, lower = {"a": "yes", "b": "no"}, {"a": 0.3, "b": 0.4}, {"a": 0.8, "b": 0.6}
     label, chances = LABEL_VOTE.aggregate(Ballot(votes, weights, lower, lower), ("yes", "no"))
     assert label == weighted_vote(votes, weights, ("yes", "no"), lower) == "no"
-    assert chances == posterior(votes, lower, ("yes", "no"))
+    assert chances == label_posterior(votes, lower, ("yes", "no"))
 
 
 @pytest.mark.parametrize("policy", [CaMVo(), Baseline(), Majority()], ids=["camvo", "baseline", "majority"])
@@ -104,7 +104,7 @@ def test_the_arm_that_is_closer_gains_the_weight(question):
         (RankingVote(), ITEMS, 0.5),
     ],
 )
-def test_a_newcomer_is_believed_half_way_between_a_guess_and_certainty(aggregation, options, guess):
+def test_a_new_arm_is_expected_half_way_between_a_guess_and_certainty(aggregation, options, guess):
     plan = CaMVo().plan({"q": Observation(State(2), EAST, options, aggregation)}, PRICES)
     assert plan.estimates["q"].correctness == pytest.approx([0.5 + guess / 2.0] * 3)
 
@@ -141,7 +141,7 @@ def test_delta_bounds_the_reward_of_the_median_where_tolerances_are_equally_hard
         vote.reward(f"{weighted_median(np.where(hit, 1.0, miss), weights)}", "1")
         for hit, miss in zip(hits, off, strict=True)
     ]
-    assert np.mean(rewards) >= exact(right, weights) - 0.02
+    assert np.mean(rewards) >= confidence_by_lemma_1(right, weights) - 0.02
 
 
 def test_delta_is_the_reward_of_kemenys_order_where_pairs_are_equally_hard():
@@ -154,4 +154,4 @@ def test_delta_is_the_reward_of_kemenys_order_where_pairs_are_equally_hard():
         votes = {arm: '["a","b"]' if yes else '["b","a"]' for arm, yes in zip(arms, correct, strict=True)}
         answer, _ = vote.aggregate(Ballot(votes, table, table, table), ("a", "b"))
         rewards.append(vote.reward(answer, '["a","b"]'))
-    assert np.mean(rewards) == pytest.approx(exact(right, weights), abs=0.02)
+    assert np.mean(rewards) == pytest.approx(confidence_by_lemma_1(right, weights), abs=0.02)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.votes.labels import posterior, weighted_vote
+from camvo.votes.labels import label_posterior, weighted_vote
 
 LABELS = ("red", "green", "blue")
 electorate = st.lists(
@@ -76,7 +76,7 @@ def test_the_order_of_the_voters_changes_no_bit(rows):
         votes, weights, lower = (
             {name: c[name] for name in [f"arm {i}" for i in order]} for c in columns(rows)
         )
-        chances = posterior(votes, lower, LABELS)
+        chances = label_posterior(votes, lower, LABELS)
         outcomes.add((weighted_vote(votes, weights, LABELS, lower), tuple(chances.items())))
     assert len(outcomes) == 1
 
@@ -85,35 +85,37 @@ def test_the_order_of_the_voters_changes_no_bit(rows):
 @settings(deadline=None)
 def test_the_posterior_sums_to_1(rows):
     votes, _, correctness = columns(rows)
-    chances = posterior(votes, correctness, LABELS)
+    chances = label_posterior(votes, correctness, LABELS)
     assert list(chances) == list(LABELS)
     assert math.fsum(chances.values()) == pytest.approx(1.0, abs=1e-12)
     assert all(0.0 <= chance <= 1.0 for chance in chances.values())
 
 
 def test_the_posterior_of_two_labels_is_bayes_rule_by_hand():
-    chances = posterior({"a": "yes", "b": "yes", "c": "no"}, {"a": 0.9, "b": 0.6, "c": 0.7}, ("yes", "no"))
+    chances = label_posterior(
+        {"a": "yes", "b": "yes", "c": "no"}, {"a": 0.9, "b": 0.6, "c": 0.7}, ("yes", "no")
+    )
     # P(votes | yes) = 0.9 · 0.6 · 0.3 = 0.162, P(votes | no) = 0.1 · 0.4 · 0.7 = 0.028, both labels at ½.
     assert chances == pytest.approx({"yes": 0.162 / 0.190, "no": 0.028 / 0.190}, abs=1e-12)
 
 
 def test_the_posterior_of_three_labels_shares_an_error_among_the_other_two():
-    chances = posterior({"a": "red", "b": "green"}, {"a": 0.8, "b": 0.5}, LABELS)
+    chances = label_posterior({"a": "red", "b": "green"}, {"a": 0.8, "b": 0.5}, LABELS)
     # red: 0.8 · 0.25; green: 0.1 · 0.5; blue: 0.1 · 0.25; together 0.275.
     assert chances == pytest.approx({"red": 0.2 / 0.275, "green": 0.05 / 0.275, "blue": 0.025 / 0.275})
 
 
-def test_an_arm_at_chance_says_nothing():
-    assert posterior({"a": "red"}, {"a": 1 / 3}, LABELS) == pytest.approx(dict.fromkeys(LABELS, 1 / 3))
+def test_an_arm_that_guesses_does_not_change_the_posterior():
+    assert label_posterior({"a": "red"}, {"a": 1 / 3}, LABELS) == pytest.approx(dict.fromkeys(LABELS, 1 / 3))
 
 
 def test_certain_arms_that_contradict_each_other_leave_finite_chances():
-    chances = posterior({"a": "red", "b": "blue"}, {"a": 1.0, "b": 1.0}, LABELS)
+    chances = label_posterior({"a": "red", "b": "blue"}, {"a": 1.0, "b": 1.0}, LABELS)
     assert chances["red"] == chances["blue"] == pytest.approx(0.5, abs=1e-5)
 
 
 def test_a_single_label_is_certain():
-    assert posterior({"a": "red"}, {"a": 0.2}, ["red"]) == {"red": 1.0}
+    assert label_posterior({"a": "red"}, {"a": 0.2}, ["red"]) == {"red": 1.0}
 
 
 @pytest.mark.parametrize("votes", [{}, {"a": "purple"}], ids=["no vote", "unknown label"])
@@ -121,7 +123,7 @@ def test_votes_that_cannot_be_counted_are_refused(votes):
     with pytest.raises(InvalidParameterError):
         weighted_vote(votes, {"a": 1.0}, LABELS, {"a": 1.0})
     with pytest.raises(InvalidParameterError):
-        posterior(votes, {"a": 1.0}, LABELS)
+        label_posterior(votes, {"a": 1.0}, LABELS)
 
 
 def test_a_refused_label_is_not_repeated_in_the_message():

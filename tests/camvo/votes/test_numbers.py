@@ -116,7 +116,7 @@ def test_the_score_stands_beside_the_answer_and_rises_with_agreement():
 
 
 @pytest.mark.parametrize("text", ["", "four", "nan", "inf", "11", "-0.5", "1_0x"])
-def test_a_vote_that_is_no_number_of_the_range_is_refused_without_being_quoted(text):
+def test_a_vote_that_is_not_a_number_in_range_is_refused_without_being_quoted(text):
     with pytest.raises(InvalidParameterError) as refused:
         NumericVote(0.0, 10.0).aggregate(ballot([text, 3]), ())
     assert text == "" or text not in str(refused.value)

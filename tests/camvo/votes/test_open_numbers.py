@@ -87,7 +87,7 @@ def test_a_guess_is_worth_nothing():
 
 
 @pytest.mark.parametrize("vote", ["seven", "nan", "inf", "1e16", "-1", ""])
-def test_what_is_no_number_in_bounds_is_refused(vote):
+def test_a_vote_that_is_not_a_number_in_range_is_refused(vote):
     ones = {"x": 1.0}
     with pytest.raises(InvalidParameterError):
         OpenNumericVote(low=0.0).aggregate(Ballot({"x": vote}, ones, ones, ones), ())

@@ -11,8 +11,8 @@ from scipy import stats
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior
-from camvo.votes.rankings import RankingVote, agreement, read
+from camvo.votes.labels import label_posterior
+from camvo.votes.rankings import RankingVote, kendall_agreement, read_ranking
 
 ITEMS = ("a", "b", "c", "d")
 orders = st.permutations(ITEMS)
@@ -43,7 +43,7 @@ def test_agreement_is_kendalls_tau_of_scipy_brought_to_the_unit_interval(m, seed
     rng = np.random.default_rng(seed)
     left, right = rng.permutation(m).astype(float), rng.permutation(m).astype(float)
     tau = stats.kendalltau(left, right).statistic
-    assert agreement(left, right) == pytest.approx((tau + 1.0) / 2.0, abs=1e-12)
+    assert kendall_agreement(left, right) == pytest.approx((tau + 1.0) / 2.0, abs=1e-12)
 
 
 @given(heights, st.integers(0, 2**32 - 1))
@@ -55,7 +55,9 @@ def test_with_ties_agreement_is_tau_b_without_its_correction_for_ties(left, seed
     assume(max(level) < len(pairs))
     tau_b = stats.kendalltau(left, right).statistic
     untied = np.sqrt((len(pairs) - level[0]) * (len(pairs) - level[1]))
-    assert agreement(np.array(left), right) == pytest.approx((tau_b * untied / len(pairs) + 1.0) / 2.0)
+    assert kendall_agreement(np.array(left), right) == pytest.approx(
+        (tau_b * untied / len(pairs) + 1.0) / 2.0
+    )
 
 
 @given(orders, orders)
@@ -128,7 +130,7 @@ def test_the_score_is_the_mean_posterior_of_the_pairs(rule):
             arm: "right" if vote.index(f'"{first}"') < vote.index(f'"{second}"') else "wrong"
             for arm, vote in cast.votes.items()
         }
-        expected.append(posterior(pairwise, cast.correctness, ["right", "wrong"])["right"])
+        expected.append(label_posterior(pairwise, cast.correctness, ["right", "wrong"])["right"])
     assert chances == {label: pytest.approx(np.mean(expected))}
 
 
@@ -158,7 +160,7 @@ def test_unanimous_arms_are_scored_higher_than_divided_ones():
         pytest.param("[" * 100_000, id="nested"),
     ],
 )
-def test_text_that_is_no_ranking_is_refused(vote):
+def test_text_that_is_not_a_ranking_is_refused(vote):
     with pytest.raises(InvalidParameterError):
         RankingVote().aggregate(ballot([vote]), ITEMS)
 
@@ -198,4 +200,4 @@ def test_no_vote_and_an_unknown_rule_are_refused():
 @given(st.dictionaries(st.text(max_size=5), st.floats(-1e6, 1e6), min_size=2, max_size=6))
 @settings(deadline=None)
 def test_scores_are_read_as_they_were_written(scores):
-    assert read(json.dumps(scores)) == scores
+    assert read_ranking(json.dumps(scores)) == scores

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior
+from camvo.votes.labels import label_posterior
 from camvo.votes.sets import SubsetVote
 
 LABELS = ("a", "b", "c", "d")
@@ -56,7 +56,7 @@ def test_the_score_is_the_mean_posterior_of_the_labels_own_votes(cast, data):
     expected = []
     for label in LABELS:
         chosen = {arm: str(label in json.loads(vote)) for arm, vote in votes.items()}
-        expected.append(posterior(chosen, believed, ("True", "False"))[str(label in json.loads(text))])
+        expected.append(label_posterior(chosen, believed, ("True", "False"))[str(label in json.loads(text))])
     assert chances == {text: pytest.approx(sum(expected) / 4)}
 
 
@@ -68,7 +68,7 @@ def test_the_order_in_which_labels_are_named_does_not_matter(cast):
 
 
 @pytest.mark.parametrize("vote", ['["e"]', '"a"', "a", "[1]", '{"a": 1}', ""])
-def test_a_vote_on_something_else_is_refused(vote):
+def test_a_vote_that_is_not_a_subset_of_the_options_is_refused(vote):
     with pytest.raises(InvalidParameterError):
         answer({"x": vote})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
 from camvo.votes.span_vote import SpanVote, _expected_f1
-from camvo.votes.spans import Span, overlap, read, write
+from camvo.votes.spans import Span, read_spans, span_overlap, write_spans
 
 LABELS = ("A", "B")
 VOTE = SpanVote()
@@ -24,13 +24,13 @@ def ballot(votes, weights=None, lower=None, correctness=None):
     arms = [f"arm {position}" for position in range(len(votes))]
     columns = (weights or [1.0] * len(arms), lower or [0.5] * len(arms), correctness or [0.8] * len(arms))
     return Ballot(
-        dict(zip(arms, map(write, votes), strict=True)),
+        dict(zip(arms, map(write_spans, votes), strict=True)),
         *(dict(zip(arms, column, strict=True)) for column in columns),
     )
 
 
 def answer(votes, *columns, **named):
-    return read(VOTE.aggregate(ballot(votes, *columns, **named), LABELS)[0])
+    return read_spans(VOTE.aggregate(ballot(votes, *columns, **named), LABELS)[0])
 
 
 def score(votes, *columns, **named):
@@ -47,7 +47,7 @@ def flat(drawn):
     """Without the spans that overlap an earlier one of the same label, as annotators mark a text."""
     kept = []
     for span in sorted(drawn):
-        if all(overlap(span, other) == 0.0 for other in kept):
+        if all(span_overlap(span, other) == 0.0 for other in kept):
             kept.append(span)
     return tuple(kept)
 
@@ -79,7 +79,7 @@ def test_a_span_that_a_majority_marked_exactly_alike_is_in_the_answer(drawn):
 def test_every_span_of_the_answer_is_near_those_of_a_majority(drawn):
     votes, weights, lower = zip(*drawn, strict=True)
     for span in answer(votes, list(weights), list(lower)):
-        touching = [any(overlap(span, own) > 0.0 for own in vote) for vote in votes]
+        touching = [any(span_overlap(span, own) > 0.0 for own in vote) for vote in votes]
         assert sum(w for w, touches in zip(weights, touching, strict=True) if touches) >= sum(weights) / 2
 
 
@@ -115,14 +115,14 @@ def place_by_hand(votes, weights):
             marked = [None if i in exact else own for i, own in enumerate(marked)]
     while any(marked):
         members = {
-            span: [i for i, own in enumerate(marked) if own and overlap(span, own) > 0.5]
+            span: [i for i, own in enumerate(marked) if own and span_overlap(span, own) > 0.5]
             for span in set(marked) - {None}
         }
         best = min(
             members,
             key=lambda span: (
                 -sum(weights[i] for i in members[span]),
-                -round(sum(weights[i] * overlap(span, marked[i]) for i in members[span]), 9),
+                -round(sum(weights[i] * span_overlap(span, marked[i]) for i in members[span]), 9),
                 span.start,
                 span.end,
             ),
@@ -153,11 +153,11 @@ def test_boundaries_are_weighted_medians():
     assert answer(votes, [1.0, 1.0, 3.0]) == spans((2, 12, "A"))
 
 
-def test_a_minority_s_span_is_left_out():
+def test_a_span_of_a_minority_is_not_in_the_answer():
     assert answer([spans((0, 5, "A"), (7, 9, "B")), spans((0, 5, "A")), ()]) == spans((0, 5, "A"))
 
 
-def test_nothing_is_an_answer():
+def test_an_answer_may_have_no_spans():
     assert answer([(), (), spans((0, 5, "A"))]) == ()
 
 
@@ -203,7 +203,7 @@ def test_the_score_rises_with_agreement_on_the_place_and_on_its_boundaries():
     assert score([(), (), same]) < score([(), (), ()]) < 1.0
 
 
-def test_an_arm_with_other_boundaries_did_see_the_place():
+def test_an_arm_with_other_boundaries_counts_as_a_vote_for_the_place():
     same, near, elsewhere = (spans((start, start + 10, "A")) for start in (0, 1, 40))
     assert answer([same, same, near]) == answer([same, same, elsewhere]) == same
     assert score([same, same, near]) > score([same, same, ()]) > score([same, same, elsewhere])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.votes.spans import Span, f1, overlap, read, write
+from camvo.votes.spans import Span, read_spans, span_f1, span_overlap, write_spans
 
 
 def span(labels="AB", last=12):
@@ -24,7 +24,7 @@ def by_trying_all_matchings(left, right):
     if not left:
         return float(not right)
     best = max(
-        sum(overlap(*pair) for pair in zip(left, chosen, strict=True))
+        sum(span_overlap(*pair) for pair in zip(left, chosen, strict=True))
         for chosen in permutations(right, len(left))
     )
     return 2.0 * best / (len(left) + len(right))
@@ -33,47 +33,47 @@ def by_trying_all_matchings(left, right):
 @given(sets)
 @settings(deadline=None)
 def test_a_vote_is_read_as_it_was_written(spans):
-    assert read(write(reversed(spans))) == spans
+    assert read_spans(write_spans(reversed(spans))) == spans
 
 
 @given(sets, sets)
 @settings(deadline=None)
 def test_one_set_of_spans_has_one_text(left, right):
-    assert (write(left) == write(right)) == (left == right)
+    assert (write_spans(left) == write_spans(right)) == (left == right)
 
 
 @given(sets, sets)
 @settings(deadline=None)
 def test_f1_is_that_of_the_best_matching(left, right):
-    assert f1(left, right) == pytest.approx(by_trying_all_matchings(left, right), abs=1e-12)
+    assert span_f1(left, right) == pytest.approx(by_trying_all_matchings(left, right), abs=1e-12)
 
 
 @given(sets, sets)
 @settings(deadline=None)
 def test_f1_is_symmetric_and_1_for_equal_sets_alone(left, right):
-    assert f1(left, right) == pytest.approx(f1(right, left), abs=1e-12)
-    assert 0.0 <= f1(left, right) <= 1.0
-    assert (f1(left, right) == 1.0) == (left == right)
+    assert span_f1(left, right) == pytest.approx(span_f1(right, left), abs=1e-12)
+    assert 0.0 <= span_f1(left, right) <= 1.0
+    assert (span_f1(left, right) == 1.0) == (left == right)
 
 
 @given(span("A"), span("A"))
 @settings(deadline=None)
 def test_overlap_is_the_shared_share_of_the_characters(left, right):
     one, other = set(range(*left[:2])), set(range(*right[:2]))
-    assert overlap(left, right) == len(one & other) / len(one | other)
+    assert span_overlap(left, right) == len(one & other) / len(one | other)
 
 
 def test_spans_of_two_labels_have_nothing_in_common():
-    assert overlap(Span(0, 5, "A"), Span(0, 5, "B")) == 0.0
+    assert span_overlap(Span(0, 5, "A"), Span(0, 5, "B")) == 0.0
 
 
 def test_half_a_span_is_worth_half():
-    assert f1([Span(0, 10, "A")], [Span(0, 5, "A")]) == 0.5
+    assert span_f1([Span(0, 10, "A")], [Span(0, 5, "A")]) == 0.5
 
 
 def test_a_span_too_many_costs_precision_and_one_too_few_recall():
-    assert f1([Span(0, 5, "A"), Span(7, 9, "A")], [Span(0, 5, "A")]) == pytest.approx(2 / 3)
-    assert f1([], [Span(0, 5, "A")]) == 0.0
+    assert span_f1([Span(0, 5, "A"), Span(7, 9, "A")], [Span(0, 5, "A")]) == pytest.approx(2 / 3)
+    assert span_f1([], [Span(0, 5, "A")]) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_a_span_too_many_costs_precision_and_one_too_few_recall():
     ],
     ids=lambda text: text[:30],
 )
-def test_anything_else_is_no_vote(text):
+def test_text_that_is_not_a_canonical_set_of_spans_is_refused(text):
     with pytest.raises(InvalidParameterError):
-        read(text)
+        read_spans(text)

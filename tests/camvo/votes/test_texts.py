@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.labels import posterior
-from camvo.votes.texts import OpenVote, normalised, overlap
+from camvo.votes.labels import label_posterior
+from camvo.votes.texts import OpenVote, normalise_text, word_overlap
 
 EXACT, WORDS = OpenVote("exact"), OpenVote("words")
 answers = st.text(st.sampled_from("ab .,Ä中"), max_size=8)
@@ -24,16 +24,16 @@ def test_the_answer_with_most_weight_wins():
     assert aggregate(EXACT, ["2024", "2023", "2024"], [1.0, 3.0, 1.0])[0] == "2023"
 
 
-def test_texts_that_differ_in_form_alone_are_one_answer_in_its_weightiest_spelling():
+def test_spellings_of_one_text_are_one_answer_in_the_spelling_with_most_weight():
     cast = ["new york.", "New York", "NEW  YORK", "Paris", "New York"]
     assert aggregate(WORDS, cast)[0] == "New York"
 
 
-def test_dates_are_compared_as_they_are():
+def test_dates_are_compared_exactly():
     assert aggregate(EXACT, ["A", "a", "b", "b"])[0] == "b"
 
 
-def test_where_no_two_agree_the_text_that_is_most_like_the_others_wins():
+def test_if_no_two_texts_agree_the_medoid_wins():
     cast = ["the red car", "a bicycle", "the car", "the fast car"]
     assert aggregate(WORDS, cast)[0] == "the car"
 
@@ -43,7 +43,7 @@ def test_the_medoid_is_weighted_and_ties_go_to_the_lower_bound():
     assert aggregate(WORDS, ["one", "two"], ties=[0.6, 0.7])[0] == "two"
 
 
-def test_two_that_agree_end_the_search_for_a_medoid():
+def test_if_two_texts_agree_the_medoid_is_not_used():
     cast = ["red car", "red", "car", "a bicycle", "a bicycle"]
     assert aggregate(WORDS, cast)[0] == "a bicycle"
 
@@ -53,7 +53,7 @@ def test_the_score_is_the_posterior_among_m_answers(cast, believed):
     answer, chances = aggregate(EXACT, cast, believed=believed)
     votes = {f"arm {number}": given_ for number, given_ in enumerate(cast)}
     possible = sorted({*cast, *"ghijklmno"})[:10] if len(set(cast)) < 10 else None
-    expected = posterior(votes, dict.fromkeys(votes, believed), possible)
+    expected = label_posterior(votes, dict.fromkeys(votes, believed), possible)
     assert chances == {answer: pytest.approx(expected[answer])}
 
 
@@ -63,7 +63,7 @@ def test_a_text_can_expect_part_of_its_reward_from_answers_like_it():
     assert alike > alone
 
 
-def test_more_answers_than_m_leave_room_for_one_that_nobody_gave():
+def test_more_than_m_answers_leave_probability_for_an_answer_that_no_arm_gave():
     answer, chances = aggregate(OpenVote("exact", 2), list("abcde"))
     assert 0.0 < chances[answer] < 0.2
 
@@ -90,18 +90,18 @@ def test_the_reward_of_anything_else_is_all_or_nothing():
 
 @given(answers, answers)
 def test_overlap_is_symmetric_bounded_and_one_for_the_same(left, right):
-    left, right = normalised(left), normalised(right)
-    assert overlap(left, right) == overlap(right, left)
-    assert 0.0 <= overlap(left, right) <= 1.0
-    assert overlap(left, left) == 1.0
+    left, right = normalise_text(left), normalise_text(right)
+    assert word_overlap(left, right) == word_overlap(right, left)
+    assert 0.0 <= word_overlap(left, right) <= 1.0
+    assert word_overlap(left, left) == 1.0
 
 
 @given(answers)
 def test_normalising_twice_changes_nothing(text):
-    assert normalised(normalised(text)) == normalised(text)
+    assert normalise_text(normalise_text(text)) == normalise_text(text)
 
 
-@given(st.lists(answers.filter(normalised), min_size=1, max_size=5))
+@given(st.lists(answers.filter(normalise_text), min_size=1, max_size=5))
 def test_the_answer_is_one_that_was_given(cast):
     answer, chances = aggregate(WORDS, cast)
     assert answer in cast

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.weights.near_copies import near_copies_in, seated
+from camvo.weights.near_copies import merge_copies, near_copies_in
 
 
 def drawn(accuracies, n, seed, labels=4):
@@ -60,6 +60,6 @@ def test_rounds_in_which_one_of_two_was_silent_say_nothing_about_them():
     assert near_copies_in(votes) == (0, 1, 2)
 
 
-def test_a_seat_casts_one_vote():
+def test_copies_cast_one_vote_per_seat():
     votes = np.array([[1, 2, 1, 1], [-1, 3, 0, -1], [2, -1, 3, -1], [3, 0, 1, 1]])
-    np.testing.assert_array_equal(seated(votes, (0, 1, 0, 0)), [[1, 2], [0, 3], [2, -1], [1, 0]])
+    np.testing.assert_array_equal(merge_copies(votes, (0, 1, 0, 0)), [[1, 2], [0, 3], [2, -1], [1, 0]])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.state.vote_patterns import SILENT, UNASKED, canonical
-from camvo.weights.one_coin import accuracies, completed, log_odds
+from camvo.weights.one_coin import accuracies, complete_rounds, log_odds
 
 TRUE = np.array([0.92, 0.85, 0.7, 0.6, 0.3])
 
@@ -55,17 +55,17 @@ def test_rounds_in_which_nobody_voted_say_nothing():
     assert np.all(np.isfinite(accuracies(silent, np.ones(5), 3)))
 
 
-def test_a_round_that_ended_early_stands_for_rounds_that_began_alike_and_asked_everyone():
+def test_a_round_that_ended_early_is_replaced_by_full_rounds_that_began_alike():
     early, agreed, other = (0, 0, UNASKED), (0, 0, 0), (0, 0, 1)
     rows = {early: 8, agreed: 3, other: 1, (0, 1, 1): 5}
-    assert completed(rows, {agreed: 3, other: 1}) == {agreed: 9.0, other: 3.0, (0, 1, 1): 5.0}
+    assert complete_rounds(rows, {agreed: 3, other: 1}) == {agreed: 9.0, other: 3.0, (0, 1, 1): 5.0}
 
 
-def test_a_round_that_ended_early_and_has_no_like_stays_as_it_is():
-    assert completed({(0, 0, UNASKED): 8}, {(0, 1, 1): 2}) == {(0, 0, UNASKED): 8.0}
+def test_a_round_that_ended_early_stays_as_it_is_if_no_full_round_began_alike():
+    assert complete_rounds({(0, 0, UNASKED): 8}, {(0, 1, 1): 2}) == {(0, 0, UNASKED): 8.0}
 
 
-def test_completed_rounds_give_the_accuracies_of_full_asking_and_the_late_ones_alone_do_not():
+def test_completed_rounds_give_the_accuracies_of_full_rounds_but_late_rounds_alone_do_not():
     """The trap: certain rounds end after three of five, the others go on; one in ten asks everyone anyway."""
     rng = np.random.default_rng(1)
     rows, everyone = Counter(), Counter()
@@ -75,7 +75,7 @@ def test_completed_rounds_give_the_accuracies_of_full_asking_and_the_late_ones_a
         rows[(*groups[:3], UNASKED, UNASKED) if ends else groups] += 1
         everyone[groups] += by_chance
     late = {groups: count for groups, count in rows.items() if UNASKED not in groups}
-    found, biased = (accuracies(some, np.ones(5), 4) for some in (completed(rows, +everyone), late))
+    found, biased = (accuracies(some, np.ones(5), 4) for some in (complete_rounds(rows, +everyone), late))
     assert found == pytest.approx(TRUE, abs=0.05)
     assert np.abs(biased - TRUE).max() > 0.1
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.votes.labels import weighted_vote
-from camvo.weights.stacking import Stack, fit
+from camvo.weights.stacking import StackedVote
+from camvo.weights.stacking_fit import fit_stacked_vote
 
 ARMS = ("a", "b", "c", "d")
 LABELS = ("w", "x", "y", "z")
@@ -43,7 +44,7 @@ def share_right(rows, decide):
 
 @pytest.fixture(scope="module")
 def stack():
-    return fit(rounds(300), LABELS)
+    return fit_stacked_vote(rounds(300), LABELS)
 
 
 VOTES = st.dictionaries(st.sampled_from(ARMS), st.sampled_from(LABELS), min_size=1)
@@ -51,16 +52,19 @@ VOTES = st.dictionaries(st.sampled_from(ARMS), st.sampled_from(LABELS), min_size
 
 @given(VOTES, st.fixed_dictionaries({arm: st.floats(0.01, 1.0) for arm in ARMS}))
 def test_without_human_labels_it_is_the_weighted_vote(votes, weights):
-    leader, margin = fit([], LABELS).leader(votes, weights, LABELS)
+    leader, margin = fit_stacked_vote([], LABELS).leader(votes, weights, LABELS)
     if margin > 1e-9:
         assert leader == weighted_vote(votes, weights, LABELS, weights)
 
 
 def test_rounds_without_a_human_label_teach_nothing():
-    assert fit([KeptRound(row.votes, None, row.everyone) for row in rounds(50)], LABELS) == Stack()
+    assert (
+        fit_stacked_vote([KeptRound(row.votes, None, row.everyone) for row in rounds(50)], LABELS)
+        == StackedVote()
+    )
 
 
-def test_models_that_err_together_are_outvoted_by_the_one_that_does_not(stack):
+def test_models_that_err_together_are_outvoted_by_one_that_does_not(stack):
     votes = {"a": "x", "b": "y", "c": "y", "d": "y"}
     assert weighted_vote(votes, WEIGHTS, LABELS, WEIGHTS) == "y"
     assert stack.leader(votes, WEIGHTS, LABELS)[0] == "x"
@@ -72,7 +76,7 @@ def test_it_is_right_more_often_than_the_weighted_vote(stack):
     assert share_right(new, lambda votes: stack.leader(votes, WEIGHTS, LABELS)[0]) > plain + 0.1
 
 
-def test_its_probabilities_are_honest(stack):
+def test_the_probabilities_are_calibrated(stack):
     new = rounds(2000, seed=1)
     scores = [
         max(stack.probabilities(cast(r), WEIGHTS, LABELS).values()) for r in new if any(cast(r).values())
@@ -81,18 +85,18 @@ def test_its_probabilities_are_honest(stack):
     assert np.mean(scores) == pytest.approx(right, abs=0.04)
 
 
-def test_a_handful_of_labels_moves_the_scale_alone():
-    stack = fit(rounds(4), LABELS)
+def test_a_handful_of_labels_changes_only_the_scale():
+    stack = fit_stacked_vote(rounds(4), LABELS)
     assert stack.trust == 0.0
     assert not any(stack.arms.values())
     assert stack.leader({"a": "x", "b": "y", "c": "y"}, WEIGHTS, LABELS)[0] == "y"
 
 
-def test_labels_that_are_withdrawn_take_their_effect_with_them(stack):
+def test_withdrawn_labels_have_no_effect(stack):
     assert stack.trust > 0.99
     fewer = rounds(300)[:10]
-    assert fit(fewer, LABELS) == fit(rounds(10), LABELS)
-    assert fit(fewer, LABELS).trust < stack.trust
+    assert fit_stacked_vote(fewer, LABELS) == fit_stacked_vote(rounds(10), LABELS)
+    assert fit_stacked_vote(fewer, LABELS).trust < stack.trust
 
 
 @given(VOTES)
@@ -124,7 +128,9 @@ def test_renaming_labels_renames_the_answer(stack, names, votes):
         KeptRound(tuple(v._replace(label=new[v.label]) for v in row.votes), new[row.label], row.everyone)
         for row in rounds(300)
     ]
-    there = fit(renamed, names).probabilities({a: new[v] for a, v in votes.items()}, WEIGHTS, names)
+    there = fit_stacked_vote(renamed, names).probabilities(
+        {a: new[v] for a, v in votes.items()}, WEIGHTS, names
+    )
     here = stack.probabilities(votes, WEIGHTS, LABELS)
     assert [there[new[label]] for label in LABELS] == pytest.approx(list(here.values()), abs=1e-3)
 
@@ -138,12 +144,14 @@ def test_renaming_models_changes_nothing(stack, names, votes):
         for row in rounds(300)
     ]
     weights = {new[arm]: weight for arm, weight in WEIGHTS.items()}
-    there = fit(renamed, LABELS).probabilities({new[a]: v for a, v in votes.items()}, weights, LABELS)
+    there = fit_stacked_vote(renamed, LABELS).probabilities(
+        {new[a]: v for a, v in votes.items()}, weights, LABELS
+    )
     here = stack.probabilities(votes, WEIGHTS, LABELS)
     assert list(there.values()) == pytest.approx(list(here.values()), abs=1e-3)
 
 
-def test_a_model_that_nobody_has_seen_counts_by_its_weight_alone(stack):
+def test_an_unknown_model_counts_by_its_weight_alone(stack):
     with_it = stack.log_odds({"a": "x", "new": "x"}, WEIGHTS | {"new": 0.5})["x"]
     assert with_it == pytest.approx(
         stack.log_odds({"a": "x"}, WEIGHTS)["x"] + 0.5 * (stack.scale + stack.alone * 0.75)
@@ -158,20 +166,20 @@ def test_a_model_that_labels_only_with_its_favourite_is_believed_elsewhere():
         biased = "w" if rng.random() < 0.5 else truth
         other = truth if rng.random() < 0.7 else LABELS[rng.integers(4)]
         rows.append(KeptRound((CastVote("a", biased, 0.7), CastVote("b", other, 0.7)), truth, everyone=True))
-    stack = fit(rows, LABELS)
+    stack = fit_stacked_vote(rows, LABELS)
     assert stack.leader({"a": "w", "b": "x"}, WEIGHTS, LABELS)[0] == "x"
     assert stack.leader({"a": "y", "b": "x"}, WEIGHTS, LABELS)[0] == "y"
 
 
 def test_partly_asked_rounds_teach_too():
-    stack = fit(rounds(400, asked=0.6), LABELS)
+    stack = fit_stacked_vote(rounds(400, asked=0.6), LABELS)
     assert stack.leader({"a": "x", "b": "y", "c": "y", "d": "y"}, WEIGHTS, LABELS)[0] == "x"
 
 
 def test_the_same_rounds_give_the_same_stack(stack):
-    assert fit(rounds(300), LABELS) == stack
+    assert fit_stacked_vote(rounds(300), LABELS) == stack
 
 
-def test_with_one_label_it_is_certain():
-    assert Stack().probabilities({"a": "x"}, WEIGHTS, ("x",)) == {"x": 1.0}
-    assert Stack().leader({"a": "x"}, WEIGHTS, ("x",)) == ("x", np.inf)
+def test_a_single_label_is_certain():
+    assert StackedVote().probabilities({"a": "x"}, WEIGHTS, ("x",)) == {"x": 1.0}
+    assert StackedVote().leader({"a": "x"}, WEIGHTS, ("x",)) == ("x", np.inf)

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from camvo.errors import InvalidParameterError
-from camvo.votes import named
+from camvo.votes import consensus
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 from camvo.votes.open_numbers import OpenNumericVote
@@ -14,37 +11,7 @@ from camvo.votes.sets import SubsetVote
 from camvo.votes.span_vote import SpanVote
 from camvo.votes.texts import OpenVote
 
-EACH = [
-    LABEL_VOTE,
-    NumericVote(1.0, 5.0, step=1.0),
-    RankingVote("borda"),
-    SpanVote(),
-    SubsetVote(3),
-    OpenVote("words"),
-    OpenNumericVote(low=0.0),
-]
 ABC = ("a", "b", "c")
-
-
-def test_every_aggregation_that_has_a_name_is_here():
-    assert {type(one) for one in EACH} == set(named.NAMED.values())
-
-
-@pytest.mark.parametrize("aggregation", EACH, ids=list(named.NAMED))
-def test_a_description_is_json_that_is_restored(aggregation):
-    described = named.describe(aggregation)
-    assert named.restore(json.loads(json.dumps(described, allow_nan=False))) == aggregation
-
-
-def test_rounds_from_before_there_were_others_are_about_labels():
-    assert named.restore(None) is LABEL_VOTE
-
-
-def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
-    with pytest.raises(InvalidParameterError):
-        named.restore({"name": "seance"})
-    with pytest.raises(InvalidParameterError):
-        named.describe(object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +27,8 @@ def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
         (OpenNumericVote(), ["100", "300", "200"], (), "200"),
     ],
 )
-def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers, options, together):
-    assert named.consensus(aggregation, answers, options) == together
+def test_the_votes_of_several_people_have_equal_weight(aggregation, answers, options, together):
+    assert consensus.agreed_answer(aggregation, answers, options) == together
 
 
 @pytest.mark.parametrize(
@@ -77,12 +44,15 @@ def test_several_people_are_counted_as_votes_of_one_weight(aggregation, answers,
         (LABEL_VOTE, [], ABC),
     ],
 )
-def test_people_who_are_tied_say_nothing(aggregation, answers, options):
-    assert named.consensus(aggregation, answers, options) is None
+def test_tied_people_have_no_agreed_answer(aggregation, answers, options):
+    assert consensus.agreed_answer(aggregation, answers, options) is None
 
 
-def test_two_spellings_of_one_answer_are_no_tie():
-    assert named.consensus(OpenVote("words"), ["new york", "New York"], ()) in {"new york", "New York"}
+def test_two_spellings_of_one_answer_are_not_a_tie():
+    assert consensus.agreed_answer(OpenVote("words"), ["new york", "New York"], ()) in {
+        "new york",
+        "New York",
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,5 +68,5 @@ def test_two_spellings_of_one_answer_are_no_tie():
         (OpenNumericVote(high=0.0), "1", ()),
     ],
 )
-def test_an_answer_that_the_question_does_not_allow_does_not_fit(aggregation, answer, options):
-    assert not named.fits(aggregation, answer, options)
+def test_an_answer_that_the_question_does_not_allow_is_not_an_answer(aggregation, answer, options):
+    assert not consensus.is_answer(aggregation, answer, options)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from camvo.errors import InvalidParameterError
+from camvo.votes import registry
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.numbers import NumericVote
+from camvo.votes.open_numbers import OpenNumericVote
+from camvo.votes.rankings import RankingVote
+from camvo.votes.sets import SubsetVote
+from camvo.votes.span_vote import SpanVote
+from camvo.votes.texts import OpenVote
+
+EACH = [
+    LABEL_VOTE,
+    NumericVote(1.0, 5.0, step=1.0),
+    RankingVote("borda"),
+    SpanVote(),
+    SubsetVote(3),
+    OpenVote("words"),
+    OpenNumericVote(low=0.0),
+]
+
+
+def test_every_registered_aggregation_is_tested_here():
+    assert {type(aggregation) for aggregation in EACH} == set(registry.AGGREGATIONS.values())
+
+
+@pytest.mark.parametrize("aggregation", EACH, ids=list(registry.AGGREGATIONS))
+def test_an_aggregation_is_restored_from_its_json_description(aggregation):
+    described = registry.describe_aggregation(aggregation)
+    assert registry.restore_aggregation(json.loads(json.dumps(described, allow_nan=False))) == aggregation
+
+
+def test_a_round_without_a_description_is_about_labels():
+    assert registry.restore_aggregation(None) is LABEL_VOTE
+
+
+def test_an_unknown_name_and_an_unnamed_aggregation_are_refused():
+    with pytest.raises(InvalidParameterError):
+        registry.restore_aggregation({"name": "seance"})
+    with pytest.raises(InvalidParameterError):
+        registry.describe_aggregation(object())  # type: ignore[arg-type]

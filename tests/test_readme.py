@@ -12,7 +12,7 @@ from backend import settings
 from backend.learning.feedback import ACTIONS
 from backend.models import Pool
 from backend.questions.controls.tags import SUPPORTED
-from backend.settings import Environment, ModelSettings, Settings
+from backend.settings import BudgetSettings, Environment, ModelSettings, PolicySettings, Settings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -34,6 +34,10 @@ def test_every_install_command_of_the_readme_is_run_by_ci() -> None:
         assert f"{command} || exit 1" in ci.splitlines()
 
 
+def test_only_the_settings_page_has_a_table_of_settings() -> None:
+    assert "| `policy." not in README
+
+
 def test_the_readmes_camvo_yaml_loads_and_every_model_has_a_price(tmp_path: Path) -> None:
     path = tmp_path / "camvo.yaml"
     path.write_text(blocks(README, "yaml")[0], "utf-8")
@@ -47,15 +51,30 @@ def test_the_documented_defaults_are_the_defaults(tmp_path: Path) -> None:
     assert settings.load(path) == settings.load(None)
 
 
-def test_the_readmes_table_names_the_default_of_each_key() -> None:
-    rows = dict(re.findall(r"^\| `([\w.]+)` \| (\S[^|]*?) \|", README, re.MULTILINE))
+def table_of_settings() -> dict[str, str]:
+    """Key → documented default, from the table of everything but models."""
+    table = SETTINGS.split("## All other keys")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([\w.]+)` \| (\S[^|]*?) \|", table, re.MULTILINE))
+
+
+def test_the_table_of_settings_names_the_default_of_each_key() -> None:
     defaults = settings.load(None).model_dump()
-    for key, written in rows.items():
+    for key, written in table_of_settings().items():
         value = defaults
         for part in key.split("."):
             value = value[part]
-        said = yaml.safe_load(written.strip("`"))
-        assert (None if said == "none" else said) == value, key
+        documented = yaml.safe_load(written.strip("`"))
+        assert written == "required" or (None if documented == "none" else documented) == value, key
+
+
+def test_the_table_of_settings_has_every_key() -> None:
+    sections = {"policy": PolicySettings, "budget": BudgetSettings}
+    keys = {
+        f"{name}.{key}" if name in sections else name
+        for name in Settings.model_fields
+        for key in (sections[name].model_fields if name in sections else [name])
+    }
+    assert table_of_settings().keys() == keys - {"models"}
 
 
 @pytest.mark.parametrize("model", [ModelSettings, Settings, Environment])

@@ -13,10 +13,12 @@ from backend.learning.feedback import ACTIONS
 from backend.models import Pool
 from backend.questions.controls.tags import SUPPORTED
 from backend.settings import BudgetSettings, Environment, ModelSettings, PolicySettings, Settings
+from camvo.errors import CamvoError
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
+ERRORS = (ROOT / "docs" / "errors.md").read_text("utf-8")
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
 TAGS = (ROOT / "docs" / "tags.md").read_text("utf-8")
 
@@ -86,6 +88,15 @@ def test_every_setting_is_documented(model: type) -> None:
         alias = getattr(field.validation_alias, "choices", [None])[-1]
         known_as = (alias or f"CAMVO_{name.upper()}") if model is Environment else name
         assert known_as in SETTINGS, known_as
+
+
+def error_classes(base: type[CamvoError] = CamvoError) -> set[type[CamvoError]]:
+    return {base}.union(*(error_classes(child) for child in base.__subclasses__()))
+
+
+def test_every_error_code_is_documented() -> None:
+    for code in {error.code for error in error_classes()}:
+        assert f"`{code}`" in ERRORS, code
 
 
 def test_every_webhook_action_is_documented() -> None:

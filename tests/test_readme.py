@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,31 @@ def test_every_install_command_of_the_readme_is_run_by_ci() -> None:
     assert len(commands) == 2
     for command in commands:
         assert f"{command} || exit 1" in ci.splitlines()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_link_of_a_page_outside_the_site_leads_somewhere(page: str) -> None:
+    for target, anchor in re.findall(
+        r"\]\((?!https?://)([^)#]+)(?:#([^)]+))?\)", (ROOT / page).read_text("utf-8")
+    ):
+        assert (ROOT / target).exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", (ROOT / target).read_text("utf-8"), re.MULTILINE)
+            assert anchor in {
+                re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
+            }
+
+
+def test_the_library_guide_runs() -> None:
+    names: dict[str, object] = {}
+    for block in blocks((ROOT / "docs" / "library.md").read_text("utf-8"), "python"):
+        exec(compile(block, "docs/library.md", "exec"), names)  # noqa: S102 - our own page
+
+
+def test_the_frontier_chart_was_drawn_from_the_table_of_measurements() -> None:
+    frontier = runpy.run_path(str(ROOT / "docs" / "images" / "frontier.py"))
+    chart = (ROOT / "docs" / "images" / "frontier.svg").read_text("utf-8")
+    assert frontier["digest"](frontier["read_table"]()) in chart
 
 
 def test_only_the_settings_page_has_a_table_of_settings() -> None:

@@ -8,6 +8,7 @@ Needs matplotlib (the extra ``report``).
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,10 +44,19 @@ def interval(cell: str) -> tuple[float, float]:
     return float(mean), float(half or 0)
 
 
-def read_series() -> dict[str, tuple[list[Point], list[Point]]]:
-    """Read the points of both tables for each series of :data:`SERIES`, by its first row's name."""
+def read_table() -> str:
+    """Read the Markdown of the table "Side by side"."""
     text = (FOLDER.parent / "measurements.md").read_text("utf-8")
-    table = text.split("### Side by side")[1].split("\nThe rivals:")[0]
+    return text.split("### Side by side")[1].split("\nThe rivals:")[0]
+
+
+def digest(table: str) -> str:
+    """Identify the table that a chart was drawn from."""
+    return f"table {sha256(table.encode()).hexdigest()[:16]}"
+
+
+def read_series(table: str) -> dict[str, tuple[list[Point], list[Point]]]:
+    """Read the points of both vote tables for each series of :data:`SERIES`, by its first row's name."""
     series: dict[str, tuple[list[Point], list[Point]]] = {}
     prefix = name = ""
     for line in re.findall(r"^\| (.*) \|$", table, re.MULTILINE)[1:]:
@@ -82,7 +92,8 @@ def main() -> None:
     """Write ``frontier.svg`` beside this file."""
     mpl.rcParams.update({"svg.hashsalt": "camvo", "svg.fonttype": "none", "font.size": 9})
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
-    series = read_series()
+    table = read_table()
+    series = read_series(table)
     for index, (axes, title) in enumerate(zip(panels, TITLES, strict=True)):
         for name, both in series.items():
             draw_series(axes, name, both[index])
@@ -94,7 +105,7 @@ def main() -> None:
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("accuracy, points above the full vote")
     panels[1].legend(loc="lower right", frameon=False)
-    figure.savefig(FOLDER / "frontier.svg", metadata={"Date": None})
+    figure.savefig(FOLDER / "frontier.svg", metadata={"Date": None, "Description": digest(table)})
 
 
 if __name__ == "__main__":

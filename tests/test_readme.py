@@ -21,6 +21,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
 ERRORS = (ROOT / "docs" / "errors.md").read_text("utf-8")
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TAGS = (ROOT / "docs" / "tags.md").read_text("utf-8")
 
 
@@ -48,6 +49,13 @@ def test_every_link_of_a_page_outside_the_site_leads_somewhere(page: str) -> Non
             assert anchor in {
                 re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
             }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    roots = (ROOT, ROOT / "camvo", ROOT / "backend", ROOT / "camvo" / "scores", ROOT / "tests")
+    for name in re.findall(r"`([a-z]\w*(?:/\w+)*(?:/|\.py))`", page.read_text("utf-8")):
+        assert any((root / name).exists() for root in roots), name
 
 
 def test_the_library_guide_runs() -> None:

@@ -3,8 +3,8 @@
     python benchmarks/labels_per_dollar/run.py VOTES.csv … OUT/ --shuffles 10 [--embeddings FOLDER] [--jobs 2]
 
 Writes one JSON file for each table and part to OUT, which ``tables.py`` turns into the tables of
-docs/measurements.md. What is in a file already is not computed again. Contexts are FOLDER/<stem>.npy, or the
-texts embedded as by ``camvo replay``. Everything is planned in windows of 64 items, as a busy server does.
+docs/results.md. What is in a file already is not computed again. Contexts are FOLDER/<stem>.npy, or the texts
+embedded as by ``camvo replay``. Everything is planned in windows of 64 items, as a busy server does.
 """
 
 from __future__ import annotations

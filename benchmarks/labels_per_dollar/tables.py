@@ -1,4 +1,4 @@
-"""The tables of docs/measurements.md from what ``run.py`` wrote.
+"""The tables of docs/results.md from what ``run.py`` wrote.
 
     python benchmarks/labels_per_dollar/tables.py OUT/
 

@@ -1,4 +1,4 @@
-"""The tables of docs/measurements.md from what ``real_votes.py`` wrote.
+"""The tables of docs/results.md from what ``real_votes.py`` wrote.
 
     python benchmarks/paper/tables.py OUT/
 

@@ -58,12 +58,6 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
         assert any((root / name).exists() for root in roots), name
 
 
-def test_the_library_guide_runs() -> None:
-    names: dict[str, object] = {}
-    for block in blocks((ROOT / "docs" / "library.md").read_text("utf-8"), "python"):
-        exec(compile(block, "docs/library.md", "exec"), names)  # noqa: S102 - our own page
-
-
 def test_the_frontier_chart_was_drawn_from_the_table_of_measurements() -> None:
     frontier = runpy.run_path(str(ROOT / "docs" / "images" / "frontier.py"))
     chart = (ROOT / "docs" / "images" / "frontier.svg").read_text("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,14 @@ from backend.learning.feedback import ACTIONS
 from backend.models import Pool
 from backend.questions.controls.tags import SUPPORTED
 from backend.settings import Environment, ModelSettings, Settings
+from camvo.errors import CamvoError
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
+ERRORS = (ROOT / "docs" / "errors.md").read_text("utf-8")
 HTTP = (ROOT / "docs" / "http.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TAGS = (ROOT / "docs" / "tags.md").read_text("utf-8")
 
 
@@ -34,6 +38,36 @@ def test_every_install_command_of_the_readme_is_run_by_ci() -> None:
         assert f"{command} || exit 1" in ci.splitlines()
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_every_link_of_a_page_outside_the_site_leads_somewhere(page: str) -> None:
+    for target, anchor in re.findall(
+        r"\]\((?!https?://)([^)#]+)(?:#([^)]+))?\)", (ROOT / page).read_text("utf-8")
+    ):
+        assert (ROOT / target).exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", (ROOT / target).read_text("utf-8"), re.MULTILINE)
+            assert anchor in {
+                re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
+            }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    roots = (ROOT, ROOT / "camvo", ROOT / "backend", ROOT / "camvo" / "scores", ROOT / "tests")
+    for name in re.findall(r"`([a-z]\w*(?:/\w+)*(?:/|\.py))`", page.read_text("utf-8")):
+        assert any((root / name).exists() for root in roots), name
+
+
+def test_the_frontier_chart_was_drawn_from_the_table_of_measurements() -> None:
+    frontier = runpy.run_path(str(ROOT / "docs" / "images" / "frontier.py"))
+    chart = (ROOT / "docs" / "images" / "frontier.svg").read_text("utf-8")
+    assert frontier["digest"](frontier["read_table"]()) in chart
+
+
+def test_only_the_settings_page_has_a_table_of_settings() -> None:
+    assert "| `policy." not in README
+
+
 def test_the_readmes_camvo_yaml_loads_and_every_model_has_a_price(tmp_path: Path) -> None:
     path = tmp_path / "camvo.yaml"
     path.write_text(blocks(README, "yaml")[0], "utf-8")
@@ -47,15 +81,28 @@ def test_the_documented_defaults_are_the_defaults(tmp_path: Path) -> None:
     assert settings.load(path) == settings.load(None)
 
 
-def test_the_readmes_table_names_the_default_of_each_key() -> None:
-    rows = dict(re.findall(r"^\| `([\w.]+)` \| (\S[^|]*?) \|", README, re.MULTILINE))
+def table_of_settings() -> dict[str, str]:
+    """Key → documented default, from the table of everything but models."""
+    table = SETTINGS.split("## All other keys")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([\w.]+)` \| (\S[^|]*?) \|", table, re.MULTILINE))
+
+
+def test_the_table_of_settings_names_the_default_of_each_key() -> None:
     defaults = settings.load(None).model_dump()
-    for key, written in rows.items():
+    for key, written in table_of_settings().items():
         value = defaults
         for part in key.split("."):
             value = value[part]
-        said = yaml.safe_load(written.strip("`"))
-        assert (None if said == "none" else said) == value, key
+        documented = yaml.safe_load(written.strip("`"))
+        assert written == "required" or (None if documented == "none" else documented) == value, key
+
+
+def test_the_table_of_settings_has_every_key() -> None:
+    keys = set()
+    for name, field in Settings.model_fields.items():
+        section = getattr(field.annotation, "model_fields", None)  # policy and budget are models themselves
+        keys |= {name} if section is None else {f"{name}.{key}" for key in section}
+    assert table_of_settings().keys() == keys - {"models"}
 
 
 @pytest.mark.parametrize("model", [ModelSettings, Settings, Environment])
@@ -67,6 +114,15 @@ def test_every_setting_is_documented(model: type) -> None:
         alias = getattr(field.validation_alias, "choices", [None])[-1]
         known_as = (alias or f"CAMVO_{name.upper()}") if model is Environment else name
         assert known_as in SETTINGS, known_as
+
+
+def error_classes(base: type[CamvoError] = CamvoError) -> set[type[CamvoError]]:
+    return {base}.union(*(error_classes(child) for child in base.__subclasses__()))
+
+
+def test_every_error_code_is_documented() -> None:
+    for code in {error.code for error in error_classes()}:
+        assert f"`{code}`" in ERRORS, code
 
 
 def test_every_webhook_action_is_documented() -> None:

@@ -14,7 +14,7 @@ from same_state import assert_same_state
 import camvo
 from camvo.errors import InvalidParameterError
 from camvo.state.state import State
-from camvo.votes import named
+from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation, Ballot
 
 
@@ -88,7 +88,7 @@ def example_of(name: str) -> Example:
 
 
 def vote_named(name: str, **changed: object) -> Aggregation:
-    aggregation: Aggregation = named.NAMED[name](**{**example_of(name).arguments, **changed})
+    aggregation: Aggregation = registry.AGGREGATIONS[name](**{**example_of(name).arguments, **changed})
     return aggregation
 
 
@@ -100,7 +100,7 @@ def votes_of(name: str) -> dict[str, str]:
     return dict(zip("abc", example_of(name).votes, strict=True))
 
 
-every_vote = pytest.mark.parametrize("name", named.NAMED)
+every_vote = pytest.mark.parametrize("name", registry.AGGREGATIONS)
 
 
 @every_vote
@@ -202,8 +202,8 @@ def test_an_argument_out_of_its_range_is_refused(name):
 
 @every_vote
 def test_it_survives_being_stored_with_a_round(name):
-    described = json.dumps(named.describe(vote_named(name)), allow_nan=False)
-    assert named.restore(json.loads(described)) == vote_named(name)
+    described = json.dumps(registry.describe_aggregation(vote_named(name)), allow_nan=False)
+    assert registry.restore_aggregation(json.loads(described)) == vote_named(name)
 
 
 @every_vote

@@ -18,7 +18,7 @@ from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.questions import label_config
 from backend.settings import Settings
 from backend.telemetry import metrics
-from camvo.policies.ensemble import lesson
+from camvo.policies.teaching import lesson
 from camvo.stages.stages import teachers
 from camvo.state.contribution import Contribution, revision
 from camvo.state.kept_rounds import KeptRound

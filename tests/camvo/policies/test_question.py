@@ -69,7 +69,7 @@ class TestMakingAQuestion:
             {"state": State(2)},
             {"state": State(3), "lambda_l": 0.5},
         ],
-        ids=str,
+        ids=" and ".join,
     )
     def test_a_wrong_argument_is_refused(self, wrong):
         with pytest.raises(InvalidParameterError):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import lesson
 from camvo.policies.estimates import Observation
+from camvo.policies.teaching import lesson
 from camvo.state.state import State
 from camvo.subsets.confidence import confidence_by_lemma_1
 from camvo.votes.aggregation import Ballot

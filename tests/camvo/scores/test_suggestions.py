@@ -108,12 +108,12 @@ def test_each_choice_is_the_best_by_the_rule_with_the_ones_before_it_labelled(
     for suggestion in suggest(tasks, contexts, labelled, 6):
         a = np.eye(3) + sum(np.outer(row, row) for row in [*known, *(unit[task] for task in chosen)])
         gains = {}
-        for candidate in tasks:
-            if candidate.task in chosen:
+        for rival in tasks:
+            if rival.task in chosen:
                 continue
-            novelty = unit[candidate.task] @ np.linalg.solve(a, unit[candidate.task])
-            alike = max([max(unit[candidate.task] @ unit[task], 0.0) ** 8 for task in chosen], default=0.0)
-            gains[candidate.task] = (candidate.wrong + TEACHES * candidate.dispute * novelty) * (1.0 - alike)
+            novelty = unit[rival.task] @ np.linalg.solve(a, unit[rival.task])
+            alike = max([max(unit[rival.task] @ unit[task], 0.0) ** 8 for task in chosen], default=0.0)
+            gains[rival.task] = (rival.wrong + TEACHES * rival.dispute * novelty) * (1.0 - alike)
         assert gains[suggestion.task] == pytest.approx(max(gains.values()), abs=1e-9)
         chosen.append(suggestion.task)
     assert sorted(chosen) == list(range(6))

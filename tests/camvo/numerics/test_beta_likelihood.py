@@ -164,12 +164,12 @@ def taught():
 
 
 def test_the_estimator_of_the_policy_reaches_the_estimates():
-    seen = Observation(taught(), np.array([1.0, 0.5]), ("yes", "no"))
+    observation = Observation(taught(), np.array([1.0, 0.5]), ("yes", "no"))
     for name in ("moments", "mle"):
-        planned = CaMVo(estimator=name).plan({"q": seen}, {"a": 1.0}).estimates["q"]
-        direct = estimated(seen, ["a"], alpha=0.25, lambda_r=1.0, estimator=name)
+        planned = CaMVo(estimator=name).plan({"q": observation}, {"a": 1.0}).estimates["q"]
+        direct = estimated(observation, ["a"], alpha=0.25, lambda_r=1.0, estimator=name)
         assert planned.lower.tolist() == direct.lower.tolist()
-    moments = estimated(seen, ["a"], alpha=0.25, lambda_r=1.0)
+    moments = estimated(observation, ["a"], alpha=0.25, lambda_r=1.0)
     assert direct.lower[0] != moments.lower[0]
     assert direct.correctness[0] != moments.correctness[0]
 

@@ -42,8 +42,8 @@ def test_the_expectation_is_that_of_numerical_integration(seed):
     correctness = rng.uniform(0.1, 0.9, size=len(votes)).tolist()
     scale = (high - low) * rng.uniform(0.2, 1.0)
     answer = float(rng.choice(votes))
-    found = expected_closeness(answer, votes, correctness, low=low, high=high, scale=scale)
-    assert found == pytest.approx(
+    expected = expected_closeness(answer, votes, correctness, low=low, high=high, scale=scale)
+    assert expected == pytest.approx(
         by_quadrature(answer, votes, correctness, low=low, high=high, scale=scale), abs=1e-6
     )
 
@@ -52,23 +52,23 @@ def test_the_expectation_is_that_of_numerical_integration(seed):
 @settings(deadline=None)
 def test_the_expected_closeness_is_between_0_and_1(cast, answer, scale):
     votes, correctness = zip(*cast, strict=True)
-    found = expected_closeness(answer, votes, correctness, low=0.0, high=1.0, scale=scale)
-    assert 0.0 <= found <= 1.0
+    expected = expected_closeness(answer, votes, correctness, low=0.0, high=1.0, scale=scale)
+    assert 0.0 <= expected <= 1.0
 
 
 @given(chances)
 @settings(deadline=None)
 def test_a_single_vote_far_from_the_ends_is_worth_its_arms_correctness(p):
-    found = expected_closeness(0.0, [0.0], [p], low=-1e4, high=1e4, scale=1.0)
-    assert found == pytest.approx(p, abs=1e-6)
+    expected = expected_closeness(0.0, [0.0], [p], low=-1e4, high=1e4, scale=1.0)
+    assert expected == pytest.approx(p, abs=1e-6)
 
 
 @given(chances, chances)
 @settings(deadline=None)
 def test_a_second_vote_for_the_same_number_makes_it_more_credible(p, other):
-    one = expected_closeness(0.4, [0.4], [p], low=0.0, high=1.0, scale=1.0)
-    two = expected_closeness(0.4, [0.4, 0.4], [p, other], low=0.0, high=1.0, scale=1.0)
-    assert two > one
+    single = expected_closeness(0.4, [0.4], [p], low=0.0, high=1.0, scale=1.0)
+    double = expected_closeness(0.4, [0.4, 0.4], [p, other], low=0.0, high=1.0, scale=1.0)
+    assert double > single
 
 
 @given(st.floats(0.01, 0.5), st.floats(0.0, 0.4))

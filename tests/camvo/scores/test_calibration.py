@@ -52,9 +52,9 @@ def test_five_labels_cannot_reverse_the_map():
 def test_overconfident_scores_are_lowered_to_the_accuracy(labels, at_most):
     errors = []
     for seed in range(5):
-        found = fit_calibration(*drawn(labels, too_sure, seed))
+        fitted = fit_calibration(*drawn(labels, too_sure, seed))
         asked, _ = drawn(5000, too_sure, 99)
-        errors.append(np.abs(found(asked) - too_sure(asked)).mean())
+        errors.append(np.abs(fitted(asked) - too_sure(asked)).mean())
     assert np.mean(errors) < at_most < np.abs(asked - too_sure(asked)).mean()
 
 
@@ -73,9 +73,9 @@ def test_the_isotonic_map_is_not_used_if_a_beta_map_fits():
 def test_scores_without_an_error_are_not_mapped_to_certainty():
     scores, right = drawn(4000, stairs, 3)
     right[scores > 0.9] = 1.0
-    found = fit_calibration(scores, right)
-    assert found.knots
-    assert 0.98 < found(1.0) < 1.0
+    fitted = fit_calibration(scores, right)
+    assert fitted.knots
+    assert 0.98 < fitted(1.0) < 1.0
 
 
 def test_withdrawn_labels_leave_no_trace():

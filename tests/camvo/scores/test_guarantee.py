@@ -79,17 +79,17 @@ def test_all_thresholds_together_hold_under_optional_stopping():
 @settings(max_examples=50, deadline=None)
 def test_the_wealth_is_the_mixture_over_bets(right, share):
     bets = [(number + 0.5) / 32 / share for number in range(32)]
-    fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
-    found = after(sum(right), len(right) - sum(right)).log_wealth(share)[0]
-    assert found == pytest.approx(math.log(fortune), abs=1e-9)
+    wealth = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
+    log_wealth = after(sum(right), len(right) - sum(right)).log_wealth(share)[0]
+    assert log_wealth == pytest.approx(math.log(wealth), abs=1e-9)
 
 
 @given(n=st.integers(1, 40), share=st.floats(0.05, 0.95), worse=st.floats(0.001, 1.0))
 @settings(max_examples=40, deadline=None)
 def test_the_wealth_is_a_martingale_at_the_share_and_a_supermartingale_below_it(n, share, worse):
-    fortunes = np.array([math.exp(counted(k, n - k).log_wealth(share)[0]) for k in range(n + 1)])
-    assert binom.pmf(range(n + 1), n, share) @ fortunes == pytest.approx(1.0, rel=1e-9)
-    assert binom.pmf(range(n + 1), n, worse * share) @ fortunes <= 1.0 + 1e-9
+    wealths = np.array([math.exp(counted(k, n - k).log_wealth(share)[0]) for k in range(n + 1)])
+    assert binom.pmf(range(n + 1), n, share) @ wealths == pytest.approx(1.0, rel=1e-9)
+    assert binom.pmf(range(n + 1), n, worse * share) @ wealths <= 1.0 + 1e-9
 
 
 @given(right=st.integers(0, 500), wrong=st.integers(0, 50))
@@ -115,10 +115,10 @@ def test_the_smallest_certified_threshold_is_returned_with_its_counts():
     guarantee = Guarantee((0.5, 0.8, 0.9))
     guarantee.update([(0.95, 1.0)] * 500 + [(0.85, 1.0)] * 300 + [(0.85, 0.0)] * 2)
     guarantee.update([(0.6, 0.0)] * 100 + [(0.1, 1.0)] * 98)
-    found = guarantee.certified()
-    assert (found.threshold, found.audits, found.right) == (0.8, 802, 800)
-    assert found.freed == pytest.approx(0.802)
-    assert 0.97 <= found.bound < 800 / 802
+    certificate = guarantee.certified()
+    assert (certificate.threshold, certificate.audits, certificate.right) == (0.8, 802, 800)
+    assert certificate.freed == pytest.approx(0.802)
+    assert 0.97 <= certificate.bound < 800 / 802
 
 
 def test_a_score_on_the_threshold_counts():
@@ -152,8 +152,8 @@ def test_partly_right_labels_never_raise_the_wealth(right, share):
     guarantee = Guarantee(ALL)
     guarantee.update((1.0, r) for r in right)
     bets = [(number + 0.5) / 32 / share for number in range(32)]
-    fortune = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
-    assert guarantee.log_wealth(share)[0] <= math.log(fortune) + 1e-9
+    wealth = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
+    assert guarantee.log_wealth(share)[0] <= math.log(wealth) + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ def urn(row, slips, doubt, labels):
     total = 0.0
     cast = [(vote, slip) for vote, slip in zip(row, slips, strict=True) if vote >= 0]
     for slipped in itertools.product((False, True), repeat=len(cast)):
-        chance, seen = 1.0, []
+        chance, earlier = 1.0, []
         for (vote, slip), gone in zip(cast, slipped, strict=True):
             if gone:
                 chance *= slip / labels
             else:
-                chance *= (1 - slip) * (doubt / labels + seen.count(vote)) / (doubt + len(seen))
-                seen.append(vote)
+                chance *= (1 - slip) * (doubt / labels + earlier.count(vote)) / (doubt + len(earlier))
+                earlier.append(vote)
         total += chance
     return total
 
@@ -50,10 +50,12 @@ def ece(scores, right, bins=15):
 @settings(max_examples=60, deadline=None)
 def test_the_likelihood_is_that_of_polyas_urn_with_slips(votes, doubt):
     slips = np.array([0.1, 0.3, 0.02, 0.5, 0.2])
-    seen = tabulate_patterns(votes)
-    found = PatternLikelihood(seen.rows, 3).gradient(slips, np.array([doubt, 0.4]), np.array([0.7, 0.3]))[0]
+    table = tabulate_patterns(votes)
+    likelihood = PatternLikelihood(table.rows, 3).gradient(
+        slips, np.array([doubt, 0.4]), np.array([0.7, 0.3])
+    )[0]
     asked = [0.7 * urn(row, slips, doubt, 3) + 0.3 * urn(row, slips, 0.4, 3) for row in votes]
-    np.testing.assert_allclose(found[seen.index], asked, rtol=1e-9)
+    np.testing.assert_allclose(likelihood[table.index], asked, rtol=1e-9)
 
 
 @given(votes=votes_of(3, 4), doubt=st.floats(0.05, 3.0), slip=st.floats(0.01, 0.9))
@@ -86,10 +88,10 @@ def test_without_shared_doubt_it_is_the_one_coin_posterior(votes):
     panel = Panel(tuple("vwxyz"), (0, 1, 2, 3, 4), slips, 1e-7, 1e-9)
     cast = {arm: LABELS[vote] for arm, vote in zip("vwxyz", votes[0], strict=True) if vote >= 0}
     coins = {arm: 1 - slip + slip / 4 for arm, slip in zip("vwxyz", slips, strict=True)}
-    found = panel.posterior(cast, LABELS)
+    chances = panel.posterior(cast, LABELS)
     wanted = label_posterior(cast, coins, LABELS) if cast else dict.fromkeys(LABELS, 0.25)
     for label in LABELS:
-        assert found[label] == pytest.approx((1 - SLIP) * wanted[label] + SLIP / 4, abs=1e-5)
+        assert chances[label] == pytest.approx((1 - SLIP) * wanted[label] + SLIP / 4, abs=1e-5)
 
 
 @given(votes=votes_of(4, 5), order=st.permutations(range(4)))
@@ -127,9 +129,9 @@ def draw(panel, labels, n, seed):
 def test_the_fit_recovers_the_parameters_that_generated_the_votes(labels):
     drawn_from = Panel(tuple("abcdef"), tuple(range(6)), (0.02, 0.05, 0.1, 0.2, 0.4, 0.95), 0.3, 1.0)
     votes, truth = draw(drawn_from, labels, 4000, 1)
-    found = fit_panel(votes[:2000], drawn_from.arms, labels)
-    np.testing.assert_allclose(found.slips[:5], drawn_from.slips[:5], atol=0.1)
-    chances = found.chances(votes[2000:], labels)
+    fitted = fit_panel(votes[:2000], drawn_from.arms, labels)
+    np.testing.assert_allclose(fitted.slips[:5], drawn_from.slips[:5], atol=0.1)
+    chances = fitted.chances(votes[2000:], labels)
     right = chances.argmax(axis=1) == truth[2000:]
     assert ece(chances.max(axis=1), right) < 0.05
 
@@ -169,7 +171,7 @@ def test_rounds_that_asked_on_only_after_a_disagreement_give_the_same_scores():
     votes, _ = draw(panel, 5, 6000, 5)
     asked = votes.copy()
     asked[asked[:, 3] == asked[:, 4], :3] = -1
-    full, early = (fit_panel(seen, panel.arms, 5).chances(votes, 5) for seen in (votes, asked))
+    full, early = (fit_panel(cast, panel.arms, 5).chances(votes, 5) for cast in (votes, asked))
     assert np.abs(full - early).max() < 0.06
 
 

@@ -6,11 +6,11 @@ from camvo.scores.panel_patterns import tabulate_patterns
 
 
 def test_a_pattern_holds_which_voters_agreed_but_not_the_labels():
-    seen = tabulate_patterns(np.array([[3, 1, 1, -1], [0, 2, 2, -1], [1, 1, 0, 0], [-1, -1, -1, -1]]))
+    table = tabulate_patterns(np.array([[3, 1, 1, -1], [0, 2, 2, -1], [1, 1, 0, 0], [-1, -1, -1, -1]]))
     np.testing.assert_array_equal(
-        seen.rows[seen.index], [[1, 0, 0, -1], [1, 0, 0, -1], [0, 0, 1, 1], [-1, -1, -1, -1]]
+        table.rows[table.index], [[1, 0, 0, -1], [1, 0, 0, -1], [0, 0, 1, 1], [-1, -1, -1, -1]]
     )
-    np.testing.assert_array_equal(seen.counts[seen.index], [2, 2, 1, 1])
+    np.testing.assert_array_equal(table.counts[table.index], [2, 2, 1, 1])
     np.testing.assert_array_equal(
-        seen.ranked, [[1, 3, -1, -1], [2, 0, -1, -1], [1, 0, -1, -1], [-1, -1, -1, -1]]
+        table.ranked, [[1, 3, -1, -1], [2, 0, -1, -1], [1, 0, -1, -1], [-1, -1, -1, -1]]
     )

@@ -28,8 +28,8 @@ def test_before_any_round_the_scorer_is_the_prior_panel_uncalibrated():
 
 
 def test_without_human_labels_the_score_is_the_panels_probability():
-    found = fit_scorer(rounds(300, confirmed=False), ARMS, LABELS)
-    assert found.score(UNANIMOUS, "no") == pytest.approx(found.panel.posterior(UNANIMOUS, LABELS)["no"])
+    scorer = fit_scorer(rounds(300, confirmed=False), ARMS, LABELS)
+    assert scorer.score(UNANIMOUS, "no") == pytest.approx(scorer.panel.posterior(UNANIMOUS, LABELS)["no"])
 
 
 def test_human_labels_move_the_score_towards_the_accuracy():
@@ -40,14 +40,14 @@ def test_human_labels_move_the_score_towards_the_accuracy():
 
 
 def test_a_vote_outside_the_label_set_counts_as_no_vote():
-    kept = [FinishedRound({"a": "yes", "b": None}, "yes"), FinishedRound({"a": "no", "b": "no"}, "no")]
-    odd = [*kept, FinishedRound({"a": "no", "old": "yes"}, "gone"), FinishedRound({"a": "gone"}, "yes")]
-    assert fit_scorer(odd, ("a", "b"), LABELS) == fit_scorer(kept, ("a", "b"), LABELS)
+    valid = [FinishedRound({"a": "yes", "b": None}, "yes"), FinishedRound({"a": "no", "b": "no"}, "no")]
+    odd = [*valid, FinishedRound({"a": "no", "old": "yes"}, "gone"), FinishedRound({"a": "gone"}, "yes")]
+    assert fit_scorer(odd, ("a", "b"), LABELS) == fit_scorer(valid, ("a", "b"), LABELS)
 
 
 @pytest.mark.parametrize(("trust", "own"), [(0.0, 0.0), (0.4, 0.2), (1.0, 0.5)])
 def test_a_score_that_was_learnt_from_human_labels_counts_by_half_at_most(trust, own):
-    found = fit_scorer((), ARMS, LABELS)
+    scorer = fit_scorer((), ARMS, LABELS)
     decision = Decision("no", 0.5, {}, trust)
-    expected = own * 0.5 + (1.0 - own) * found.score(UNANIMOUS, "no")
-    assert found.score_decision(UNANIMOUS, decision) == pytest.approx(expected)
+    expected = own * 0.5 + (1.0 - own) * scorer.score(UNANIMOUS, "no")
+    assert scorer.score_decision(UNANIMOUS, decision) == pytest.approx(expected)

@@ -20,8 +20,8 @@ def candidate(task: int, wrong: float = 0.2, dispute: float = 0.5) -> Candidate:
     return Candidate(task, wrong, dispute)
 
 
-def order(found: list[Suggestion]) -> list[int]:
-    return [one.task for one in found]
+def order(suggestions: list[Suggestion]) -> list[int]:
+    return [suggestion.task for suggestion in suggestions]
 
 
 # -- dispute
@@ -80,10 +80,10 @@ def test_no_more_than_wanted_are_suggested() -> None:
 def test_contexts_of_any_length_are_taken_by_their_direction() -> None:
     tasks, contexts = [candidate(1), candidate(2, 0.3)], np.array([[2.0, 1.0], [0.5, 3.0]])
     labelled = np.array([[1.0, 1.0]])
-    found = suggest(tasks, contexts, labelled, 2)
+    suggestions = suggest(tasks, contexts, labelled, 2)
     again = suggest(tasks, 7.0 * contexts, 0.1 * labelled, 2)
-    assert [(one.task, round(one.gain, 9)) for one in found] == [
-        (one.task, round(one.gain, 9)) for one in again
+    assert [(suggestion.task, round(suggestion.gain, 9)) for suggestion in suggestions] == [
+        (suggestion.task, round(suggestion.gain, 9)) for suggestion in again
     ]
 
 
@@ -108,12 +108,12 @@ def test_each_choice_is_the_best_by_the_rule_with_the_ones_before_it_labelled(
     for suggestion in suggest(tasks, contexts, labelled, 6):
         a = np.eye(3) + sum(np.outer(row, row) for row in [*known, *(unit[task] for task in chosen)])
         gains = {}
-        for one in tasks:
-            if one.task in chosen:
+        for rival in tasks:
+            if rival.task in chosen:
                 continue
-            novelty = unit[one.task] @ np.linalg.solve(a, unit[one.task])
-            alike = max([max(unit[one.task] @ unit[task], 0.0) ** 8 for task in chosen], default=0.0)
-            gains[one.task] = (one.wrong + TEACHES * one.dispute * novelty) * (1.0 - alike)
+            novelty = unit[rival.task] @ np.linalg.solve(a, unit[rival.task])
+            alike = max([max(unit[rival.task] @ unit[task], 0.0) ** 8 for task in chosen], default=0.0)
+            gains[rival.task] = (rival.wrong + TEACHES * rival.dispute * novelty) * (1.0 - alike)
         assert gains[suggestion.task] == pytest.approx(max(gains.values()), abs=1e-9)
         chosen.append(suggestion.task)
     assert sorted(chosen) == list(range(6))

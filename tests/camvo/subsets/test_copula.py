@@ -91,9 +91,9 @@ def test_an_indefinite_matrix_is_replaced_by_the_nearest_correlation_matrix():
 
 def test_the_same_seed_gives_the_same_samples_and_another_seed_others():
     lower = np.full(4, 0.7)
-    one, again, other = (Copula(np.eye(4), seed).sample_correctness(lower) for seed in (1, 1, 2))
-    assert np.array_equal(one, again)
-    assert not np.array_equal(one, other)
+    first, again, other = (Copula(np.eye(4), seed).sample_correctness(lower) for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
 
 
 def test_samples_do_not_depend_on_which_arms_are_searched():
@@ -118,16 +118,16 @@ def test_the_oracle_finds_the_cheapest_set_by_brute_force(seed, k):
     rng = np.random.default_rng(seed)
     costs, lower, weights = rng.random(k), rng.uniform(0.5, 0.97, k), rng.random(k)
     copula = Copula(equicorrelated(k, 0.3), samples=400)
-    found = cheapest_subset(costs, [(lower, weights)], 0.85, 2, confidence="copula", copulas=[copula])
+    chosen_set = cheapest_subset(costs, [(lower, weights)], 0.85, 2, confidence="copula", copulas=[copula])
     sets = (np.arange(2**k)[:, None] >> np.arange(k) & 1).astype(float)
     enough = (majority(sets, copula.sample_correctness(lower), weights) >= 0.85 - 1e-12) & (
         sets.sum(axis=1) >= 2
     )
     if not enough.any():
-        assert found is None
+        assert chosen_set is None
         return
     winner = sets[enough][(sets[enough] @ costs).argmin()]
-    assert found.arms == tuple(np.flatnonzero(winner))
+    assert chosen_set.arms == tuple(np.flatnonzero(winner))
 
 
 def test_every_question_needs_its_copula():

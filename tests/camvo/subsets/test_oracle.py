@@ -26,7 +26,7 @@ FORMS = {"beta": beta_tail, "exact": confidence_by_lemma_1}
 
 def brute_force(costs, demands, delta, k_min, form, *, held=(), excluded=()):
     """(cost, confidence, size) of the best set, over all sets."""
-    found = []
+    ranked = []
     allowed = [arm for arm in range(len(costs)) if arm not in excluded or arm in held]
     for size in range(max(k_min, 1), len(allowed) + 1):
         for arms in map(list, combinations(allowed, size)):
@@ -34,8 +34,8 @@ def brute_force(costs, demands, delta, k_min, form, *, held=(), excluded=()):
                 continue
             reached = min(FORMS[form](lower[arms], weights[arms]) for lower, weights in demands)
             if reached >= delta:
-                found.append((sum(costs[arm] for arm in arms if arm not in held), -reached, size))
-    return min(found, default=None)
+                ranked.append((sum(costs[arm] for arm in arms if arm not in held), -reached, size))
+    return min(ranked, default=None)
 
 
 @st.composite
@@ -60,19 +60,19 @@ def problems(draw, most_arms, costs):
 
 def check_against_brute_force(problem, form):
     costs, demands, delta, k_min, held, excluded = problem
-    found = cheapest_subset(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
+    chosen_set = cheapest_subset(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
     best = brute_force(costs, demands, delta, k_min, form, held=held, excluded=excluded)
-    if best is None or found is None:
-        assert found is best is None
+    if best is None or chosen_set is None:
+        assert chosen_set is best is None
         return
-    arms = list(found.arms)
+    arms = list(chosen_set.arms)
     assert set(held) <= set(arms)
     assert not set(excluded) & set(arms)
     assert arms == sorted(set(arms))
     reached = min(FORMS[form](lower[arms], weights[arms]) for lower, weights in demands)
-    assert found.confidence == pytest.approx(reached, abs=1e-7)
+    assert chosen_set.confidence == pytest.approx(reached, abs=1e-7)
     cost = sum(costs[arm] for arm in arms if arm not in held)
-    assert (cost, -found.confidence) == pytest.approx(best[:2], abs=1e-7)
+    assert (cost, -chosen_set.confidence) == pytest.approx(best[:2], abs=1e-7)
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
@@ -101,8 +101,8 @@ def test_costs_that_differ_by_rounding_alone_are_equal():
     certain = np.ones(3)
     demands = [(certain, np.array([1.0, 1.0, 0.0])), (certain, np.array([1.0, 0.0, 1.0]))]
     for unit in (1.0, 1e-6, 1e6):
-        found = cheapest_subset(unit * costs, demands, 0.9, confidence="exact")
-        assert found == Subset((0,), 1.0)
+        chosen_set = cheapest_subset(unit * costs, demands, 0.9, confidence="exact")
+        assert chosen_set == Subset((0,), 1.0)
 
 
 def test_equal_sets_leave_the_choice_to_the_order_of_the_arms():
@@ -145,8 +145,8 @@ def test_without_an_arm_there_is_no_set():
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
 def test_delta_0_takes_the_cheapest_arm_even_without_weight(form):
-    found = cheapest_subset(np.array([3.0, 1.0]), [(np.full(2, 0.5), np.zeros(2))], 0.0, confidence=form)
-    assert found == Subset((1,), 0.0)
+    chosen_set = cheapest_subset(np.array([3.0, 1.0]), [(np.full(2, 0.5), np.zeros(2))], 0.0, confidence=form)
+    assert chosen_set == Subset((1,), 0.0)
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
@@ -166,10 +166,10 @@ def test_a_single_arm_is_taken_when_it_is_confident_enough():
 def test_the_most_arms_are_searched():
     rng = np.random.default_rng(0)
     costs, demand = rng.random(MOST_ARMS), (rng.uniform(0.6, 0.9, MOST_ARMS), rng.random(MOST_ARMS))
-    found = cheapest_subset(costs, [demand], 0.9, 3)
-    arms = list(found.arms)
-    assert beta_tail(demand[0][arms], demand[1][arms]) == pytest.approx(found.confidence, abs=1e-9)
-    assert found.confidence >= 0.9
+    chosen_set = cheapest_subset(costs, [demand], 0.9, 3)
+    arms = list(chosen_set.arms)
+    assert beta_tail(demand[0][arms], demand[1][arms]) == pytest.approx(chosen_set.confidence, abs=1e-9)
+    assert chosen_set.confidence >= 0.9
     assert len(arms) >= 3
 
 
@@ -208,5 +208,5 @@ def test_a_problem_that_makes_no_sense_is_refused(costs, demands):
 
 def test_held_arms_do_not_count_towards_the_most_arms():
     n = MOST_ARMS + 5
-    found = cheapest_subset(np.ones(n), [(np.full(n, 0.9), np.ones(n))], 0.5, held=list(range(n)))
-    assert found.arms == tuple(range(n))
+    chosen_set = cheapest_subset(np.ones(n), [(np.full(n, 0.9), np.ones(n))], 0.5, held=list(range(n)))
+    assert chosen_set.arms == tuple(range(n))

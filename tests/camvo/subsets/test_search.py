@@ -81,15 +81,15 @@ def random_problem(rng, n):
 
 def agrees(problem, form):
     costs, demands, delta, k_min, held, excluded = problem
-    found = cheapest_subset(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
+    chosen_set = cheapest_subset(costs, demands, delta, k_min, confidence=form, held=held, excluded=excluded)
     best = brute_force(*problem[:4], form=form, held=held, excluded=excluded)
     if best is None:
-        assert found is None
+        assert chosen_set is None
     else:
-        assert found is not None
-        assert found.arms == best[0]
-        assert found.confidence == pytest.approx(best[1], abs=1e-9)
-        assert found.complete
+        assert chosen_set is not None
+        assert chosen_set.arms == best[0]
+        assert chosen_set.confidence == pytest.approx(best[1], abs=1e-9)
+        assert chosen_set.complete
 
 
 @pytest.mark.parametrize("form", ["beta", "exact"])
@@ -128,11 +128,11 @@ def test_the_order_of_the_arms_changes_the_winner_only_between_full_ties(form, s
         again = cheapest_subset(costs.copy(), [(lower, weights)], 0.9, 2, confidence=form, copulas=copulas)
         assert here == again
         return
-    there = cheapest_subset(costs[order], [(lower[order], weights[order])], 0.9, 2, confidence=form)
-    assert (here is None) == (there is None)
+    reordered = cheapest_subset(costs[order], [(lower[order], weights[order])], 0.9, 2, confidence=form)
+    assert (here is None) == (reordered is None)
     if here is not None:
-        assert sorted(order[list(there.arms)]) == list(here.arms)
-        assert there.confidence == pytest.approx(here.confidence, abs=1e-12)
+        assert sorted(order[list(reordered.arms)]) == list(here.arms)
+        assert reordered.confidence == pytest.approx(here.confidence, abs=1e-12)
 
 
 # The pieces.
@@ -226,11 +226,11 @@ def hard():
 @pytest.mark.parametrize(("form", "delta", "budget"), [("beta", 0.85, 1), ("exact", 0.85, 50)])
 def test_a_search_that_runs_out_of_budget_returns_its_best_set_as_incomplete(form, delta, budget):
     costs, demand = hard()
-    found = cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
-    assert not found.complete
-    assert found == cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
+    chosen_set = cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
+    assert not chosen_set.complete
+    assert chosen_set == cheapest_subset(costs, [demand], delta, 1, confidence=form, budget=budget)
     question = {"beta": BetaConfidence, "exact": ExactConfidence}[form](*demand)
-    assert found.confidence == question.confidence_of(list(found.arms)) >= delta
+    assert chosen_set.confidence == question.confidence_of(list(chosen_set.arms)) >= delta
 
 
 def test_a_search_that_finds_nothing_within_its_budget_returns_all_arms():
@@ -243,9 +243,9 @@ def test_a_search_that_finds_nothing_within_its_budget_returns_all_arms():
         demands.append((lower, weights))
     costs = np.arange(1.0, n + 1.0)
     copulas = [Copula(np.eye(n))] * 2
-    found = cheapest_subset(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0])
-    assert found.complete
-    assert {4, 7} <= set(found.arms)
+    chosen_set = cheapest_subset(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0])
+    assert chosen_set.complete
+    assert {4, 7} <= set(chosen_set.arms)
     cut = cheapest_subset(costs, demands, delta, confidence="copula", copulas=copulas, excluded=[0], budget=1)
     assert not cut.complete
     assert cut.arms == tuple(range(1, n))
@@ -270,9 +270,9 @@ def test_a_guess_that_is_cheaper_than_the_best_set_wins():
     n = 16
     rng = np.random.default_rng(0)
     demand = (rng.uniform(0.7, 0.8, n), np.ones(n))
-    found = cheapest_subset(np.zeros(n), [demand], 0.7, confidence="beta", budget=100)
-    assert not found.complete
-    assert len(found.arms) == n
+    chosen_set = cheapest_subset(np.zeros(n), [demand], 0.7, confidence="beta", budget=100)
+    assert not chosen_set.complete
+    assert len(chosen_set.arms) == n
 
 
 @pytest.mark.parametrize("budget", [0, -1])

@@ -24,8 +24,8 @@ def window(rng, arms, questions):
 
 
 def assert_as_one_by_one(costs, demands, delta, k_min, held):
-    found = cheapest_subsets(costs, demands, delta, k_min, held=held)
-    for task, subset in enumerate(found):
+    chosen_sets = cheapest_subsets(costs, demands, delta, k_min, held=held)
+    for task, subset in enumerate(chosen_sets):
         alone = [(lower[task], weights[task]) for lower, weights in demands]
         expected = cheapest_subset(costs, alone, delta, k_min, held=held)
         if expected is None:

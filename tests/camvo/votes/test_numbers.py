@@ -48,8 +48,8 @@ def test_a_whole_weight_counts_as_that_many_votes(votes):
 def test_the_median_has_the_least_weighted_distance_to_the_votes(votes):
     numbers, weights = map(np.array, zip(*votes, strict=True))
     assume(weights.max() > 1e-6)
-    found = weighted_median(numbers.tolist(), weights.tolist())
-    distance = float(weights @ np.abs(numbers - found))
+    centre = weighted_median(numbers.tolist(), weights.tolist())
+    distance = float(weights @ np.abs(numbers - centre))
     assert distance <= min(weights @ np.abs(numbers - y) for y in numbers) + 1e-6
 
 

@@ -135,10 +135,10 @@ def test_the_score_is_the_mean_posterior_of_the_pairs(rule):
 
 
 def test_unanimous_arms_are_scored_higher_than_divided_ones():
-    one, other = list(ITEMS), list(ITEMS[::-1])
+    forward, backward = list(ITEMS), list(ITEMS[::-1])
     scores = [
         max(RankingVote().aggregate(ballot(votes), ITEMS)[1].values())
-        for votes in ([one] * 3, [one, one, other])
+        for votes in ([forward] * 3, [forward, forward, backward])
     ]
     assert scores[1] < scores[0] < 1.0
 

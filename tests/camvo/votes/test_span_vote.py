@@ -38,22 +38,22 @@ def score(votes, *columns, **named):
     return chance
 
 
-one = st.tuples(st.integers(0, 14), st.integers(1, 6), st.sampled_from(LABELS)).map(
+any_span = st.tuples(st.integers(0, 14), st.integers(1, 6), st.sampled_from(LABELS)).map(
     lambda drawn: Span(drawn[0], drawn[0] + drawn[1], drawn[2])
 )
 
 
 def flat(drawn):
     """Without the spans that overlap an earlier one of the same label, as annotators mark a text."""
-    kept = []
+    flattened = []
     for span in sorted(drawn):
-        if all(span_overlap(span, other) == 0.0 for other in kept):
-            kept.append(span)
-    return tuple(kept)
+        if all(span_overlap(span, other) == 0.0 for other in flattened):
+            flattened.append(span)
+    return tuple(flattened)
 
 
-any_vote = st.sets(one, max_size=4).map(lambda drawn: tuple(sorted(drawn)))
-flat_vote = st.sets(one, max_size=4).map(flat)
+any_vote = st.sets(any_span, max_size=4).map(lambda drawn: tuple(sorted(drawn)))
+flat_vote = st.sets(any_span, max_size=4).map(flat)
 weight = st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0])
 cast = st.lists(st.tuples(flat_vote, weight, st.sampled_from([0.1, 0.4, 0.9])), min_size=1, max_size=5)
 
@@ -68,10 +68,10 @@ def test_what_all_arms_say_is_the_answer(vote, arms):
 @settings(deadline=None)
 def test_a_span_that_a_majority_marked_exactly_alike_is_in_the_answer(drawn):
     votes, weights, _ = zip(*drawn, strict=True)
-    found = answer(votes, list(weights))
+    in_answer = answer(votes, list(weights))
     for span in {span for vote in votes for span in vote}:
         if sum(w for vote, w in zip(votes, weights, strict=True) if span in vote) > sum(weights) / 2:
-            assert span in found
+            assert span in in_answer
 
 
 @given(cast)
@@ -107,11 +107,11 @@ def test_the_labels_do_not_influence_each_other(drawn):
 def place_by_hand(votes, weights):
     """The answer where no arm marks more than one span, straight from the definition."""
     marked = [vote[0] if vote else None for vote in votes]
-    found, total = [], sum(weights)
+    winners, total = [], sum(weights)
     for span in sorted({span for span in marked if span}):
         exact = [i for i, own in enumerate(marked) if own == span]
         if sum(weights[i] for i in exact) > total / 2:
-            found.append(span)
+            winners.append(span)
             marked = [None if i in exact else own for i, own in enumerate(marked)]
     while any(marked):
         members = {
@@ -131,16 +131,16 @@ def place_by_hand(votes, weights):
         if sum(weights[i] for i in chosen) > total / 2:
             copies = [marked[i] for i in chosen for _ in range(int(4 * weights[i]))]
             middle = (len(copies) - 1) // 2
-            found.append(
+            winners.append(
                 Span(
                     sorted(s.start for s in copies)[middle], sorted(s.end for s in copies)[middle], best.label
                 )
             )
         marked = [None if i in chosen else own for i, own in enumerate(marked)]
-    return tuple(sorted(found))
+    return tuple(sorted(winners))
 
 
-@given(st.lists(st.tuples(st.sets(one, max_size=1).map(tuple), weight), min_size=1, max_size=5))
+@given(st.lists(st.tuples(st.sets(any_span, max_size=1).map(tuple), weight), min_size=1, max_size=5))
 @settings(deadline=None)
 def test_with_a_span_an_arm_the_answer_is_the_one_made_by_hand(drawn):
     votes, weights = map(list, zip(*drawn, strict=True))
@@ -182,9 +182,9 @@ def by_enumeration(closeness, chances):
     total = 0.0
     for truth in product((0, 1), repeat=len(chances)):
         weight = np.prod([p if x else 1.0 - p for x, p in zip(truth, chances, strict=True)])
-        found = sum(b * x for b, x in zip(closeness, truth, strict=False))
+        matched = sum(b * x for b, x in zip(closeness, truth, strict=False))
         size = len(closeness) + sum(truth)
-        total += weight * (2.0 * found / size if size else 1.0)
+        total += weight * (2.0 * matched / size if size else 1.0)
     return total
 
 

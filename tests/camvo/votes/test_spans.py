@@ -59,8 +59,10 @@ def test_f1_is_symmetric_and_1_for_equal_sets_alone(left, right):
 @given(span("A"), span("A"))
 @settings(deadline=None)
 def test_overlap_is_the_shared_share_of_the_characters(left, right):
-    one, other = set(range(*left[:2])), set(range(*right[:2]))
-    assert span_overlap(left, right) == len(one & other) / len(one | other)
+    left_characters, right_characters = set(range(*left[:2])), set(range(*right[:2]))
+    assert span_overlap(left, right) == len(left_characters & right_characters) / len(
+        left_characters | right_characters
+    )
 
 
 def test_spans_of_two_labels_have_nothing_in_common():

@@ -26,8 +26,8 @@ def drawn(n, labels, seed=0, silence=0.0):
 
 @pytest.mark.parametrize(("labels", "silence"), [(4, 0.0), (20, 0.0), (4, 0.2)])
 def test_accuracies_are_found_without_a_label_where_errors_are_independent(labels, silence):
-    found = accuracies(drawn(4000, labels, silence=silence), np.ones(5), labels)
-    assert found == pytest.approx(TRUE, abs=0.04)
+    estimated = accuracies(drawn(4000, labels, silence=silence), np.ones(5), labels)
+    assert estimated == pytest.approx(TRUE, abs=0.04)
 
 
 def test_without_evidence_a_dearer_model_weighs_more():
@@ -39,8 +39,8 @@ def test_without_evidence_models_of_the_same_price_weigh_the_same():
 
 
 def test_evidence_overrules_the_price():
-    found = accuracies(drawn(400, 4), np.arange(1.0, 6.0), 4)
-    assert found[0] > found[2] > found[4]
+    estimated = accuracies(drawn(400, 4), np.arange(1.0, 6.0), 4)
+    assert estimated[0] > estimated[2] > estimated[4]
 
 
 def test_counts_are_as_good_as_repeated_rounds():
@@ -75,8 +75,8 @@ def test_completed_rounds_give_the_accuracies_of_full_rounds_but_late_rounds_alo
         rows[(*groups[:3], UNASKED, UNASKED) if ends else groups] += 1
         everyone[groups] += by_chance
     late = {groups: count for groups, count in rows.items() if UNASKED not in groups}
-    found, biased = (accuracies(some, np.ones(5), 4) for some in (complete_rounds(rows, +everyone), late))
-    assert found == pytest.approx(TRUE, abs=0.05)
+    estimated, biased = (accuracies(some, np.ones(5), 4) for some in (complete_rounds(rows, +everyone), late))
+    assert estimated == pytest.approx(TRUE, abs=0.05)
     assert np.abs(biased - TRUE).max() > 0.1
 
 

@@ -128,11 +128,11 @@ def test_renaming_labels_renames_the_answer(stack, names, votes):
         KeptRound(tuple(v._replace(label=new[v.label]) for v in row.votes), new[row.label], row.everyone)
         for row in rounds(300)
     ]
-    there = fit_stacked_vote(renamed, names).probabilities(
+    renamed_chances = fit_stacked_vote(renamed, names).probabilities(
         {a: new[v] for a, v in votes.items()}, WEIGHTS, names
     )
     here = stack.probabilities(votes, WEIGHTS, LABELS)
-    assert [there[new[label]] for label in LABELS] == pytest.approx(list(here.values()), abs=1e-3)
+    assert [renamed_chances[new[label]] for label in LABELS] == pytest.approx(list(here.values()), abs=1e-3)
 
 
 @given(st.permutations(ARMS), VOTES)
@@ -144,11 +144,11 @@ def test_renaming_models_changes_nothing(stack, names, votes):
         for row in rounds(300)
     ]
     weights = {new[arm]: weight for arm, weight in WEIGHTS.items()}
-    there = fit_stacked_vote(renamed, LABELS).probabilities(
+    renamed_chances = fit_stacked_vote(renamed, LABELS).probabilities(
         {new[a]: v for a, v in votes.items()}, weights, LABELS
     )
     here = stack.probabilities(votes, WEIGHTS, LABELS)
-    assert list(there.values()) == pytest.approx(list(here.values()), abs=1e-3)
+    assert list(renamed_chances.values()) == pytest.approx(list(here.values()), abs=1e-3)
 
 
 def test_an_unknown_model_counts_by_its_weight_alone(stack):

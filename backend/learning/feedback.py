@@ -15,7 +15,7 @@ from backend.learning import exemplary
 from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey, Teacher
-from backend.questions import label_config
+from backend.questions import parse_label_config
 from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.policies.ensemble import lesson
@@ -188,7 +188,7 @@ def _remember(connection: Connection, event: WebhookEvent, now: float) -> projec
 def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
     """ANNOTATION_CREATED, ANNOTATION_UPDATED, ANNOTATIONS_CREATED."""
     try:
-        config = label_config.parse(event.label_config)
+        config = parse_label_config(event.label_config)
     except BadLabelConfigError as error:
         _log.warning("annotation_ignored", project=event.project_key, code=error.code, reason=str(error))
         return

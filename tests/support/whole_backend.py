@@ -25,7 +25,7 @@ from werkzeug.test import TestResponse
 
 from backend.ledger import Ledger, events, human_annotations, rounds
 from backend.ledger.rounds import Round
-from backend.models import facts
+from backend.models import litellm_info
 from backend.models.embedder.embedder import Embedder
 from backend.server.app import create_app
 from backend.server.runtime import Runtime
@@ -66,7 +66,7 @@ _idle: list[tuple[Any, int, str | None]] = []
 
 def _embedder() -> Embedder:
     """One that is loaded, as litellm is: to import them in a backend's thread beside a test is not safe."""
-    facts.litellm()
+    litellm_info.litellm()
     made = Embedder()
     if _idle:
         made._model, made._dimension, made._identity = _idle.pop()

@@ -24,7 +24,7 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models import Answer, Pool, facts
+from backend.models import ModelAnswer, Pool, litellm_info
 from backend.settings import ModelSettings
 
 KEY = "sk-never-to-be-seen"
@@ -56,7 +56,7 @@ def pool_of(*models: ModelSettings, **options: Any) -> Pool:
     return Pool(models, keys={m.name: KEY for m in models}, **options)
 
 
-def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 10.0) -> Answer:
+def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 10.0) -> ModelAnswer:
     return asyncio.run(pool.attempt(name, MESSAGES, schema, timeout))
 
 
@@ -119,8 +119,8 @@ def test_the_instruction_goes_in_front_of_the_text_where_no_system_message_is_ta
 
 
 def test_the_map_knows_models_without_a_system_message() -> None:
-    assert not facts.takes_system_message("gemini/gemma-3-27b-it")
-    assert facts.takes_system_message("openai/gpt-4o")
+    assert not litellm_info.accepts_system_message("gemini/gemma-3-27b-it")
+    assert litellm_info.accepts_system_message("openai/gpt-4o")
 
 
 def test_an_open_server_is_not_sent_the_key_of_openai(
@@ -250,7 +250,7 @@ def test_neither_the_key_nor_what_the_provider_says_is_in_an_error_or_a_log(
 
 
 def test_the_lines_that_litellm_and_httpx_would_log_are_switched_off() -> None:
-    facts.litellm()
+    litellm_info.litellm()
     assert not logging.getLogger("LiteLLM").isEnabledFor(logging.ERROR)
     assert not logging.getLogger("httpx").isEnabledFor(logging.INFO)
 

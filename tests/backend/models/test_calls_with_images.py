@@ -10,7 +10,7 @@ from openai_server import OpenAIServer, Reply
 
 from backend.models import Pool
 from backend.models.prices import IMAGE_TOKENS
-from backend.questions.prompts.parts import image, text
+from backend.questions.prompts.message_parts import image_part, text_part
 from backend.settings import ModelSettings
 
 URL = "https://pictures.example/cat.jpg"
@@ -18,7 +18,7 @@ WORDS = [{"role": "system", "content": "Look."}, {"role": "user", "content": "Wh
 
 
 def with_image(address: str = URL) -> list[dict[str, Any]]:
-    return [WORDS[0], {"role": "user", "content": [text("What is it?"), image(address)]}]
+    return [WORDS[0], {"role": "user", "content": [text_part("What is it?"), image_part(address)]}]
 
 
 def pool(api_base: str = "http://127.0.0.1:1", **settings: Any) -> Pool:
@@ -48,7 +48,7 @@ def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() ->
     with OpenAIServer(lambda _: Reply.says("a cat")) as server:
         asyncio.run(pool(server.url, system_message=False).attempt("m", with_image(), None, 10.0))
         (message,) = server.requests[0].body["messages"]
-    assert message == {"role": "user", "content": [text("Look.\n\nWhat is it?"), image(URL)]}
+    assert message == {"role": "user", "content": [text_part("Look.\n\nWhat is it?"), image_part(URL)]}
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from backend.models.embedded_voters import register
 from backend.models.embedded_voters.features import sentences, stems, words
 from backend.models.embedded_voters.voters import VOTERS, LabelSet
 from backend.models.embedder.embedder import Embedder
-from backend.models.facts import litellm
-from backend.questions import ConfigQuestion, Label, TaskQuestion, parse
+from backend.models.litellm_info import litellm
+from backend.questions import ConfigQuestion, Label, TaskQuestion, parse_label_config
 from backend.questions.controls.closed_set import OneOf
-from backend.questions.prompts.prompts import messages, schema
-from backend.questions.prompts.prompts import parse as parse_answer
+from backend.questions.prompts.answers import answer_schema, parse_answer
+from backend.questions.prompts.messages import prompt_messages
 from backend.settings.built_in_voters import DEFAULT_MODELS
 from camvo.typing import Array
 
@@ -39,7 +39,7 @@ CONFIG = """
 </View>
 """
 DATA = {"text": "The keeper saved a penalty. What a lovely match!"}
-QUESTIONS = [question.about(DATA) for question in parse(CONFIG).questions]
+QUESTIONS = [question.about(DATA) for question in parse_label_config(CONFIG).questions]
 LABELS: LabelSet = (("Sport", "match, goal, team"), ("Money", "bank, shares; profit"), ("Science", None))
 
 texts = st.text(min_size=0, max_size=80)
@@ -54,10 +54,10 @@ voters = pytest.mark.parametrize("name", list(VOTERS))
 
 @pytest.fixture(scope="module")
 def embedder() -> Iterator[Embedder]:
-    one = Embedder()
-    register(one)
-    yield one
-    one.close()
+    made = Embedder()
+    register(made)
+    yield made
+    made.close()
 
 
 def anyhow(phrase: str) -> Array:
@@ -104,8 +104,8 @@ def test_a_voter_gives_the_same_answer_twice(name: str, text: str, labels: Label
 def test_the_order_of_labels_that_differ_changes_nothing(
     name: str, text: str, labels: dict[str, str], data: st.DataObject
 ) -> None:
-    there = list(labels.items())
-    assert vote(name, text, there) == vote(name, text, data.draw(st.permutations(there)))
+    ordered = list(labels.items())
+    assert vote(name, text, ordered) == vote(name, text, data.draw(st.permutations(ordered)))
 
 
 @voters
@@ -175,9 +175,11 @@ def test_no_two_voters_cost_the_same() -> None:
 
 
 def ask(model: str, questions: Sequence[TaskQuestion] = QUESTIONS) -> Any:
-    form = {"type": "json_schema", "json_schema": {"name": "labels", "schema": schema(questions)}}
-    prompt = messages(questions, "Take your time.")
-    return litellm().acompletion(model=model, messages=prompt, response_format=form, max_tokens=64)
+    form = {"type": "json_schema", "json_schema": {"name": "labels", "schema": answer_schema(questions)}}
+    prompt = prompt_messages(questions, "Take your time.")
+    return litellm().acompletion(
+        model=model, messages=prompt, questions=questions, response_format=form, max_tokens=64
+    )
 
 
 @pytest.mark.usefixtures("embedder")
@@ -185,7 +187,7 @@ def ask(model: str, questions: Sequence[TaskQuestion] = QUESTIONS) -> Any:
 class TestThroughLitellm:
     def test_the_answer_is_json_that_the_schema_allows(self, settings: Any) -> None:
         answer = json.loads(asyncio.run(ask(settings.model)).choices[0].message.content)
-        properties: Any = schema(QUESTIONS)["properties"]
+        properties: Any = answer_schema(QUESTIONS)["properties"]
         assert answer.keys() == properties.keys()
         assert all(label in properties[question]["enum"] for question, label in answer.items())
 
@@ -207,9 +209,11 @@ class TestThroughLitellm:
         assert litellm().supports_response_schema(settings.model)
 
     def test_the_blocking_call_gives_the_same_answer(self, settings: Any) -> None:
-        prompt = messages(QUESTIONS, None)
-        blocking = litellm().completion(model=settings.model, messages=prompt)
-        awaited = asyncio.run(litellm().acompletion(model=settings.model, messages=prompt))
+        prompt = prompt_messages(QUESTIONS, None)
+        blocking = litellm().completion(model=settings.model, messages=prompt, questions=QUESTIONS)
+        awaited = asyncio.run(
+            litellm().acompletion(model=settings.model, messages=prompt, questions=QUESTIONS)
+        )
         assert blocking.choices[0].message.content == awaited.choices[0].message.content
 
 
@@ -217,9 +221,12 @@ class TestThroughLitellm:
 def test_the_pool_asks_all_of_them_at_once() -> None:
     async def ask_all() -> list[Any]:
         pool = Pool(DEFAULT_MODELS)
-        prompt = messages(QUESTIONS, None)
+        prompt = prompt_messages(QUESTIONS, None)
         return await asyncio.gather(
-            *(pool.attempt(name, prompt, schema(QUESTIONS), 30) for name in pool.names)
+            *(
+                pool.attempt(name, prompt, answer_schema(QUESTIONS), 30, questions=QUESTIONS)
+                for name in pool.names
+            )
         )
 
     answers = asyncio.run(ask_all())
@@ -240,7 +247,7 @@ def test_a_hint_decides() -> None:
 
 
 def asked_in(control: str) -> list[TaskQuestion]:
-    config = parse(f'<View><Text name="text" value="$text"/>{control}</View>')
+    config = parse_label_config(f'<View><Text name="text" value="$text"/>{control}</View>')
     return [question.about(DATA) for question in config.questions]
 
 
@@ -265,12 +272,13 @@ def test_a_query_without_any_list_of_labels_is_rejected_at_no_cost() -> None:
 
     async def attempt() -> None:
         pool = Pool(DEFAULT_MODELS)
-        await pool.attempt("overlap", messages(questions, None), schema(questions), 30)
+        prompt, schema = prompt_messages(questions, None), answer_schema(questions)
+        await pool.attempt("overlap", prompt, schema, 30, questions=questions)
 
     with pytest.raises(RejectedError) as caught:
         asyncio.run(attempt())
     assert caught.value.usage is None
-    assert "only what has a list of labels" in str(caught.value)
+    assert "only answer questions with a list of labels" in str(caught.value)
 
 
 @pytest.mark.usefixtures("embedder")
@@ -278,7 +286,8 @@ def test_an_unknown_voter_is_rejected_and_not_retried() -> None:
     settings = DEFAULT_MODELS[0].model_copy(update={"model": "embedded/nobody"})
 
     async def attempt() -> None:
-        await Pool([settings]).attempt(settings.name, messages(QUESTIONS, None), schema(QUESTIONS), 30)
+        prompt, schema = prompt_messages(QUESTIONS, None), answer_schema(QUESTIONS)
+        await Pool([settings]).attempt(settings.name, prompt, schema, 30, questions=QUESTIONS)
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(attempt())
@@ -286,9 +295,38 @@ def test_an_unknown_voter_is_rejected_and_not_retried() -> None:
 
 
 @pytest.mark.usefixtures("embedder")
-def test_messages_that_are_not_ours_are_a_bad_request() -> None:
+def test_a_call_without_questions_is_a_bad_request() -> None:
     with pytest.raises(litellm().BadRequestError):
         litellm().completion(model="embedded/hints", messages=[{"role": "user", "content": "Hello?"}])
+
+
+@pytest.mark.usefixtures("embedder")
+def test_the_answer_depends_on_the_questions_and_not_on_the_wording_of_the_prompt() -> None:
+    async def ask_with(messages: list[dict[str, Any]]) -> str:
+        response = await litellm().acompletion(
+            model="embedded/sentences", messages=messages, questions=QUESTIONS
+        )
+        return str(response.choices[0].message.content)
+
+    worded = asyncio.run(ask_with(prompt_messages(QUESTIONS, "Take your time.")))
+    assert asyncio.run(ask_with([{"role": "user", "content": "Hello?"}])) == worded
+
+
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("model", [DEFAULT_MODELS[0], DEFAULT_MODELS[-1]], ids=lambda model: str(model.name))
+def test_the_questions_beside_the_prompt_do_not_change_the_key_of_a_stored_answer(model: Any) -> None:
+    pool, prompt = Pool([model]), prompt_messages(QUESTIONS, None)
+    request = {
+        "model": model.model,
+        "messages": prompt,
+        "max_tokens": model.max_tokens,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "labels", "strict": True, "schema": answer_schema(QUESTIONS)},
+        },
+    } | ({} if model.temperature is None else {"temperature": model.temperature})
+    key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+    assert pool.fingerprint(model.name, prompt, answer_schema(QUESTIONS)) == key
 
 
 class SlowEmbedder(Embedder):

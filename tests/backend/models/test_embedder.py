@@ -274,13 +274,13 @@ OFFLINE = """
 import socket
 def refuse(*_): raise AssertionError("the network was asked")
 socket.socket.connect = refuse
-from backend.embedding import Embedder
+from backend.models.embedder.embedder import Embedder
 print(Embedder().embed(["text"]).shape)
 """
 
 HEAVY = """
 import sys
-import backend.embedding
+import backend.models.embedder.embedder
 print(sorted({"torch", "transformers", "sentence_transformers", "litellm"} & set(sys.modules)))
 """
 

@@ -19,8 +19,8 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models.facts import litellm
 from backend.models.failures import BY_CLASS, model_error, retry_after
+from backend.models.litellm_info import litellm
 
 
 def litellm_classes() -> dict[str, type[Exception]]:

@@ -21,8 +21,10 @@ from backend.errors import (
     RateLimitedError,
     UnavailableError,
 )
-from backend.models import Pool, facts
-from backend.models.limits import Rest, Window
+from backend.models import Pool
+from backend.models.circuit_breaker import CircuitBreaker
+from backend.models.litellm_info import litellm
+from backend.models.rate_limits import SlidingWindow
 from backend.settings import ModelSettings
 
 MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A text."}]
@@ -109,14 +111,14 @@ def test_no_time_left_is_a_timeout_without_a_request_and_not_the_model_s_fault(s
 
 
 def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
-    litellm = facts.litellm()
+    module = litellm()
 
-    class Slow(litellm.CustomLLM):  # type: ignore[name-defined,misc]
+    class Slow(module.CustomLLM):  # type: ignore[name-defined,misc]
         async def acompletion(self, *args: Any, **kwargs: Any) -> Any:
             await asyncio.Event().wait()
 
-    litellm.custom_provider_map.append({"provider": "slow", "custom_handler": Slow()})
-    litellm.utils.custom_llm_setup()
+    module.custom_provider_map.append({"provider": "slow", "custom_handler": Slow()})
+    module.utils.custom_llm_setup()
     pool = Pool([ModelSettings(name="test", model="slow/one", input_price=0, output_price=0, timeout=0.2)])
     started = time.monotonic()
     assert asyncio.run(outcome(pool, 5.0)) == "model_timeout"
@@ -201,7 +203,7 @@ def test_a_prompt_longer_than_the_limit_waits_for_an_empty_minute_and_goes(serve
 @settings(max_examples=150, deadline=None)
 def test_no_period_ever_holds_more_than_the_limit(limit: float, steps: list[tuple[float, float]]) -> None:
     clock, passed = Clock(), list[tuple[float, float]]()
-    window = Window(limit, 60.0, clock)
+    window = SlidingWindow(limit, 60.0, clock)
     stretch = max(1.0, 1.0 / limit)
     most, period = limit * stretch, 60.0 * stretch
     for pause, units in steps:
@@ -218,7 +220,7 @@ def test_no_period_ever_holds_more_than_the_limit(limit: float, steps: list[tupl
 
 def test_a_correction_counts_while_the_passage_is_inside_and_not_after() -> None:
     clock = Clock()
-    window = Window(10, 60.0, clock)
+    window = SlidingWindow(10, 60.0, clock)
     passage = window.add(9)
     assert window.wait(5) == 60.0
     window.correct(passage, 2)
@@ -230,7 +232,7 @@ def test_a_correction_counts_while_the_passage_is_inside_and_not_after() -> None
 
 
 def test_a_window_lets_the_whole_limit_through_at_once() -> None:
-    window = Window(3, 60.0, Clock())
+    window = SlidingWindow(3, 60.0, Clock())
     waits = []
     for _ in range(4):
         waits.append(window.wait(1))
@@ -256,7 +258,7 @@ def test_five_failures_in_a_row_bring_a_minute_of_rest(server: OpenAIServer) -> 
 
 def test_one_more_failure_after_the_rest_brings_another() -> None:
     clock = Clock()
-    rest = Rest(clock, patience=30.0)
+    rest = CircuitBreaker(clock, patience=30.0)
     for _ in range(5):
         rest.failed(UnavailableError("down"))
     clock.now += 61.0
@@ -275,7 +277,7 @@ def test_an_answer_ends_the_row_of_failures(server: OpenAIServer) -> None:
 
 
 def test_bad_answers_and_requests_for_patience_bring_no_rest() -> None:
-    rest = Rest(Clock(), patience=30.0)
+    rest = CircuitBreaker(Clock(), patience=30.0)
     for _ in range(9):
         rest.failed(BadAnswerError("empty"))
         rest.failed(RateLimitedError("slow down"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import EmptyTextError, MissingFieldError
-from backend.questions import Field, TaskQuestion, parse
+from backend.questions import Field, TaskQuestion, parse_label_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -148,7 +148,7 @@ def test_a_table_is_lines_of_key_and_value(content: object, expected: str) -> No
 
 
 def test_a_chat_is_a_dialogue() -> None:
-    (question,) = parse(
+    (question,) = parse_label_config(
         '<View><Chat name="chat" value="$chat"/><Choices name="tone" toName="chat">'
         '<Choice value="Warm"/><Choice value="Cold"/></Choices></View>'
     ).questions
@@ -161,7 +161,7 @@ ON_IMAGE = '<Choices name="animal" toName="photo"><Choice value="Cat"/><Choice v
 
 
 def shown(photo: str, caption: str = "") -> TaskQuestion:
-    (question,) = parse(f"<View>{IMAGE}{ON_IMAGE}</View>").questions
+    (question,) = parse_label_config(f"<View>{IMAGE}{ON_IMAGE}</View>").questions
     return question.about({"photo": photo, "caption": caption})
 
 
@@ -187,8 +187,8 @@ def test_a_task_without_its_image_is_an_error() -> None:
 
 def test_an_image_beside_a_text_is_left_out_unless_it_is_named() -> None:
     on_text = ON_IMAGE.replace('toName="photo"', 'toName="caption"')
-    (question,) = parse(f"<View>{IMAGE}{on_text}</View>").questions
+    (question,) = parse_label_config(f"<View>{IMAGE}{on_text}</View>").questions
     assert [field.key for field in question.fields] == ["caption"]
     named = on_text.replace("<Choices", '<Choices camvo_fields="caption,photo"')
-    (question,) = parse(f"<View>{IMAGE}{named}</View>").questions
+    (question,) = parse_label_config(f"<View>{IMAGE}{named}</View>").questions
     assert [field.key for field in question.fields] == ["caption", "photo"]

@@ -4,7 +4,7 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import BadLabelConfigError
-from backend.questions import Field, Label, LabelConfig, parse
+from backend.questions import Field, Label, LabelConfig, parse_label_config
 from backend.questions.controls.closed_set import OneOf
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
@@ -12,7 +12,7 @@ TEXT = '<Text name="text" value="$text"/>'
 
 
 def config(control: str, objects: str = TEXT) -> LabelConfig:
-    return parse(f"<View>{objects}{control}</View>")
+    return parse_label_config(f"<View>{objects}{control}</View>")
 
 
 def choices(attributes: str = "", content: str = CHOICES, name: str = "mood", to_name: str = "text") -> str:
@@ -155,13 +155,13 @@ def test_the_rest_of_a_config_works_beside_a_skipped_control() -> None:
 )
 def test_a_config_that_is_no_xml_is_refused(xml: str) -> None:
     with pytest.raises(BadLabelConfigError, match="label_config: the label config cannot be read"):
-        parse(xml)
+        parse_label_config(xml)
 
 
 @pytest.mark.parametrize("xml", ["<View/>", f"<View>{TEXT}</View>", '<View><Choices name="c"/></View>'])
 def test_a_config_without_a_control_is_refused_with_what_to_add(xml: str) -> None:
     with pytest.raises(BadLabelConfigError, match="add one: <Choices"):
-        parse(xml)
+        parse_label_config(xml)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_config_without_a_control_is_refused_with_what_to_add(xml: str) -> Non
 def test_a_config_that_declares_entities_is_refused(entity: str) -> None:
     control = choices(content=f'{CHOICES}<Choice value="&a;"/>')
     with pytest.raises(BadLabelConfigError, match="DOCTYPE"):
-        parse(f"<!DOCTYPE View [{entity}]><View>{TEXT}{control}</View>")
+        parse_label_config(f"<!DOCTYPE View [{entity}]><View>{TEXT}{control}</View>")
 
 
 def test_comments_and_processing_instructions_are_no_controls() -> None:

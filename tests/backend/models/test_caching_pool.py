@@ -17,10 +17,10 @@ from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedErro
 from backend.ledger import Ledger, Writer, answers, deleted_tasks
 from backend.ledger.database import tables
 from backend.ledger.money import spending
-from backend.models import Pool, purchases
-from backend.models import queries as module
-from backend.models.purchases import Purchases, Query
-from backend.models.queries import Queries
+from backend.models import Pool, caching_pool, call_ledger
+from backend.models.caching_pool import CachingPool
+from backend.models.call_ledger import CallLedger
+from backend.models.model_query import ModelQuery
 from backend.settings import BudgetSettings, ModelSettings
 
 MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "content": "A long day."}]
@@ -34,10 +34,10 @@ class Office:
 
     def __init__(self, ledger: Ledger, server: OpenAIServer) -> None:
         self.ledger, self.server = ledger, server
-        self.purchases: list[Purchases] = []
+        self.calls: list[CallLedger] = []
         self.writers: list[Writer] = []
 
-    def queries(self, retries: int = 0, clock: Callable[[], float] = time.time) -> Queries:
+    def pool(self, retries: int = 0, clock: Callable[[], float] = time.time) -> CachingPool:
         """An asker with a pool and a writer of its own, as every process has."""
         model = ModelSettings(
             name="red",
@@ -47,8 +47,8 @@ class Office:
             parameters={"api_base": self.server.url},
         )
         self.writers.append(Writer(self.ledger))
-        self.purchases.append(Purchases(self.writers[-1], clock))
-        return Queries(Pool([model]), self.purchases[-1], retries=retries, clock=clock)
+        self.calls.append(CallLedger(self.writers[-1], clock))
+        return CachingPool(Pool([model]), self.calls[-1], retries=retries, clock=clock)
 
     def replies(self, *replies: Reply) -> None:
         """What the model says, one after the other; the last again and again."""
@@ -70,9 +70,9 @@ class Office:
 @pytest.fixture
 def office(sqlite_ledger: Ledger) -> Iterator[Office]:
     with OpenAIServer(lambda body: GLAD) as server:
-        made = Office(sqlite_ledger, server)
-        yield made
-        made.close()
+        office = Office(sqlite_ledger, server)
+        yield office
+        office.close()
 
 
 @pytest.fixture(autouse=True)
@@ -81,18 +81,18 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
 
 
-def query(task: int = 1, project: str = "7.1", **budget: float) -> Query:
-    return Query(project, task, "red", MESSAGES, {}, BudgetSettings(**budget))
+def query(task: int = 1, project: str = "7.1", **budget: float) -> ModelQuery:
+    return ModelQuery(project, task, "red", MESSAGES, {}, BudgetSettings(**budget))
 
 
 # -- once
 
 
 def test_an_answer_is_paid_once_and_then_found(office: Office) -> None:
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> Sequence[Any]:
-        return [await queries.ask(query(), 10.0) for _ in range(2)]
+        return [await pool.ask(query(), 10.0) for _ in range(2)]
 
     first, second = asyncio.run(ask())
     assert (first.content, second.content) == ('{"mood": "Glad"}',) * 2
@@ -101,16 +101,16 @@ def test_an_answer_is_paid_once_and_then_found(office: Office) -> None:
 
 
 def test_another_process_finds_the_answer(office: Office) -> None:
-    asyncio.run(office.queries().ask(query(), 10.0))
-    reply = asyncio.run(office.queries().ask(query(task=2), 10.0))
+    asyncio.run(office.pool().ask(query(), 10.0))
+    reply = asyncio.run(office.pool().ask(query(task=2), 10.0))
     assert (reply.content, reply.cost, office.server.count()) == ('{"mood": "Glad"}', 0.0, 1)
 
 
 def test_identical_queries_under_way_share_one_call_and_one_bill(office: Office) -> None:
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> Sequence[Any]:
-        return await asyncio.gather(*(queries.ask(query(task=number), 10.0) for number in range(5)))
+        return await asyncio.gather(*(pool.ask(query(task=number), 10.0) for number in range(5)))
 
     replies = asyncio.run(ask())
     assert office.server.count() == 1
@@ -118,10 +118,10 @@ def test_identical_queries_under_way_share_one_call_and_one_bill(office: Office)
 
 
 def test_every_task_that_shared_a_call_is_noted_with_its_answer(office: Office) -> None:
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> None:
-        await asyncio.gather(*(queries.ask(query(task=number), 10.0) for number in range(3)))
+        await asyncio.gather(*(pool.ask(query(task=number), 10.0) for number in range(3)))
 
     asyncio.run(ask())
     assert {row.task for row in office.rows(tables.answer_tasks)} == {0, 1, 2}
@@ -130,29 +130,29 @@ def test_every_task_that_shared_a_call_is_noted_with_its_answer(office: Office) 
 def test_an_answer_is_kept_for_who_shared_the_call_of_a_task_that_is_deleted(office: Office) -> None:
     gate = threading.Event()
     office.replies(GLAD.once(gate))
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> Any:
-        first = asyncio.create_task(queries.ask(query(task=1), 10.0))
+        first = asyncio.create_task(pool.ask(query(task=1), 10.0))
         assert await asyncio.to_thread(office.server.wait_for, 1)
-        second = asyncio.create_task(queries.ask(query(task=2), 10.0))
+        second = asyncio.create_task(pool.ask(query(task=2), 10.0))
         await asyncio.sleep(0)  # its note is in the writer's queue
         await office.delete(1)
         gate.set()
         await asyncio.gather(first, second)
-        return await queries.ask(query(task=2), 10.0)
+        return await pool.ask(query(task=2), 10.0)
 
     assert (asyncio.run(ask()).cost, office.server.count()) == (0.0, 1)
     assert {row.task for row in office.rows(tables.answer_tasks)} == {2}
 
 
 def test_a_deleted_task_holds_no_answer(office: Office) -> None:
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> None:
-        await queries.ask(query(task=1), 10.0)
+        await pool.ask(query(task=1), 10.0)
         await office.delete(2)
-        await queries.ask(query(task=2), 10.0)
+        await pool.ask(query(task=2), 10.0)
 
     asyncio.run(ask())
     assert {row.task for row in office.rows(tables.answer_tasks)} == {1}
@@ -161,7 +161,7 @@ def test_a_deleted_task_holds_no_answer(office: Office) -> None:
 def test_two_processes_that_ask_the_same_pay_once(office: Office) -> None:
     gate = threading.Event()
     office.replies(GLAD.once(gate))
-    one, other = office.queries(), office.queries()
+    one, other = office.pool(), office.pool()
 
     async def ask() -> Sequence[Any]:
         first = asyncio.create_task(one.ask(query(), 10.0))
@@ -180,15 +180,15 @@ def test_two_processes_that_ask_the_same_pay_once(office: Office) -> None:
 def test_an_asker_that_gives_up_does_not_lose_the_answer(office: Office) -> None:
     gate = threading.Event()
     office.replies(GLAD.once(gate))
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> Any:
-        first = asyncio.create_task(queries.ask(query(), 10.0))
+        first = asyncio.create_task(pool.ask(query(), 10.0))
         assert await asyncio.to_thread(office.server.wait_for, 1)
         first.cancel()
         await asyncio.wait({first})
         gate.set()
-        return await queries.ask(query(), 10.0)
+        return await pool.ask(query(), 10.0)
 
     assert asyncio.run(ask()).content == '{"mood": "Glad"}'
     assert office.server.count() == 1
@@ -198,10 +198,10 @@ def test_a_call_under_way_outlives_the_patience_of_who_asked(office: Office) -> 
     """The money is spent: the answer is worth a little more waiting, and is there for the next request."""
     gate = threading.Event()
     office.replies(GLAD.once(gate))
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> Any:
-        asked = asyncio.create_task(queries.ask(query(), 0.1))
+        asked = asyncio.create_task(pool.ask(query(), 0.1))
         _, waiting = await asyncio.wait({asked}, timeout=0.5)
         assert waiting == {asked}
         gate.set()
@@ -231,24 +231,24 @@ def claimed_by_the_dead(office: Office, until: float) -> None:
 
 def test_an_expired_claim_is_taken_over(office: Office) -> None:
     claimed_by_the_dead(office, until=1000.0)
-    reply = asyncio.run(office.queries(clock=lambda: 1000.0).ask(query(), 10.0))
+    reply = asyncio.run(office.pool(clock=lambda: 1000.0).ask(query(), 10.0))
     assert (reply.content, office.server.count()) == ('{"mood": "Glad"}', 1)
 
 
 def test_a_live_claim_is_waited_for_and_nobody_asked(office: Office) -> None:
     claimed_by_the_dead(office, until=1000.0)
     with pytest.raises(ModelTimeoutError):
-        asyncio.run(office.queries(clock=lambda: 999.0).ask(query(), 0.1))
+        asyncio.run(office.pool(clock=lambda: 999.0).ask(query(), 0.1))
     assert office.server.count() == 0
 
 
 def test_a_claim_that_expires_while_somebody_waits_is_taken_over(office: Office) -> None:
     claimed_by_the_dead(office, until=1000.0)
     now = [999.0]
-    queries = office.queries(clock=lambda: now[0])
+    pool = office.pool(clock=lambda: now[0])
 
     async def ask() -> Any:
-        asked = asyncio.create_task(queries.ask(query(), 10.0))
+        asked = asyncio.create_task(pool.ask(query(), 10.0))
         _, waiting = await asyncio.wait({asked}, timeout=0.05)
         assert waiting == {asked}
         now[0] = 1000.5
@@ -259,13 +259,13 @@ def test_a_claim_that_expires_while_somebody_waits_is_taken_over(office: Office)
 
 def test_the_claim_of_a_slow_call_is_renewed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three leases long the other process keeps waiting, because the first one is still there."""
-    monkeypatch.setattr(purchases, "LEASE", 0.3)
+    monkeypatch.setattr(call_ledger, "LEASE", 0.3)
     gate = threading.Event()
     office.replies(GLAD.once(gate))
-    one, other = office.queries(), office.queries()
+    one, other = office.pool(), office.pool()
 
     async def ask() -> Sequence[Any]:
-        keeper = asyncio.create_task(office.purchases[0].keep_claims())
+        keeper = asyncio.create_task(office.calls[0].renew_claims())
         first = asyncio.create_task(one.ask(query(), 10.0))
         assert await asyncio.to_thread(office.server.wait_for, 1)
         second = asyncio.create_task(other.ask(query(), 10.0))
@@ -283,10 +283,10 @@ def test_the_claim_of_a_slow_call_is_renewed(office: Office, monkeypatch: pytest
 def test_a_renewal_that_had_to_wait_lasts_a_whole_lease(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purchases, "LEASE", 0.03)
+    monkeypatch.setattr(call_ledger, "LEASE", 0.03)
     now, gate, entered, door = [1000.0], threading.Event(), threading.Event(), threading.Event()
     office.replies(GLAD.once(gate))
-    queries = office.queries(clock=lambda: now[0])
+    pool = office.pool(clock=lambda: now[0])
     writer, run = office.writers[0], office.writers[0].run
 
     def block(_: Connection) -> None:
@@ -300,12 +300,12 @@ def test_a_renewal_that_had_to_wait_lasts_a_whole_lease(
             queued.set()
             return await run(function)
 
-        first = asyncio.create_task(queries.ask(query(), 10.0))
+        first = asyncio.create_task(pool.ask(query(), 10.0))
         assert await asyncio.to_thread(office.server.wait_for, 1)
         blocked = asyncio.create_task(run(block))
         assert await asyncio.to_thread(entered.wait, 30)
         monkeypatch.setattr(writer, "run", noted)
-        keeper = asyncio.create_task(office.purchases[0].keep_claims())
+        keeper = asyncio.create_task(office.calls[0].renew_claims())
         await queued.wait()
         keeper.cancel()  # the function runs all the same
         now[0] = 1100.0
@@ -324,10 +324,10 @@ def test_the_claim_of_a_process_that_died_ends_with_its_lease(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody renews here, as after a crash: the other asks itself, while the first call still hangs."""
-    monkeypatch.setattr(purchases, "LEASE", 0.3)
+    monkeypatch.setattr(call_ledger, "LEASE", 0.3)
     gate = threading.Event()
     office.replies(GLAD.once(gate), GLAD)
-    dead, other = office.queries(), office.queries()
+    dead, other = office.pool(), office.pool()
 
     async def ask() -> Any:
         lost = asyncio.create_task(dead.ask(query(), 10.0))
@@ -346,7 +346,7 @@ def test_no_claim_is_left_behind(office: Office, reply: Reply) -> None:
     office.replies(reply)
 
     async def ask() -> None:
-        await asyncio.gather(office.queries().ask(query(), 10.0), return_exceptions=True)
+        await asyncio.gather(office.pool().ask(query(), 10.0), return_exceptions=True)
 
     asyncio.run(ask())
     assert office.rows(tables.claims) == []
@@ -358,47 +358,47 @@ def test_no_claim_is_left_behind(office: Office, reply: Reply) -> None:
 @pytest.mark.parametrize("failure", [Reply.fails(500), Reply.fails(503), Reply.fails(429), Reply.broken()])
 def test_a_passing_failure_is_mended_by_another_attempt(office: Office, failure: Reply) -> None:
     office.replies(failure, GLAD)
-    reply = asyncio.run(office.queries(retries=2).ask(query(), 10.0))
+    reply = asyncio.run(office.pool(retries=2).ask(query(), 10.0))
     assert (reply.content, office.server.count()) == ('{"mood": "Glad"}', 2)
 
 
 def test_a_request_that_the_provider_does_not_take_is_not_repeated(office: Office) -> None:
     office.replies(Reply.fails(400))
     with pytest.raises(RejectedError):
-        asyncio.run(office.queries(retries=2).ask(query(), 10.0))
+        asyncio.run(office.pool(retries=2).ask(query(), 10.0))
     assert office.server.count() == 1
 
 
 def test_retries_end(office: Office) -> None:
     office.replies(Reply.fails(500))
     with pytest.raises(UnavailableError):
-        asyncio.run(office.queries(retries=2).ask(query(), 10.0))
+        asyncio.run(office.pool(retries=2).ask(query(), 10.0))
     assert office.server.count() == 3
 
 
 def test_patience_ends_the_retries(office: Office) -> None:
     office.replies(Reply.fails(500))
     with pytest.raises(UnavailableError):
-        asyncio.run(office.queries(retries=50, clock=lambda: 5.0).ask(query(), 0.0))
+        asyncio.run(office.pool(retries=50, clock=lambda: 5.0).ask(query(), 0.0))
     assert office.server.count() == 1
 
 
 def test_a_model_that_is_put_to_rest_is_not_asked_again(office: Office) -> None:
     office.replies(Reply.fails(500))
     with pytest.raises(UnavailableError):
-        asyncio.run(office.queries(retries=50).ask(query(), 10.0))
+        asyncio.run(office.pool(retries=50).ask(query(), 10.0))
     assert office.server.count() == 5
 
 
 def test_an_answer_that_cannot_be_used_is_not_asked_for_again(office: Office) -> None:
     """It was paid; asking again would most likely bring the same. The next request finds it, as no vote."""
     office.replies(Reply.says(""))
-    queries = office.queries(retries=2)
+    pool = office.pool(retries=2)
 
     async def ask() -> list[Any]:
         return [
-            *await asyncio.gather(queries.ask(query(), 10.0), return_exceptions=True),
-            await queries.ask(query(), 10.0),
+            *await asyncio.gather(pool.ask(query(), 10.0), return_exceptions=True),
+            await pool.ask(query(), 10.0),
         ]
 
     failed, found = asyncio.run(ask())
@@ -411,17 +411,17 @@ def test_an_answer_that_cannot_be_used_is_not_asked_for_again(office: Office) ->
 
 def test_every_attempt_is_a_settled_call(office: Office) -> None:
     office.replies(Reply.fails(500), GLAD)
-    asyncio.run(office.queries(retries=1).ask(query(), 10.0))
+    asyncio.run(office.pool(retries=1).ask(query(), 10.0))
     calls = [(row.state, row.error_code, row.cost) for row in office.rows(tables.calls)]
     assert calls == [("settled", "model_unavailable", 0), ("settled", None, round(CALL * 1e12))]
 
 
 def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(office: Office) -> None:
     office.replies(Reply.fails(500), Reply.says("", usage=(700, 30)), GLAD)
-    queries = office.queries(retries=1)
+    pool = office.pool(retries=1)
 
     async def ask() -> None:
-        await asyncio.gather(queries.ask(query(), 10.0), return_exceptions=True)
+        await asyncio.gather(pool.ask(query(), 10.0), return_exceptions=True)
 
     asyncio.run(ask())
     with office.ledger.read() as connection:
@@ -434,22 +434,22 @@ def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(office: 
 
 def test_a_budget_that_does_not_cover_the_call_leaves_neither_a_claim_nor_a_call(office: Office) -> None:
     with pytest.raises(BudgetExhaustedError):
-        asyncio.run(office.queries().ask(query(project_usd=CALL), 10.0))
+        asyncio.run(office.pool().ask(query(project_usd=CALL), 10.0))
     assert (office.rows(tables.claims), office.rows(tables.calls), office.server.count()) == ([], [], 0)
 
 
 def test_an_answer_that_is_there_needs_no_budget(office: Office) -> None:
-    asyncio.run(office.queries().ask(query(), 10.0))
-    reply = asyncio.run(office.queries().ask(query(project="8.1", project_usd=0.0), 10.0))
+    asyncio.run(office.pool().ask(query(), 10.0))
+    reply = asyncio.run(office.pool().ask(query(project="8.1", project_usd=0.0), 10.0))
     assert reply.content == '{"mood": "Glad"}'
 
 
 def test_projects_with_money_share_one_call_when_the_first_asker_had_none(office: Office) -> None:
-    queries = office.queries()
+    pool = office.pool()
 
     async def ask() -> Sequence[Any]:
-        poor = queries.ask(query(project="7.1", project_usd=0.0), 10.0)
-        rich = [queries.ask(query(task=number, project="8.1"), 10.0) for number in (2, 3)]
+        poor = pool.ask(query(project="7.1", project_usd=0.0), 10.0)
+        rich = [pool.ask(query(task=number, project="8.1"), 10.0) for number in (2, 3)]
         return await asyncio.gather(poor, *rich, return_exceptions=True)
 
     poor, *rich = asyncio.run(ask())
@@ -462,14 +462,14 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows whether the provider bills it, and a budget has to hold."""
-    monkeypatch.setattr(module, "_OVERTIME", 0.0)
+    monkeypatch.setattr(caching_pool, "_OVERTIME", 0.0)
     released = threading.Event()
     office.replies(GLAD.once(released))
-    queries = office.queries()
+    pool = office.pool()
     with pytest.raises(ModelTimeoutError):
-        asyncio.run(queries.ask(query(), 0.3))
+        asyncio.run(pool.ask(query(), 0.3))
     released.set()
-    expected = queries._pool.cost("red", MESSAGES)
+    expected = pool._pool.cost("red", MESSAGES)
     with office.ledger.read() as connection:
         assert spending.spent(connection, "7.1", now=time.time()).total_usd == pytest.approx(expected)
     assert expected > 0.0

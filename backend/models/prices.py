@@ -16,7 +16,7 @@ _PER_MESSAGE = 16
 IMAGE_TOKENS = 1000
 """Tokens that an image counts as.
 
-The actual number is unknown before the call: one provider charges 258 tokens for a tile of 768 pixels, another
+The actual number is unknown before the call: one provider charges 258 tokens per tile of 768 pixels, another
 1,600 for a megapixel. Reported usage corrects the count, as for text.
 """
 

@@ -201,11 +201,11 @@ def test_a_call_under_way_outlives_the_patience_of_who_asked(office: Office) -> 
     pool = office.pool()
 
     async def ask() -> Any:
-        asked = asyncio.create_task(pool.ask(query(), 0.1))
-        _, waiting = await asyncio.wait({asked}, timeout=0.5)
-        assert waiting == {asked}
+        running = asyncio.create_task(pool.ask(query(), 0.1))
+        _, waiting = await asyncio.wait({running}, timeout=0.5)
+        assert waiting == {running}
         gate.set()
-        return await asked
+        return await running
 
     assert asyncio.run(ask()).content == '{"mood": "Glad"}'
 
@@ -248,11 +248,11 @@ def test_a_claim_that_expires_while_somebody_waits_is_taken_over(office: Office)
     pool = office.pool(clock=lambda: now[0])
 
     async def ask() -> Any:
-        asked = asyncio.create_task(pool.ask(query(), 10.0))
-        _, waiting = await asyncio.wait({asked}, timeout=0.05)
-        assert waiting == {asked}
+        running = asyncio.create_task(pool.ask(query(), 10.0))
+        _, waiting = await asyncio.wait({running}, timeout=0.05)
+        assert waiting == {running}
         now[0] = 1000.5
-        return await asked
+        return await running
 
     assert asyncio.run(ask()).content == '{"mood": "Glad"}'
 
@@ -401,9 +401,9 @@ def test_an_answer_that_cannot_be_used_is_not_asked_for_again(office: Office) ->
             await pool.ask(query(), 10.0),
         ]
 
-    failed, found = asyncio.run(ask())
+    failed, reused = asyncio.run(ask())
     assert failed.code == "model_bad_answer"
-    assert (found.content, found.cost, office.server.count()) == ("", 0.0, 1)
+    assert (reused.content, reused.cost, office.server.count()) == ("", 0.0, 1)
 
 
 # -- money

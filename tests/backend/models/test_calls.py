@@ -41,8 +41,8 @@ ANSWER = '{"sentiment": "Negative"}'
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer(lambda body: Reply.says(ANSWER)) as made:
-        yield made
+    with OpenAIServer(lambda body: Reply.says(ANSWER)) as running:
+        yield running
 
 
 def model(server: OpenAIServer | None = None, name: str = "test", **fields: Any) -> ModelSettings:
@@ -244,9 +244,9 @@ def test_neither_the_key_nor_what_the_provider_says_is_in_an_error_or_a_log(
     error = failure(server, Reply.fails(status, f"bad key {KEY} for the prompt {TEXT}"))
     printed = capfd.readouterr()
     assert printed.out == ""  # litellm likes to offer its help
-    seen = f"{error} {error!r} {caplog.text} {printed.err}"
-    assert KEY not in seen
-    assert TEXT not in seen
+    visible = f"{error} {error!r} {caplog.text} {printed.err}"
+    assert KEY not in visible
+    assert TEXT not in visible
 
 
 def test_the_lines_that_litellm_and_httpx_would_log_are_switched_off() -> None:
@@ -389,12 +389,12 @@ def test_the_fingerprint_is_the_same_for_the_same_call() -> None:
 
 
 def test_the_fingerprint_ignores_key_name_price_and_limits() -> None:
-    one = Pool([model()], keys={"test": "a"})
+    first = Pool([model()], keys={"test": "a"})
     other = Pool(
         [model(name="b", model="openai/test", input_price=9, rpm=5, timeout=1, api_key_env="B")],
         keys={"b": "b"},
     )
-    assert one.fingerprint("test", MESSAGES, SCHEMA) == other.fingerprint("b", MESSAGES, SCHEMA)
+    assert first.fingerprint("test", MESSAGES, SCHEMA) == other.fingerprint("b", MESSAGES, SCHEMA)
 
 
 def test_the_fingerprint_ignores_a_secret_header() -> None:

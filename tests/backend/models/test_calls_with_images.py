@@ -39,8 +39,8 @@ def test_an_image_raises_what_is_expected_and_what_is_reserved() -> None:
 
 
 def test_another_image_is_another_question() -> None:
-    made = pool()
-    prints = {made.fingerprint("m", with_image(address), None) for address in (URL, f"{URL}?2")}
+    models = pool()
+    prints = {models.fingerprint("m", with_image(address), None) for address in (URL, f"{URL}?2")}
     assert len(prints) == 2
 
 

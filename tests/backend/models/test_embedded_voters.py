@@ -54,10 +54,10 @@ voters = pytest.mark.parametrize("name", list(VOTERS))
 
 @pytest.fixture(scope="module")
 def embedder() -> Iterator[Embedder]:
-    made = Embedder()
-    register(made)
-    yield made
-    made.close()
+    loaded = Embedder()
+    register(loaded)
+    yield loaded
+    loaded.close()
 
 
 def anyhow(phrase: str) -> Array:

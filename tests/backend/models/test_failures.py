@@ -43,9 +43,9 @@ def test_every_class_of_litellm_is_in_the_table() -> None:
 
 def test_every_exported_class_of_litellm_becomes_one_of_ours() -> None:
     for kind in litellm_classes().values():
-        made = model_error(bare(kind), "m")
-        assert type(made) is not ModelError
-        assert made.where == "model m"
+        error = model_error(bare(kind), "m")
+        assert type(error) is not ModelError
+        assert error.where == "model m"
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_a_timeout_of_asyncio_is_a_timeout() -> None:
 @pytest.mark.parametrize("error", [ValueError("x"), AttributeError("x"), KeyError("x"), OSError("x")])
 def test_an_exception_nobody_expected_is_unavailable_and_keeps_its_text_to_itself(error: Exception) -> None:
     secret = type(error)("sk-secret and the text of a task")
-    made = model_error(secret, "m")
-    assert type(made) is UnavailableError
-    assert "secret" not in str(made)
-    assert type(error).__name__ in str(made)
+    converted = model_error(secret, "m")
+    assert type(converted) is UnavailableError
+    assert "secret" not in str(converted)
+    assert type(error).__name__ in str(converted)
 
 
 @pytest.mark.parametrize(

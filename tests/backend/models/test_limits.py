@@ -42,8 +42,8 @@ class Clock:
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer(lambda body: Reply.says("A")) as made:
-        yield made
+    with OpenAIServer(lambda body: Reply.says("A")) as running:
+        yield running
 
 
 def pool_of(server: OpenAIServer, *, clock: Any = time.monotonic, processes: int = 1, **fields: Any) -> Pool:
@@ -54,8 +54,8 @@ def pool_of(server: OpenAIServer, *, clock: Any = time.monotonic, processes: int
         "output_price": 1,
         "api_base": server.url,
     }
-    made = ModelSettings.model_validate(entry | fields)
-    return Pool([made], keys={"test": "k"}, processes=processes, clock=clock)
+    model = ModelSettings.model_validate(entry | fields)
+    return Pool([model], keys={"test": "k"}, processes=processes, clock=clock)
 
 
 async def attempt(pool: Pool, patience: float = 10.0) -> str:
@@ -85,16 +85,14 @@ def test_no_more_calls_are_in_flight_than_allowed(server: OpenAIServer) -> None:
     assert server.most_at_once == 3
 
 
-@pytest.mark.parametrize(("own", "patience"), [(0.3, 10.0), (30.0, 0.3)], ids=["the model's", "the caller's"])
-def test_the_shorter_timeout_holds_though_the_server_hangs(
+@pytest.mark.parametrize(("own", "patience"), [(0.3, 3e6), (3e6, 0.3)], ids=["the model's", "the caller's"])
+def test_the_shorter_timeout_ends_a_call_to_a_server_that_hangs(
     server: OpenAIServer, own: float, patience: float
 ) -> None:
     server.script = lambda body: Reply.says("A").once(threading.Event())
     pool = pool_of(server, timeout=own)
     asyncio.run(outcome(pool_of(server), 0.01))  # litellm's first call takes longer than the others
-    started = time.monotonic()
     assert asyncio.run(outcome(pool, patience)) == "model_timeout"
-    assert 0.2 < time.monotonic() - started < 0.8
 
 
 def test_a_timeout_is_one_request(server: OpenAIServer) -> None:
@@ -120,9 +118,7 @@ def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
     module.custom_provider_map.append({"provider": "slow", "custom_handler": Slow()})
     module.utils.custom_llm_setup()
     pool = Pool([ModelSettings(name="test", model="slow/one", input_price=0, output_price=0, timeout=0.2)])
-    started = time.monotonic()
-    assert asyncio.run(outcome(pool, 5.0)) == "model_timeout"
-    assert time.monotonic() - started < 1.0
+    assert asyncio.run(outcome(pool, 3e6)) == "model_timeout"
 
 
 def test_waiting_for_a_slot_counts_against_the_time(server: OpenAIServer) -> None:
@@ -168,10 +164,10 @@ def test_the_third_request_of_a_minute_waits_when_two_are_allowed(server: OpenAI
     pool = pool_of(server, rpm=2, clock=clock)
 
     async def main() -> list[str]:
-        seen = [await outcome(pool, 5.0) for _ in range(2)]
-        seen.append(await outcome(pool, 0.1))
+        outcomes = [await outcome(pool, 5.0) for _ in range(2)]
+        outcomes.append(await outcome(pool, 0.1))
         clock.now += 60.0
-        return [*seen, await outcome(pool, 5.0)]
+        return [*outcomes, await outcome(pool, 5.0)]
 
     assert asyncio.run(main()) == ["A", "A", "model_timeout", "A"]
     assert server.count() == 3
@@ -306,9 +302,7 @@ def test_nothing_is_sent_before_the_time_that_the_provider_asked_for(server: Ope
     pool = pool_of(server, clock=clock)
     assert asyncio.run(outcome(pool)) == "model_rate_limited"
     server.script = lambda body: Reply.says("A")
-    started = time.monotonic()
-    assert asyncio.run(outcome(pool, 5.0)) == "model_rate_limited"  # 7 s do not fit into 5: said at once
-    assert time.monotonic() - started < 1.0
+    assert asyncio.run(outcome(pool, 5.0)) == "model_rate_limited"  # waiting would end in model_timeout
     assert server.count() == 1
     clock.now += 7.0
     assert asyncio.run(outcome(pool, 5.0)) == "A"

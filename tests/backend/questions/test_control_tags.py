@@ -144,12 +144,12 @@ def test_a_vote_is_stored_and_read_back_as_the_same_vote(name: str, data: st.Dat
 @settings(max_examples=25)
 @given(data=st.data())
 def test_a_valid_answer_is_a_vote_and_fits_the_question(name: str, data: st.DataObject) -> None:
-    asked, given_ = TAGS[name].asked, data.draw(TAGS[name].given)
-    vote = asked.vote_from_answer(given_)
+    asked, answer = TAGS[name].asked, data.draw(TAGS[name].given)
+    vote = asked.vote_from_answer(answer)
     if name == "short text" and vote is None:
         return
     assert named.fits(asked.question.control.aggregation, vote, asked.options)
-    assert parse_answer(json.dumps({"c": given_}), [asked]) == {"c": vote}
+    assert parse_answer(json.dumps({"c": answer}), [asked]) == {"c": vote}
 
 
 @tags

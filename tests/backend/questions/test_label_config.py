@@ -26,9 +26,9 @@ def labels(control: str) -> tuple[Label, ...]:
 
 
 def reasons(control: str, objects: str = TEXT) -> list[str]:
-    found = config(control, objects)
-    assert found.questions == ()
-    return [skipped.reason for skipped in found.skipped]
+    parsed = config(control, objects)
+    assert parsed.questions == ()
+    return [skipped.reason for skipped in parsed.skipped]
 
 
 def test_a_choices_becomes_a_question() -> None:
@@ -64,8 +64,8 @@ def test_attributes_of_camvo_pass_label_studios_own_validation() -> None:
 
 
 def test_several_controls_keep_the_order_of_the_config() -> None:
-    found = config(choices(name="b") + choices(name="a"))
-    assert [question.name for question in found.questions] == ["b", "a"]
+    parsed = config(choices(name="b") + choices(name="a"))
+    assert [question.name for question in parsed.questions] == ["b", "a"]
 
 
 def test_a_config_is_parsed_once() -> None:
@@ -132,9 +132,9 @@ def test_a_control_named_like_an_object_is_skipped() -> None:
 
 
 def test_the_rest_of_a_config_works_beside_a_skipped_control() -> None:
-    found = config('<TextArea name="why" toName="text"/>' + choices())
-    assert [question.name for question in found.questions] == ["mood"]
-    assert [(skipped.control, skipped.tag) for skipped in found.skipped] == [("why", "TextArea")]
+    parsed = config('<TextArea name="why" toName="text"/>' + choices())
+    assert [question.name for question in parsed.questions] == ["mood"]
+    assert [(skipped.control, skipped.tag) for skipped in parsed.skipped] == [("why", "TextArea")]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_a_config_that_declares_entities_is_refused(entity: str) -> None:
 
 
 def test_comments_and_processing_instructions_are_no_controls() -> None:
-    found = config("<!-- <Rating name='r' toName='text'/> --><?php x?>" + choices())
-    assert (len(found.questions), found.skipped) == (1, ())
+    parsed = config("<!-- <Rating name='r' toName='text'/> --><?php x?>" + choices())
+    assert (len(parsed.questions), parsed.skipped) == (1, ())
 
 
 @pytest.mark.parametrize("tag", ["Text", "HyperText", "Paragraphs"])
@@ -208,8 +208,8 @@ def test_an_object_that_another_control_is_attached_to_is_no_field() -> None:
 
 
 def test_two_questions_on_two_objects_do_not_share_them() -> None:
-    found = config(choices() + choices(name="second", to_name="title"), FOUR)
-    shown = [[field.key for field in question.fields] for question in found.questions]
+    parsed = config(choices() + choices(name="second", to_name="title"), FOUR)
+    shown = [[field.key for field in question.fields] for question in parsed.questions]
     assert shown == [["text", "option_a", "option_b"], ["title", "option_a", "option_b"]]
 
 

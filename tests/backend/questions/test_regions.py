@@ -96,5 +96,5 @@ def test_models_are_told_whose_regions_they_classify() -> None:
     ],
 )
 def test_regions_that_cannot_get_a_class_are_skipped_with_the_reason(config: str, reason: str) -> None:
-    skipped = {one.control: one.reason for one in parse_label_config(config).skipped}
+    skipped = {control.control: control.reason for control in parse_label_config(config).skipped}
     assert reason in skipped["role"]

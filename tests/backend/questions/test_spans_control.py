@@ -49,9 +49,9 @@ def asked(shape: str = "Labels", content: object = None, **attributes: str) -> T
 
 
 def vote(question: TaskQuestion, *entries: object) -> str:
-    found = question.vote_from_answer(list(entries))
-    assert found is not None
-    return found
+    vote_ = question.vote_from_answer(list(entries))
+    assert vote_ is not None
+    return vote_
 
 
 def quoted(quote: str, label: str = "Person", before: str = "") -> dict[str, str]:
@@ -85,8 +85,8 @@ def test_label_studio_accepts_the_regions(shape: str) -> None:
 @shapes
 def test_regions_are_read_back_as_the_vote(shape: str) -> None:
     question = asked(shape)
-    given = vote(question, *ANSWER)
-    assert question.question.vote_from_annotation(question.result_items(given)) == given
+    original = vote(question, *ANSWER)
+    assert question.question.vote_from_annotation(question.result_items(original)) == original
 
 
 @shapes
@@ -249,9 +249,9 @@ def test_models_are_asked_for_quotations() -> None:
     ],
 )
 def test_labels_that_cannot_be_voted_on_are_skipped_with_the_reason(config: str, reason: str) -> None:
-    found = parse_label_config(config)
-    assert found.questions == ()
-    assert reason in found.skipped[0].reason
+    parsed = parse_label_config(config)
+    assert parsed.questions == ()
+    assert reason in parsed.skipped[0].reason
 
 
 @pytest.mark.parametrize("text", ['[[0,5,"Person"]]', "", "[[0,5]]"])

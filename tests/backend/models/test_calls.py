@@ -1,4 +1,4 @@
-"""The pool against a real OpenAI-compatible server: what is sent, what is read, what it costs."""
+"""The pool against an OpenAI-compatible server: requests, responses and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a prompt with an image is counted as, costs and is sent as."""
+"""Prompts with images: token count, cost and messages."""
 
 from __future__ import annotations
 
@@ -61,5 +61,7 @@ def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() ->
         ("openai/gpt-4o", False, False),
     ],
 )
-def test_who_sees_is_known_or_said(model: str, vision: bool | None, sees: bool) -> None:
+def test_whether_a_model_sees_comes_from_litellm_or_the_settings(
+    model: str, vision: bool | None, sees: bool
+) -> None:
     assert pool(model=model, vision=vision).sees("m") == sees

@@ -60,8 +60,8 @@ def embedder() -> Iterator[Embedder]:
     loaded.close()
 
 
-def anyhow(phrase: str) -> Array:
-    """Some unit vector that only depends on the phrase: what a voter must cope with from any embedder."""
+def arbitrary_vector(phrase: str) -> Array:
+    """Return a unit vector that depends on the phrase alone, as from an unknown embedder."""
     seed = int.from_bytes(hashlib.sha256(phrase.encode("utf-8", "replace")).digest()[:8])
     row = np.random.default_rng(seed).normal(size=16)
     return row / np.linalg.norm(row)
@@ -69,10 +69,12 @@ def anyhow(phrase: str) -> Array:
 
 def vote(name: str, text: str, labels: LabelSet) -> str:
     voter = VOTERS[name]
-    return voter.choose(text, labels, {phrase: anyhow(phrase) for phrase in voter.phrases(text, labels)})
+    return voter.choose(
+        text, labels, {phrase: arbitrary_vector(phrase) for phrase in voter.phrases(text, labels)}
+    )
 
 
-def really_vote(name: str, text: str, labels: LabelSet, embedder: Embedder) -> str:
+def vote_with_embedder(name: str, text: str, labels: LabelSet, embedder: Embedder) -> str:
     voter = VOTERS[name]
     phrases = voter.phrases(text, labels)
     return voter.choose(text, labels, dict(zip(phrases, embedder.embed(phrases), strict=True)))
@@ -111,7 +113,7 @@ def test_the_order_of_labels_that_differ_changes_nothing(
 @voters
 def test_a_tie_goes_to_the_first_label(name: str) -> None:
     voter = VOTERS[name]
-    same = dict.fromkeys([*voter.phrases("one two", LABELS)], anyhow("all alike"))
+    same = dict.fromkeys([*voter.phrases("one two", LABELS)], arbitrary_vector("all alike"))
     assert voter.choose("one two", LABELS, same) == "Sport"
     assert voter.choose("one two", LABELS[::-1], same) == "Science"
 
@@ -121,14 +123,14 @@ def test_a_tie_goes_to_the_first_label(name: str) -> None:
 def test_a_voter_answers_about_odd_texts_with_the_real_embedder(
     name: str, text: str, embedder: Embedder
 ) -> None:
-    assert really_vote(name, text, LABELS, embedder) in {"Sport", "Money", "Science"}
+    assert vote_with_embedder(name, text, LABELS, embedder) in {"Sport", "Money", "Science"}
 
 
 @voters
 def test_a_voter_knows_a_match_from_a_bank(name: str, embedder: Embedder) -> None:
     match, bank = "Their team won the match with a late goal.", "The bank made a profit and its shares rose."
-    assert really_vote(name, match, LABELS, embedder) == "Sport"
-    assert really_vote(name, bank, LABELS, embedder) == "Money"
+    assert vote_with_embedder(name, match, LABELS, embedder) == "Sport"
+    assert vote_with_embedder(name, bank, LABELS, embedder) == "Money"
 
 
 def test_the_overlap_goes_to_the_label_that_shares_the_most_words() -> None:
@@ -260,7 +262,7 @@ def test_where_several_labels_may_fit_the_best_one_is_chosen() -> None:
 
 
 @pytest.mark.usefixtures("embedder")
-def test_what_has_no_list_of_labels_is_left_out() -> None:
+def test_a_question_without_a_list_of_labels_is_left_out() -> None:
     questions = [*QUESTIONS, *asked_in('<Rating name="stars" toName="text"/>')]
     answer = asyncio.run(ask("embedded/overlap", questions)).choices[0].message.content
     assert parse_answer(answer, questions).keys() == {"mood", "field"}
@@ -330,7 +332,7 @@ def test_the_questions_beside_the_prompt_do_not_change_the_key_of_a_stored_answe
 
 
 class SlowEmbedder(Embedder):
-    """A real embedder whose model waits to be let go."""
+    """A real embedder whose model waits until the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -352,7 +354,7 @@ def test_the_loop_runs_on_while_a_voter_thinks_and_a_later_embedder_replaces_the
         task = asyncio.create_task(ask("embedded/everything"))
         await asyncio.to_thread(slow.computing.wait, 30)
         thinking = not task.done()
-        slow.gate.set()  # reached only by a loop that was not blocked
+        slow.gate.set()  # only reached if the loop is not blocked
         return thinking, await task
 
     try:

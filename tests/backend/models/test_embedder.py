@@ -21,7 +21,7 @@ TEXTS = [f"The train was {n} minutes late." for n in range(40)] + ["", "Ein kurz
 
 
 class CountingEmbedder(Embedder):
-    """A real embedder that notes every batch the model computes, and can hold one back."""
+    """A real embedder that records each batch of the model and can hold one back."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every exception that litellm can raise is one of ours."""
+"""Every exception of litellm becomes one of our errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def litellm_classes() -> dict[str, type[Exception]]:
 
 
 def bare(kind: type[Exception]) -> Exception:
-    """An instance without the many arguments that litellm's constructors want."""
+    """Return an instance without the many arguments of litellm's constructors."""
     error = kind.__new__(kind)
     vars(error).update(message="", num_retries=None, max_retries=None, original_exception=None)
     return error

@@ -1,4 +1,4 @@
-"""Garbage collections while heavy libraries are imported."""
+"""Garbage collection during the import of heavy libraries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_collections_are_on_again_when_a_later_block_ends_later() -> None:
     assert gc.isenabled()
 
 
-def test_whoever_wants_no_collections_gets_none_afterwards() -> None:
+def test_collections_stay_off_if_they_were_off_before() -> None:
     gc.disable()
     try:
         with garbage_collection_paused():
@@ -43,5 +43,5 @@ def test_whoever_wants_no_collections_gets_none_afterwards() -> None:
 def test_what_was_made_inside_is_left_out_of_later_collections() -> None:
     before = gc.get_freeze_count()
     with garbage_collection_paused():
-        kept: list[list[int]] = [[] for _ in range(1000)]
-    assert gc.get_freeze_count() >= before + len(kept)
+        objects: list[list[int]] = [[] for _ in range(1000)]
+    assert gc.get_freeze_count() >= before + len(objects)

@@ -1,4 +1,4 @@
-"""The pool under load and trouble: concurrency, limits per minute, time, rest, cancellation."""
+"""The pool under load and after failures: concurrency, rate limits, timeouts, rest, cancellation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "conten
 
 
 class Clock:
-    """Monotonic seconds that pass when a test says so."""
+    """Monotonic seconds, advanced by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -63,7 +63,7 @@ async def attempt(pool: Pool, patience: float = 10.0) -> str:
 
 
 async def outcome(pool: Pool, patience: float = 10.0) -> str:
-    """The content, or the code of the error."""
+    """Return the content, or the code of the error."""
     try:
         return await attempt(pool, patience)
     except ModelError as error:

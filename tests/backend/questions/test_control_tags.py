@@ -40,7 +40,7 @@ DATA: dict[str, object] = {"text": "Some words.", "other": "Other words.", "item
 
 @dataclass(frozen=True)
 class Tag:
-    """A control with its objects, and JSON values that a model may answer with."""
+    """A control with its objects, and JSON values that are valid answers."""
 
     control: str
     given: st.SearchStrategy[Any]

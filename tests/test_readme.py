@@ -12,7 +12,7 @@ import yaml
 from backend import settings
 from backend.learning.feedback import ACTIONS
 from backend.models import Pool
-from backend.questions.controls.tags import SUPPORTED
+from backend.questions.tags.registry import CONTROL_TAGS
 from backend.settings import Environment, ModelSettings, Settings
 from camvo.errors import CamvoError
 
@@ -132,4 +132,4 @@ def test_every_webhook_action_is_documented() -> None:
 
 def test_every_tag_that_can_be_voted_on_is_in_the_table_of_tags() -> None:
     listed = {name.lower() for name in re.findall(r"^\| `(\w+)`", TAGS.split("## ")[0], re.MULTILINE)}
-    assert listed == SUPPORTED.keys()
+    assert listed == CONTROL_TAGS.keys()

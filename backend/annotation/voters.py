@@ -14,11 +14,12 @@ from backend.learning.examples import Examples
 from backend.learning.exemplary import label_texts
 from backend.learning.states import StateKey
 from backend.models import Pool
-from backend.models.purchases import Query
-from backend.models.queries import Queries
+from backend.models.caching_pool import CachingPool
+from backend.models.model_query import ModelQuery
 from backend.questions import TaskQuestion
-from backend.questions.prompts import prompts
-from backend.questions.prompts.parts import Messages, images
+from backend.questions.prompts.answers import answer_schema, parse_answer
+from backend.questions.prompts.message_parts import Messages, image_count
+from backend.questions.prompts.messages import PromptExample, prompt_messages
 from backend.telemetry import metrics
 from camvo.typing import Array
 
@@ -47,14 +48,14 @@ class Prompt:
 class Voters:
     """The pool, as one task's questions see it. Used on the process's one event loop only."""
 
-    def __init__(self, queries: Queries, pool: Pool, examples: Examples) -> None:
+    def __init__(self, queries: CachingPool, pool: Pool, examples: Examples) -> None:
         self._queries, self._pool, self._examples = queries, pool, examples
 
     async def prompt(self, job: Job, asked: Sequence[Asked], contexts: Sequence[Array]) -> Prompt:
         """What the models are sent about these questions of a task, with examples where they are wanted."""
         questions = [one.question for one in asked]
-        messages = prompts.messages(questions, job.settings.instructions)
-        prompt = Prompt(questions, messages, prompts.schema(questions))
+        messages = prompt_messages(questions, job.settings.instructions)
+        prompt = Prompt(questions, messages, answer_schema(questions))
         if job.settings.few_shot and len(asked) == 1:
             return await self._with_examples(job, asked[0], contexts[0], prompt)
         return prompt
@@ -65,7 +66,7 @@ class Voters:
         Where there is an image, of those that can see.
         """
         every = [model.name for model in job.settings.models]
-        names = self._seeing(job) if images(prompt.messages) else every
+        names = self._seeing(job) if image_count(prompt.messages) else every
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, prompt.to(name)) for name in awake or names}
 
@@ -76,14 +77,22 @@ class Voters:
 
     async def vote(self, job: Job, arm: str, prompt: Prompt) -> tuple[dict[str, str], float]:
         """One model's votes by question, empty where it failed, and what asking it cost in $."""
-        query = Query(job.project, job.task, arm, prompt.to(arm), prompt.schema, job.settings.budget)
+        query = ModelQuery(
+            job.project,
+            job.task,
+            arm,
+            prompt.to(arm),
+            prompt.schema,
+            job.settings.budget,
+            prompt.questions,
+        )
         try:
             reply = await self._queries.ask(query, patience=job.settings.deadline)
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return {}, error.usage.cost if error.usage else 0.0
         try:
-            votes = prompts.parse(reply.content, prompt.questions)
+            votes = parse_answer(reply.content, prompt.questions)
         except BadAnswerError as error:
             votes = {}
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
@@ -100,10 +109,10 @@ class Voters:
         near = shelf.nearest(one.key, context, job.settings.few_shot)
         if not near:
             return prompt
-        examples = [prompts.Example(task.texts, {one.name: names[task.label]}) for task in near]
+        examples = [PromptExample(task.texts, {one.name: names[task.label]}) for task in near]
         return replace(
             prompt,
-            examples=prompts.messages(prompt.questions, job.settings.instructions, examples),
+            examples=prompt_messages(prompt.questions, job.settings.instructions, examples),
             tasks=[task.task for task in near],
             shown={
                 model.name: len(near) if shelf.shows(one.key, model.name) else 0

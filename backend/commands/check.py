@@ -15,8 +15,8 @@ from backend.errors import ConfigError
 from backend.ledger import migrate
 from backend.models import Pool
 from backend.models.embedder.embedder import Embedder
-from backend.questions import label_config
-from backend.questions.prompts import prompts
+from backend.questions import parse_label_config
+from backend.questions.prompts.messages import prompt_messages
 from backend.settings import Environment, Settings
 from backend.settings.policies import in_force, policy_of
 from camvo.errors import CamvoError
@@ -101,9 +101,9 @@ def _webhooks(environment: Environment) -> str:
 
 def _sample(console: Console, found: Settings, pool: Pool) -> None:
     """What one short text would cost a project that has learnt nothing yet."""
-    config = label_config.parse(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
+    config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
     (question,) = (question.about(_SAMPLE) for question in config.questions)
-    messages = prompts.messages([question], found.instructions)
+    messages = prompt_messages([question], found.instructions)
     costs = {name: pool.cost(name, messages) for name in pool.names}
     state = State(1, found.policy.lambda_l)
     observation = Observation(state, np.ones(1), question.options)

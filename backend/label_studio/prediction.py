@@ -51,7 +51,7 @@ def votes_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: str) 
 def _signed(answers: Sequence[tuple[TaskQuestion, str, float]], model_version: str) -> dict[str, Any]:
     """A prediction of several questions, each with its vote and the score of that."""
     regions = {
-        question.name: [region | {"score": score} for region in question.regions(vote)]
+        question.name: [region | {"score": score} for region in question.result_items(vote)]
         for question, vote, score in answers
     }
     for question, _, _ in answers:
@@ -75,4 +75,4 @@ def _classified(
         ]
         for carrier in control.controls
     }
-    return {**marked, name: control.given_to(list(chain(*marked.values())), regions[name])}
+    return {**marked, name: control.attach_to_regions(list(chain(*marked.values())), regions[name])}

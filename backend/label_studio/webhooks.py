@@ -124,7 +124,7 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
         if not is_id(given.get("id")):
             continue
         result = [region for region in _list(given.get("result")) if isinstance(region, Mapping)]
-        answers = {question.name: question.answer(result) for question in config.questions}
+        answers = {question.name: question.vote_from_annotation(result) for question in config.questions}
         yield Annotation(
             project=event.project_key,
             annotation_id=given["id"],

@@ -15,7 +15,7 @@ from backend.learning import exemplary
 from backend.ledger import deleted_tasks, events, human_annotations, projects, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey, Teacher
-from backend.questions import label_config
+from backend.questions import parse_label_config
 from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.policies.teaching import lesson
@@ -105,7 +105,7 @@ def correct(connection: Connection, project: str, task: int, settings: Settings,
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
         if change.changes or change.kept or change.dropped:
             _append(connection, round_.key, "revision", change, round_.id, now)
-            metrics.feedback.labels(project=project).inc()
+            metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
 
 
@@ -146,7 +146,9 @@ def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
         return taught
     weights = {arm: row[_WEIGHTS_KEPT[kept]] for arm, row in plan["arms"].items()}
     everyone = kept == "everyone" and stages["coin"] == "everyone"
-    return replace(taught, kept=KeptRound.of(round_.votes, weights, label if human else None, everyone=everyone))
+    return replace(
+        taught, kept=KeptRound.of(round_.votes, weights, label if human else None, everyone=everyone)
+    )
 
 
 def _aggregation(plan: Mapping[str, Any]) -> Aggregation:
@@ -189,15 +191,15 @@ def _remember(connection: Connection, event: WebhookEvent, now: float) -> projec
 def _annotated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:
     """ANNOTATION_CREATED, ANNOTATION_UPDATED, ANNOTATIONS_CREATED."""
     try:
-        config = label_config.parse(event.label_config)
+        config = parse_label_config(event.label_config)
     except BadLabelConfigError as error:
         _log.warning("annotation_ignored", project=event.project_key, code=error.code, reason=str(error))
         return
     for annotation in annotations_in(event, config):
         task = annotation.task
-        if task is not None and deleted_tasks.contain(connection, event.project_key, task):
+        if task is not None and deleted_tasks.is_deleted(connection, event.project_key, task):
             continue
-        if human_annotations.put(connection, annotation, now) and task is not None:
+        if human_annotations.store(connection, annotation, now) and task is not None:
             correct(connection, event.project_key, task, settings, now)
     exemplary.keep(connection, event, config, settings)
 
@@ -214,7 +216,7 @@ def _tasks_deleted(connection: Connection, event: WebhookEvent, settings: Settin
     for task in event.task_ids:
         human_annotations.forget_task(connection, event.project_key, task)
         correct(connection, event.project_key, task, settings, now)
-        deleted_tasks.delete(connection, event.project_key, task, now)
+        deleted_tasks.delete_task(connection, event.project_key, task, now)
 
 
 def _project_updated(connection: Connection, event: WebhookEvent, settings: Settings, now: float) -> None:

@@ -1,11 +1,16 @@
-"""The models: what a call will cost, and one call at a time through litellm.
+"""The models: what a call to one will cost, one call at a time, and answers that are paid for once.
 
-Retries, the store of answers and the account of money are in ``queries``; this package only asks.
+- ``pool``: the models by name; one call, without a retry and without the ledger
+- ``caching_pool``: the pool with retries, budgets and the answers stored in the ledger
+- ``embedded_voters``: models that need no key and no network
+- ``embedder``: sentence vectors, the contexts of tasks
+
+Code inside this package imports from the modules, never from this facade.
 """
 
 from __future__ import annotations
 
-from backend.models.calls import Answer
+from backend.models.calls import ModelAnswer
 from backend.models.pool import Pool
 
-__all__ = ["Answer", "Pool"]
+__all__ = ["ModelAnswer", "Pool"]

@@ -1,4 +1,4 @@
-"""One call in litellm's terms: the request that goes out, and what is read from the response."""
+"""One call in litellm's terms: the request that is sent, and the content of the response."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
-from backend.questions.prompts.parts import Messages, parts, text, texts
+from backend.questions.prompts.message_parts import Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """What a provider sent: the text, if any, the tokens it reports (0 where it does not), how it ended."""
+class ProviderResponse:
+    """What a provider sent.
+
+    Attributes:
+        content: the text; empty if there is none.
+        input_tokens: as reported; 0 if the provider does not report them.
+        output_tokens: as reported; 0 if the provider does not report them.
+        finish_reason: why the model stopped, in OpenAI's words.
+        refused: whether the model refused to answer.
+    """
 
     content: str
     input_tokens: int
@@ -23,24 +31,29 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a model answered, and what that took."""
+class ModelAnswer:
+    """A model's answer to one call, with its usage and cost.
+
+    Attributes:
+        content: the text of the answer.
+        input_tokens: reported, or estimated.
+        output_tokens: reported, or estimated; includes reasoning tokens.
+        cost: $.
+        seconds: duration of the call itself, without waiting for a free slot.
+        counted: our own count of the input tokens; ``Pool.observe`` compares it with ``input_tokens``.
+        estimated: whether the provider reported no usage, so that tokens and cost are estimates.
+    """
 
     content: str
     input_tokens: int
     output_tokens: int
-    """Reasoning included."""
     cost: float
-    """$."""
     seconds: float
-    """Of the call itself, without waiting for a free slot."""
     counted: int = 0
-    """Our own count of the input tokens: with ``input_tokens``, what ``Pool.observe`` learns from."""
     estimated: bool = False
-    """Whether the provider reported no usage, so that tokens and cost are our estimate."""
 
 
-def request(
+def litellm_request(
     settings: ModelSettings,
     messages: Messages,
     schema: Mapping[str, Any] | None,
@@ -48,67 +61,67 @@ def request(
     structured: bool,
     system: bool,
 ) -> dict[str, Any]:
-    """The litellm parameters of a call, as far as they decide the answer: no key, no timeout.
+    """Return the litellm parameters of a call that can change the answer: no key and no timeout.
 
     Args:
         settings: the model.
-        messages: the system message, and what follows it.
+        messages: the system message, then the other messages.
         schema: JSON schema of the answer.
-        structured: whether the model takes a schema.
-        system: whether the model takes a system message; if not, the instruction goes in front of the user's.
+        structured: whether the model accepts a schema.
+        system: whether the model accepts a system message. If not, its text precedes the user's message.
     """
     sent = [dict(message) for message in messages] if system else _without_system(messages)
-    made: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
-    made["max_tokens"] = settings.max_tokens
+    request: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
+    request["max_tokens"] = settings.max_tokens
     if settings.temperature is not None:
-        made["temperature"] = settings.temperature
+        request["temperature"] = settings.temperature
     if structured and schema is not None:
         json_schema = {"name": "labels", "strict": True, "schema": schema}
-        made["response_format"] = {"type": "json_schema", "json_schema": json_schema}
-    return made
+        request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+    return request
 
 
 def _without_system(messages: Messages) -> list[dict[str, Any]]:
-    """The same with the system message's text in front of the next one's."""
-    both, rest = messages[:2], messages[2:]
-    words = "\n\n".join(texts(both))
-    pictures = [part for message in both for part in parts(message) if part["type"] == "image_url"]
-    first = {"role": "user", "content": [text(words), *pictures] if pictures else words}
+    """Return the messages with the system message's text in front of the next message's."""
+    first_two, rest = messages[:2], messages[2:]
+    words = "\n\n".join(texts_of(first_two))
+    images = [part for message in first_two for part in content_parts(message) if part["type"] == "image_url"]
+    first = {"role": "user", "content": [text_part(words), *images] if images else words}
     return [first, *(dict(message) for message in rest)]
 
 
-def read(response: Any) -> Response:
-    """What is in a litellm response.
+def read_response(response: Any) -> ProviderResponse:
+    """Return the content of a litellm response.
 
-    litellm passes empty ``choices``, a null ``content`` and a missing ``usage`` (0 and 0) on as a success.
+    litellm treats empty ``choices``, a null ``content`` and a missing ``usage`` (then 0 and 0) as a success.
     """
     usage = getattr(response, "usage", None)
-    reported = [_tokens(getattr(usage, key, None)) for key in ("prompt_tokens", "completion_tokens")]
+    reported = [_token_count(getattr(usage, key, None)) for key in ("prompt_tokens", "completion_tokens")]
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
     content = getattr(message, "content", None)
-    further = getattr(message, "provider_specific_fields", None) or {}
-    return Response(
+    provider_fields = getattr(message, "provider_specific_fields", None) or {}
+    return ProviderResponse(
         content=content if isinstance(content, str) else "",
         input_tokens=reported[0],
         output_tokens=reported[1],
         finish_reason=getattr(choices[0], "finish_reason", None) if choices else None,
-        refused=bool(getattr(message, "refusal", None) or further.get("refusal")),
+        refused=bool(getattr(message, "refusal", None) or provider_fields.get("refusal")),
     )
 
 
-def _tokens(value: object) -> int:
+def _token_count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def flaw(response: Response, settings: ModelSettings, usage: Usage) -> ModelError | None:
-    """Why a response is no answer, with what it cost; ``None`` for one that is."""
+def response_error(response: ProviderResponse, settings: ModelSettings, usage: Usage) -> ModelError | None:
+    """Return the error for a response that is not an answer, with its usage; ``None`` for an answer."""
     where = f"model {settings.name}"
     if response.refused or response.finish_reason == "content_filter":
         return RefusedError("refused", where=where, usage=usage)
     if response.content.strip():
         return None
     if response.finish_reason == "length":
-        message = f"used up its {settings.max_tokens} tokens before it answered"
+        message = f"used all its {settings.max_tokens} tokens before it answered"
         return BadAnswerError(message, where=where, fix="set max_tokens higher", usage=usage)
     return BadAnswerError("gave an empty answer", where=where, usage=usage)

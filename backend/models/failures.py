@@ -1,7 +1,7 @@
-"""From litellm's exceptions to ours.
+"""Our errors for litellm's exceptions.
 
-A provider's message can echo the prompt or the key, so nothing of it is repeated: the class and the HTTP
-status say enough. Classes are found by name along the inheritance, which needs no import of litellm.
+A provider's message can echo the prompt or the key, so our errors contain only the class and the HTTP status.
+Classes are looked up by name along the inheritance, so this module does not import litellm.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ BY_CLASS: dict[str, type[ModelError]] = {
     "UnsupportedParamsError": RejectedError,
     "VectorStoreSearchError": RejectedError,
 }
-"""Every exception class of litellm's, and the builtin ones that a call can raise."""
+"""Class name → our error, for all of litellm's exceptions and the builtin ones that a call can raise."""
 
 _BY_CODE: dict[str, type[ModelError]] = {
     "content_filter": RefusedError,
     "content_policy_violation": RefusedError,
     "context_length_exceeded": ContextTooLongError,
-    "insufficient_quota": KeyRejectedError,  # a 429, but no patience helps an account without credit
+    "insufficient_quota": KeyRejectedError,  # sent as a 429, but waiting brings no credit
     "invalid_api_key": KeyRejectedError,
 }
-"""OpenAI's own codes, which say more than the class where there is one."""
+"""OpenAI's error codes → our error; a code is more precise than the class."""
 
 _BY_STATUS: dict[int, type[ModelError]] = {
     400: RejectedError,
@@ -83,45 +83,51 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     429: RateLimitedError,
 }
 
-_EMBEDDED = "embedded voters answer only what has a list of labels: name models of your own in camvo.yaml"
+_EMBEDDED_FIX = "embedded voters only answer questions with a list of labels: name other models in camvo.yaml"
 
-_WORDS: dict[type[ModelError], tuple[str, str | None]] = {
+_MESSAGES: dict[type[ModelError], tuple[str, str | None]] = {
     ModelTimeoutError: ("gave no answer in time", None),
-    RateLimitedError: ("asks for patience", "set rpm and tpm to the provider's limits"),
+    RateLimitedError: ("asks to wait", "set rpm and tpm to the provider's limits"),
     UnavailableError: ("is unavailable", None),
     KeyRejectedError: (
-        "does not accept the key, or there is none",
+        "does not accept the key, or none is set",
         "check the variable that api_key_env names",
     ),
-    RejectedError: ("does not take the request", "check model, api_base and the entry's further parameters"),
-    ContextTooLongError: ("has a window shorter than the prompt", "leave it out for long texts"),
+    RejectedError: (
+        "does not accept the request",
+        "check model, api_base and the entry's further parameters",
+    ),
+    ContextTooLongError: (
+        "has a context window shorter than the prompt",
+        "leave the model out for long texts",
+    ),
     RefusedError: ("refused", None),
     BadAnswerError: ("gave an answer that cannot be read", None),
 }
 
-# litellm raises an InternalServerError or an APIConnectionError for a key that was never set
+# for a key that was never set, litellm raises an InternalServerError or an APIConnectionError
 _NO_KEY = re.compile(
     r"(?:missing|no|pass|set|need)\b.{0,60}(?:api[ _]?key|credentials)"
     r"|(?:api[ _]?key|credentials).{0,60}(?:missing|required|not set|not found|not provided|must be set)",
     re.IGNORECASE | re.DOTALL,
 )
-_HEAD = 300  # characters: what comes after is a traceback or an echo
+_HEAD = 300  # characters; the rest is a traceback or an echo of the request
 
 
 def model_error(error: BaseException, model: str) -> ModelError:
-    """Our error for whatever a litellm call raised; unknown exceptions count as unavailable.
+    """Return our error for an exception of a litellm call; unknown classes become ``UnavailableError``.
 
     Args:
-        error: what was raised.
-        model: the name that people see.
+        error: the exception.
+        model: the model's name in the pool.
     """
     status, code = status_of(error), _code_of(error)
     kind = _BY_CODE.get(code) or _kind(error, status)
     detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
-    wrong, fix = _WORDS[kind]
+    message, fix = _MESSAGES[kind]
     if status == 400 and getattr(error, "llm_provider", None) == "embedded":
-        fix = _EMBEDDED
-    return kind(f"{wrong}: {detail}", where=f"model {model}", fix=fix)
+        fix = _EMBEDDED_FIX
+    return kind(f"{message}: {detail}", where=f"model {model}", fix=fix)
 
 
 def _kind(error: BaseException, status: int | None) -> type[ModelError]:
@@ -129,20 +135,20 @@ def _kind(error: BaseException, status: int | None) -> type[ModelError]:
     kind = next((BY_CLASS[name] for name in names if name in BY_CLASS), UnavailableError)
     if kind is not UnavailableError:
         return kind
-    if status in _BY_STATUS:  # litellm has no class of its own for 402, 403 and 413
+    if status in _BY_STATUS:  # litellm has no specific class for 402, 403 and 413
         return _BY_STATUS[status]
     return KeyRejectedError if _NO_KEY.search(str(error)[:_HEAD]) else kind
 
 
 def _code_of(error: BaseException) -> str:
-    """OpenAI's code in the provider's answer, if it is one that we know; empty otherwise."""
+    """Return OpenAI's code in the provider's response if it is in ``_BY_CODE``, else an empty string."""
     body = getattr(error, "body", None)
     code = body.get("code") if isinstance(body, Mapping) else None
     return code if isinstance(code, str) and code in _BY_CODE else ""
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status of the provider's answer, as far as litellm tells."""
+    """Return the HTTP status of the provider's response, if litellm tells it."""
     try:
         status = int(getattr(error, "status_code", None) or 0)
     except (TypeError, ValueError):
@@ -151,7 +157,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Seconds the provider asks to wait, by its header ``retry-after``; a date there is ignored."""
+    """Return the seconds in the provider's header ``retry-after``; a date is ignored."""
     headers = getattr(error, "litellm_response_headers", None)
     if headers is None:
         headers = getattr(getattr(error, "response", None), "headers", None)

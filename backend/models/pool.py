@@ -1,4 +1,4 @@
-"""The pool of named models."""
+"""The pool: the models that can be asked, by name."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from types import MappingProxyType
 from typing import Any
 
 from backend.errors import ModelUnknownError
-from backend.models.calls import Answer
-from backend.models.limits import Clock
+from backend.models.calls import ModelAnswer
 from backend.models.model import Model
-from backend.questions.prompts.parts import Messages
+from backend.models.model_caller import ModelCaller
+from backend.models.rate_limits import Clock
+from backend.questions.prompts.message_parts import Messages
+from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
 
 
 class Pool:
-    """The models that can be asked, by name. Belongs to one event loop once the first call was made.
+    """The models that can be asked, by name. It belongs to one event loop after the first call.
 
     Args:
-        models: their settings, names unique.
-        keys: model name → API key, for the models that have one of their own.
-        processes: worker processes that share the limits per minute.
+        models: the models' settings, with unique names.
+        keys: model name → API key, for models with their own key.
+        processes: number of worker processes that share the limits per minute.
         clock: monotonic seconds.
 
     Raises:
-        PriceMissingError: a model without a price.
-        ConfigError: a model of a provider that litellm does not know.
+        PriceMissingError: a model has no price.
+        ConfigError: litellm does not know a model's provider.
     """
 
     def __init__(
@@ -37,59 +39,62 @@ class Pool:
         processes: int = 1,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._models = {m.name: Model(m, keys.get(m.name), processes, clock) for m in models}
+        self._callers = {
+            settings.name: ModelCaller(Model(settings, keys.get(settings.name)), processes, clock)
+            for settings in models
+        }
 
     def __repr__(self) -> str:
         return f"Pool({', '.join(self.names)})"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models in the order of the settings."""
-        return tuple(self._models)
+        """The models' names, in the order of the settings."""
+        return tuple(self._callers)
 
     def count(self, name: str, messages: Messages) -> int:
-        """Input tokens of a prompt by litellm's count, uncorrected."""
+        """Return the input tokens of a prompt by litellm's count, uncorrected."""
         return self._model(name).count(messages)
 
     def cost(self, name: str, messages: Messages) -> float:
-        """Expected $ of one call: corrected input tokens and the model's mean output, at its prices."""
+        """Return the expected cost of one call, $, from corrected input tokens and the mean output."""
         return self._model(name).cost(messages)
 
     def ceiling(self, name: str, messages: Messages, schema: Mapping[str, Any] | None = None) -> float:
-        """The $ that one call can cost at the very most: what to reserve before it is made.
+        """Return the highest possible cost of one call, $; reserve it before the call.
 
-        No tokenizer makes more tokens of a text than it has bytes, which bounds a prompt that was counted
-        with another model's; the answer is bounded by ``max_tokens``.
+        The input is bounded by the number of bytes, because no tokenizer makes more tokens than that. The
+        output is bounded by ``max_tokens``.
         """
         return self._model(name).ceiling(messages, schema)
 
     def fingerprint(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> str:
-        """SHA-256 (hex) over everything that decides the answer; not over the key, prices or limits."""
+        """Return the SHA-256 (hex) of everything that can change the answer; not of key, prices or limits."""
         return self._model(name).fingerprint(messages, schema)
 
     def observe(
         self, name: str, counted: int, input_tokens: int, output_tokens: int, *, calls: int = 1
     ) -> None:
-        """Learn how far the count is off and how long answers are, from one call or the sums over several.
+        """Learn the error of the token count and the length of answers, from one call or the sums of several.
 
-        :meth:`attempt` does this itself; the ledger's earlier calls are told at start-up.
+        :meth:`attempt` calls this itself. At start-up it is called with the earlier calls in the ledger.
         """
         self._model(name).meter.observe(counted, input_tokens, output_tokens, calls=calls)
 
     def sees(self, name: str) -> bool:
-        """Whether a model takes images."""
+        """Return whether a model accepts images."""
         return self._model(name).sees
 
     def resting(self, name: str) -> bool:
-        """Whether a model failed so often, or was told to wait so long, that it is better left out."""
-        return self._model(name).rest.resting
+        """Return whether a model should not be asked now, after many failures or a long "retry after"."""
+        return self._caller(name).breaker.resting
 
     def judge(self, name: str, *, usable: bool) -> None:
-        """Say whether a model's answer was a vote; one that gives none rests for a while."""
-        self._model(name).rest.judged(usable=usable)
+        """Record whether a model's answer contained a vote; after several without a vote it rests."""
+        self._caller(name).breaker.judged(usable=usable)
 
     def missing_keys(self, *names: str) -> tuple[str, ...]:
-        """Environment variables with a key that is needed and not there, of some models or of all."""
+        """Return the environment variables for keys that are needed and not set, of some models or of all."""
         missing = (self._model(name).missing_variables for name in names or self.names)
         return tuple(dict.fromkeys(variable for variables in missing for variable in variables))
 
@@ -98,25 +103,32 @@ class Pool:
         name: str,
         messages: Messages,
         schema: Mapping[str, Any] | None,
-        timeout: float,  # noqa: ASYNC109 - waiting counts, too
-    ) -> Answer:
+        timeout: float,  # noqa: ASYNC109 - includes waiting for a slot
+        *,
+        questions: Sequence[TaskQuestion] = (),
+    ) -> ModelAnswer:
         """Ask once, without a retry.
 
         Args:
             name: the model.
             messages: system and user message.
-            schema: JSON schema of the answer; sent along where the model takes one.
-            timeout: seconds in all, waiting for a free slot and for the limits per minute included. The call
-                itself is cut off after the model's own ``timeout``, too.
+            schema: JSON schema of the answer; sent if the model accepts one.
+            timeout: seconds for everything, including the wait for a free slot and for the limits per minute.
+                The model's own ``timeout`` limits the call itself.
+            questions: the questions in the prompt. Embedded voters answer them without reading the prompt;
+                other models ignore them.
 
         Raises:
-            ModelError: there is no answer; ``usage`` is what it cost all the same.
+            ModelError: there is no answer; ``usage`` holds what the failure cost.
         """
-        return await self._model(name).attempt(messages, schema, timeout)
+        return await self._caller(name).attempt(messages, schema, timeout, questions)
 
     def _model(self, name: str) -> Model:
+        return self._caller(name).model
+
+    def _caller(self, name: str) -> ModelCaller:
         try:
-            return self._models[name]
+            return self._callers[name]
         except KeyError:
             known = ", ".join(self.names)
             raise ModelUnknownError(f"{name!r} is not in the pool", fix=f"name one of {known}") from None

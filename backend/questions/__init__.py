@@ -1,14 +1,33 @@
-"""Label configs: which questions a project asks, what its annotators read, and what Label Studio stores.
+"""Label configs: the questions a project asks, the data annotators see, the results Label Studio stores.
 
-``parse`` turns the XML into ``ConfigQuestion`` objects, one for each control tag that can be voted on, and
-says which controls cannot. A new control tag is one module in ``controls``, entered in ``controls.tags``.
+``parse_label_config`` returns one ``ConfigQuestion`` for each control that can be voted on, and lists the
+other controls with the reasons. ``ConfigQuestion.about(data)`` makes the question about one task.
+
+The rooms inside, lowest first; imports only go downwards:
+
+- ``xml``: the elements of a config and their attributes
+- ``objects``: object tags, and the plain text of a task's data
+- ``controls``: what a question needs from its control, and controls that several tags share
+- ``spans``: controls whose votes are labelled spans of a text
+- ``tags``: one module per control tag; a new control tag is added here
+- ``prompts``: the messages sent to models, and the votes read from their answers
+
+Code inside this package imports from the modules, never from this facade.
 """
 
 from __future__ import annotations
 
 from backend.questions.label import Label
-from backend.questions.label_config import LabelConfig, Skipped, parse
+from backend.questions.label_config import LabelConfig, SkippedControl, parse_label_config
 from backend.questions.objects.field import Field
 from backend.questions.question import ConfigQuestion, TaskQuestion
 
-__all__ = ["ConfigQuestion", "Field", "Label", "LabelConfig", "Skipped", "TaskQuestion", "parse"]
+__all__ = [
+    "ConfigQuestion",
+    "Field",
+    "Label",
+    "LabelConfig",
+    "SkippedControl",
+    "TaskQuestion",
+    "parse_label_config",
+]

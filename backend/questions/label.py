@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label under its two names: the one that is stored and the one that is read.
+    """A label with its stored value and its visible text.
 
-    ``value`` is what Label Studio stores and what every vote, decision and ledger row holds: the alias where
-    there is one, the visible text otherwise. ``text`` is the visible text, which models see and answer with.
-    ``hint`` explains the label to annotators and to models. Where labels are nested both names are those of
-    the whole path, joined, and Label Studio stores the list ``path`` in place of ``value``.
+    Field names are part of a question's identity (:attr:`ConfigQuestion.digest`).
+
+    Attributes:
+        value: what votes, decisions and the ledger hold: the alias if there is one, else the visible text.
+            Nested labels have the whole path here, joined.
+        text: the visible text, which models see and answer with; for nested labels the whole path, joined.
+        hint: explains the label to annotators and to models.
+        path: for nested labels, the list that Label Studio stores in place of ``value``.
     """
 
     value: str
@@ -22,5 +26,5 @@ class Label:
 
     @property
     def stored(self) -> str | list[str]:
-        """What Label Studio's list of labels holds."""
+        """The label's entry in Label Studio's list of chosen labels."""
         return self.value if self.path is None else list(self.path)

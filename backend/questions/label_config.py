@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from backend.errors import BadLabelConfigError
-from backend.questions.controls.obstacles import obstacle
-from backend.questions.controls.tags import SUPPORTED
-from backend.questions.objects.reading import fields
+from backend.questions.objects.question_fields import question_fields
 from backend.questions.question import ConfigQuestion
+from backend.questions.tags.obstacles import control_obstacle
+from backend.questions.tags.registry import CONTROL_TAGS
 from backend.questions.xml.element import Element, attribute
-from backend.questions.xml.tree import Tree, read, targets
+from backend.questions.xml.tree import Tree, parse_tree, targets
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A control that gets no predictions, and why. The others of its config do."""
+class SkippedControl:
+    """A control that gets no predictions, and the reason. Other controls of the config are not affected."""
 
     control: str
     tag: str
@@ -25,20 +25,20 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class LabelConfig:
-    """The controls of a label config in document order: those that can be voted on, and the others."""
+    """The controls of a label config in document order: those that can be voted on, and the skipped ones."""
 
     questions: tuple[ConfigQuestion, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedControl, ...]
 
 
 @lru_cache(maxsize=128)
-def parse(xml: str) -> LabelConfig:
-    """Read a label config. The 128 latest texts are remembered.
+def parse_label_config(xml: str) -> LabelConfig:
+    """Parse a label config. The 128 most recently used configs are cached.
 
     Raises:
-        BadLabelConfigError: it cannot be read, or has no control tag.
+        BadLabelConfigError: the XML cannot be read, or it has no control tag.
     """
-    tree = read(xml)
+    tree = parse_tree(xml)
     if not tree.controls:
         raise BadLabelConfigError(
             "the label config has no control tag, so there is nothing to label",
@@ -46,22 +46,22 @@ def parse(xml: str) -> LabelConfig:
             fix='add one: <Choices name="…" toName="…"> with two or more <Choice value="…"/>',
         )
     questions: list[ConfigQuestion] = []
-    skipped: list[Skipped] = []
-    for control in tree.controls:
-        reason = obstacle(control, tree)
+    skipped: list[SkippedControl] = []
+    for element in tree.controls:
+        reason = control_obstacle(element, tree)
         if reason is None:
-            questions.append(_question(control, tree))
+            questions.append(_question(element, tree))
         else:
-            skipped.append(Skipped(str(control.get("name")), str(control.tag), reason))
+            skipped.append(SkippedControl(str(element.get("name")), str(element.tag), reason))
     return LabelConfig(tuple(questions), tuple(skipped))
 
 
-def _question(control: Element, tree: Tree) -> ConfigQuestion:
+def _question(element: Element, tree: Tree) -> ConfigQuestion:
     return ConfigQuestion(
-        name=str(control.get("name")),
-        to_name=targets(control)[0],
-        tag=str(control.tag),
-        control=SUPPORTED[str(control.tag).lower()].read(control, tree),
-        fields=fields(control, tree),
-        instructions=attribute(control, "camvo_instructions"),
+        name=str(element.get("name")),
+        to_name=targets(element)[0],
+        tag=str(element.tag),
+        control=CONTROL_TAGS[str(element.tag).lower()].read_control(element, tree),
+        fields=question_fields(element, tree),
+        instructions=attribute(element, "camvo_instructions"),
     )

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from backend.errors import EmptyTextError
-from backend.questions.controls.control import Control, Shown
+from backend.questions.controls.control import Control, TaskContent
 from backend.questions.objects.field import IMAGE, Field
 from backend.questions.objects.image import file_name
 
@@ -19,9 +19,13 @@ from backend.questions.objects.image import file_name
 class ConfigQuestion:
     """A control tag: what is asked, and which fields of the task it is about.
 
-    ``name`` and ``to_name`` are Label Studio's ``from_name`` and ``to_name``, ``tag`` the tag's name and
-    ``control`` what is particular to it. ``fields`` starts with the objects that the control is attached to.
-    ``instructions`` is the control's attribute ``camvo_instructions``.
+    Attributes:
+        name: the control's name, Label Studio's ``from_name``.
+        to_name: the first object that the control is attached to.
+        tag: the control tag's name.
+        control: what is particular to this tag.
+        fields: the fields that the question is about; first those of the objects it is attached to.
+        instructions: the control's attribute ``camvo_instructions``.
     """
 
     name: str
@@ -32,7 +36,7 @@ class ConfigQuestion:
     instructions: str | None = None
 
     def about(self, data: Mapping[str, object]) -> TaskQuestion:
-        """The question about one task, whose data this is.
+        """Return the question about the task with this data.
 
         Raises:
             MissingFieldError: the task's data lacks a key, or holds no text there.
@@ -41,13 +45,15 @@ class ConfigQuestion:
         """
         texts = self.texts(data)
         images = {field.key: texts.pop(field.key) for field in self.fields if field.tag == IMAGE}
-        shown = Shown(texts, data, {key: address for key, address in images.items() if address.strip()})
-        return TaskQuestion(self, shown, self.control.options(shown))
+        content = TaskContent(
+            texts, data, {key: address for key, address in images.items() if address.strip()}
+        )
+        return TaskQuestion(self, content, self.control.options(content))
 
     def texts(self, data: Mapping[str, object]) -> dict[str, str]:
-        """The plain text of every field, or the address of its image: by key, in the order of ``fields``.
+        """Return field key → plain text (for an image its address), in the order of ``fields``.
 
-        The first field is what is labelled, so it must say something; the others may be blank.
+        The first field is what is labelled, so it must not be blank; the others may be.
 
         Raises:
             MissingFieldError: the task's data lacks a key, or holds no text there.
@@ -64,19 +70,19 @@ class ConfigQuestion:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) over all that makes the question what it is to a model."""
+        """SHA-256 (hex) of everything that models are told about the question; part of its epoch."""
         return _digest(self)
 
-    def answer(self, result: Sequence[object]) -> str | None:
-        """The vote that an annotation's ``result`` gives to this question.
+    def vote_from_annotation(self, result: Sequence[object]) -> str | None:
+        """Return the vote that an annotation's ``result`` gives on this question.
 
-        ``None`` if the control was left alone (unless that is an answer too), or answered with anything
-        that the config as it is now does not allow.
+        ``None`` if the annotator left the control alone and that is not an answer, or if the result does not
+        fit the config as it is now.
         """
         items = [item for item in result if isinstance(item, Mapping) and item.get("from_name") == self.name]
         if any(item.get("type") != self.tag.lower() for item in items):
             return None
-        return self.control.answer(items)
+        return self.control.vote_from_annotation(items)
 
 
 @lru_cache(maxsize=256)
@@ -93,10 +99,16 @@ def _digest(question: ConfigQuestion) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuestion:
-    """A question about one task: with the task's texts, and with the options that its votes name."""
+    """A question about one task.
+
+    Attributes:
+        question: the question of the label config.
+        content: the task's texts and images.
+        options: what votes can name, for example the labels' values.
+    """
 
     question: ConfigQuestion
-    shown: Shown
+    content: TaskContent
     options: tuple[str, ...]
 
     @property
@@ -107,32 +119,32 @@ class TaskQuestion:
     @property
     def texts(self) -> Mapping[str, str]:
         """Field key → plain text."""
-        return self.shown.texts
+        return self.content.texts
 
     @property
     def images(self) -> Mapping[str, str]:
-        """Field key → the address of an image."""
-        return self.shown.images
+        """Field key → address of an image."""
+        return self.content.images
 
     @property
     def context(self) -> str:
-        """What is embedded: the texts; where there are none, the names of the images' files.
+        """The text to embed: the task's texts, or the images' file names if all texts are blank.
 
-        The embedder cannot see: an image's caption has to say what kind of image it is.
+        The embedder cannot see images, so only a caption or a file name can tell them apart.
         """
         words = "\n".join(self.texts.values())
         return words if words.strip() else "\n".join(map(file_name, self.images.values()))
 
     def showing(self, images: Mapping[str, str]) -> TaskQuestion:
-        """The same question with its images at these addresses."""
-        return replace(self, shown=replace(self.shown, images=images))
+        """Return the same question with its images at other addresses."""
+        return replace(self, content=replace(self.content, images=images))
 
-    def vote(self, given: object) -> str | None:
-        """The vote in a model's answer, a JSON value; ``None`` if it is no valid answer."""
-        return self.question.control.vote(given, self.shown)
+    def vote_from_answer(self, answer: object) -> str | None:
+        """Return the vote in a model's answer, a JSON value; ``None`` if the answer is not valid."""
+        return self.question.control.vote_from_answer(answer, self.content)
 
-    def regions(self, vote: str) -> list[dict[str, Any]]:
-        """The result items of a prediction that says ``vote``.
+    def result_items(self, vote: str) -> list[dict[str, Any]]:
+        """Return the result items of a prediction for ``vote``, as Label Studio stores them.
 
         Raises:
             InvalidParameterError: the vote does not answer the question.
@@ -143,4 +155,4 @@ class TaskQuestion:
             "to_name": question.to_name,
             "type": question.tag.lower(),
         }
-        return [common | item for item in question.control.items(vote, self.shown)]
+        return [common | item for item in question.control.result_items(vote, self.content)]

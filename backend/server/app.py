@@ -15,7 +15,7 @@ from backend.errors import BodyTooLargeError, ConfigError, RequestError, Unautho
 from backend.label_studio import payloads, webhooks
 from backend.learning import feedback
 from backend.models.embedder.embedder import Embedder
-from backend.questions import label_config
+from backend.questions import parse_label_config
 from backend.server import access
 from backend.server.runtime import Runtime
 from backend.server.status import live as status_live
@@ -80,7 +80,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.post("/predict")
     def predict() -> Response:
         body = payloads.parse(payloads.PredictRequest, payloads.json_object(request))
-        config = label_config.parse(body.label_config)
+        config = parse_label_config(body.label_config)
         seated = seats.acquire(blocking=False)
         try:
             results = runtime.predict(

@@ -17,7 +17,7 @@ from label_studio_ml.response import ModelResponse
 from backend import settings
 from backend.label_studio import webhooks
 from backend.ledger import migrate
-from backend.questions import label_config
+from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
 from backend.settings import Environment
 
@@ -44,7 +44,7 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
     ) -> ModelResponse:
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
-        config = label_config.parse(self.label_config)
+        config = parse_label_config(self.label_config)
         predictions = runtime.predict(self.project_id, config, tasks, interactive=context is not None)
         return ModelResponse(model_version=runtime.settings.model_version, predictions=predictions)
 

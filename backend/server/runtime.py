@@ -40,10 +40,10 @@ from backend.learning.studies import Studies
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer, projects
 from backend.models import Pool, embedded_voters
+from backend.models.caching_pool import CachingPool
+from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
-from backend.models.heavy_imports import spare_the_libraries
-from backend.models.purchases import Purchases
-from backend.models.queries import Queries
+from backend.models.heavy_imports import freeze_loaded_objects
 from backend.questions import LabelConfig
 from backend.server import upkeep
 from backend.server.right_of_way import RightOfWay
@@ -93,8 +93,8 @@ class Runtime:
         self._trainings: set[Future[None]] = set()
         catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
         self._training = Training([catch_up, self._review])
-        self._purchases = Purchases(self._writer, self.clock)
-        self._queries = Queries(self.pool, self._purchases, retries=settings.retries, clock=self.clock)
+        self._call_ledger = CallLedger(self._writer, self.clock)
+        self._queries = CachingPool(self.pool, self._call_ledger, retries=settings.retries, clock=self.clock)
         sys.setswitchinterval(_SWITCH)
         self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
         self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
@@ -239,13 +239,13 @@ class Runtime:
             self.pool.count(self.pool.names[0], [{"role": "user", "content": "warm up"}])
         except CamvoError as error:
             _log.error("embedder_unavailable", code=error.code, reason=str(error))
-        spare_the_libraries()
+        freeze_loaded_objects()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._upkeep = [
             self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock)),
-            self._loop.create_task(self._purchases.keep_claims()),
+            self._loop.create_task(self._call_ledger.renew_claims()),
         ]
         self._loop.run_forever()
         rest = asyncio.all_tasks(self._loop)

@@ -23,7 +23,7 @@ from werkzeug.test import TestResponse
 
 from backend.ledger import Ledger, events, human_annotations, rounds
 from backend.ledger.rounds import Round
-from backend.models import facts
+from backend.models import litellm_info
 from backend.models.embedder.embedder import Embedder
 from backend.server.app import create_app
 from backend.server.runtime import Runtime
@@ -65,7 +65,7 @@ _idle: list[tuple[Any, int, str | None]] = []
 
 def _embedder() -> Embedder:
     """A loaded embedder, with litellm imported too: importing them in a thread beside a test is not safe."""
-    facts.litellm()
+    litellm_info.litellm()
     embedder = Embedder()
     if _idle:
         embedder._model, embedder._dimension, embedder._identity = _idle.pop()

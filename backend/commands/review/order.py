@@ -12,7 +12,7 @@ from backend.errors import BadLabelConfigError
 from backend.ledger import open_rounds, rounds
 from backend.ledger.open_rounds import OpenRound
 from backend.ledger.projects import Project
-from backend.questions import label_config
+from backend.questions import parse_label_config
 from camvo.scores import suggestions
 from camvo.scores.suggestions import Candidate, Suggestion
 from camvo.votes.labels import LABEL_VOTE
@@ -147,7 +147,7 @@ def _closed(project: Project) -> dict[str, bool] | None:
     if project.label_config is None:
         return None
     try:
-        config = label_config.parse(project.label_config)
+        config = parse_label_config(project.label_config)
     except BadLabelConfigError:
         return None
     return {one.name: one.control.aggregation == LABEL_VOTE for one in config.questions}

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, case, func, select
 
 from backend.ledger.database import tables
 from backend.ledger.money.picodollars import from_picodollars
-from camvo.scores.few_shot import Tried
+from camvo.scores.few_shot import ExampleTrial
 
 _votes, _calls = tables.votes, tables.calls
 
@@ -65,7 +65,7 @@ def sum_votes(connection: Connection, project: str) -> list[VotesRow]:
     return [VotesRow(**row._mapping) for row in connection.execute(query)]
 
 
-def sum_example_trials(connection: Connection, project: str) -> dict[str, Tried]:
+def sum_example_trials(connection: Connection, project: str) -> dict[str, ExampleTrial]:
     """Return model → how right its votes were with examples and where examples were left out at random.
 
     Only votes on human-labelled rounds count.
@@ -85,7 +85,7 @@ def sum_example_trials(connection: Connection, project: str) -> dict[str, Tried]
         .group_by(columns.model)
     )
     return {
-        row.model: Tried(
+        row.model: ExampleTrial(
             float(row.right_with), int(row.votes_with), float(row.right_without), int(row.votes_without)
         )
         for row in connection.execute(query)

@@ -1,8 +1,10 @@
 """Models that need no key and no network: the pool when nothing else is configured.
 
-They are zero-shot voters over the sentence embedder and over plain words, asked through litellm as
-``embedded/<name>`` like any other model. They are weak, and their prices are nominal: spread like those of
-real models, so that a dear vote and a cheap one differ, and paid by nobody.
+They are zero-shot voters over the sentence embedder and over plain words. Like any other model they are
+called through litellm, as ``embedded/<name>``, so they are counted, priced and limited in the same way. They
+do not read the prompt: the call carries the questions themselves.
+
+The voters are weak. Nobody pays their prices, which only differ as much as those of real models do.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from backend.settings.built_in_voters import DEFAULT_MODELS
 
 
 def register(embedder: Embedder) -> None:
-    """Let litellm answer for ``embedded/…`` with this embedder; once per process, a later one replaces it.
+    """Let litellm answer calls to ``embedded/…`` with this embedder. A second call replaces the embedder.
 
-    Imports litellm (seconds). Call it before a pool is asked; it loads no embedding model yet.
+    Call it before a pool is made. It imports litellm (seconds), but loads no embedding model.
     """
-    from backend.models.embedded_voters import provider  # noqa: PLC0415 - it imports litellm's side
+    from backend.models.embedded_voters.provider import install_provider  # noqa: PLC0415 - imports litellm
 
-    provider.install(embedder, DEFAULT_MODELS)
+    install_provider(embedder, DEFAULT_MODELS)

@@ -1,7 +1,7 @@
-"""Zero-shot voters: each answers a question about any text from any label set, without a key or a network.
+"""Zero-shot voters: each chooses a label for any text from any label set, without a key or a network.
 
-A voter is a pure function of the text, the labels and the vectors of the phrases it named before. Two
-labels that it finds equally good are a tie, which goes to the one that comes first.
+A voter is a pure function of the text, the labels and the vectors of its phrases. Ties go to the label that
+comes first in the label config.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from backend.models.embedded_voters import features
 from camvo.typing import Array
 
 LabelSet: TypeAlias = Sequence[tuple[str, str | None]]
-"""The labels' visible texts, each with its hint or ``None``, in the order of the label config; not empty."""
+"""The labels, each a visible text and a hint or ``None``, in the order of the label config; not empty."""
 
 Vectors: TypeAlias = Mapping[str, Array]
 """Phrase → its unit vector, shape (d,)."""
 
 
 class Voter(Protocol):
-    """Anything that chooses a label for a text."""
+    """Chooses a label for a text."""
 
     def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
-        """What :meth:`choose` needs the vectors of."""
+        """Return the phrases whose vectors :meth:`choose` needs."""
 
     def choose(self, text: str, labels: LabelSet, vectors: Vectors) -> str:
-        """The text of one of the labels."""
+        """Return the visible text of one of the labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class CosineVoter:
-    """Compares vectors: each passage of the text votes for the label whose description is closest to it.
+    """Compares vectors: each passage of the text votes for the label whose description is nearest to it.
 
-    A vote counts as much as its label leads before the next one; where no passage prefers any, the sum of
-    the cosines decides. With one passage this is the plain nearest label.
+    The weight of a passage's vote is its label's lead over the second best. If no passage prefers a label,
+    the sum of the cosines decides. With one passage this is the nearest label.
 
     Attributes:
-        passages: what the text is cut into.
-        describe: the phrases that stand for a label, given its name and its hint; their mean is compared.
+        passages: cuts a text into passages.
+        describe: returns the phrases for a label's name and hint; the mean of their vectors is compared.
     """
 
     passages: Callable[[str], tuple[str, ...]]
     describe: Callable[[str, str | None], tuple[str, ...]]
 
     def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
-        """The passages of the text and the descriptions of the labels."""
+        """Return the passages of the text and the descriptions of the labels."""
         described = (phrase for name, hint in labels for phrase in self.describe(name, hint))
         return (*self.passages(text), *described)
 
     def choose(self, text: str, labels: LabelSet, vectors: Vectors) -> str:
-        """The label with the weightiest passages."""
+        """Return the label with the greatest weight of passages."""
         directions = [_direction([vectors[phrase] for phrase in self.describe(*label)]) for label in labels]
         leads, sums = [0.0] * len(labels), [0.0] * len(labels)
         for passage in self.passages(text):
@@ -67,29 +67,29 @@ class CosineVoter:
 
 @dataclass(frozen=True, slots=True)
 class LexicalVoter:
-    """Compares letters: how many features the text shares with a label's name and hint, and with no other.
+    """Compares words: counts the features that a text shares with a label's name and hint.
 
-    A feature that several labels have counts less for each. Where nothing is shared all labels tie.
+    A feature of several labels is divided among them. If no feature is shared, all labels tie.
 
     Attributes:
-        features: what is counted in a text, and how often it is there.
+        features: counts the features of a text.
     """
 
     features: Callable[[str], Counter[str]]
 
     def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
-        """None: it needs no vectors."""
+        """Return nothing: this voter needs no vectors."""
         return ()
 
     def choose(self, text: str, labels: LabelSet, vectors: Vectors) -> str:
-        """The label that shares most with the text, for its own length."""
-        found = self.features(text)
-        described = [set(self.features(f"{name} {hint or ''}")) for name, hint in labels]
-        owners = Counter(feature for owned in described for feature in owned)
+        """Return the label that shares most features with the text, relative to the label's length."""
+        counts = self.features(text)
+        label_features = [set(self.features(f"{name} {hint or ''}")) for name, hint in labels]
+        owners = Counter(feature for owned in label_features for feature in owned)
         scores = []
-        for owned in described:
-            # sorted, so that the rounding of a sum is the same in every process
-            shared = sum(found[feature] / owners[feature] for feature in sorted(owned))
+        for owned in label_features:
+            # sorted, so that every process rounds the sum in the same way
+            shared = sum(counts[feature] / owners[feature] for feature in sorted(owned))
             scores.append(shared / math.sqrt(len(owned)) if owned else 0.0)
         return labels[_best(scores)][0]
 
@@ -97,13 +97,13 @@ class LexicalVoter:
 VOTERS: Mapping[str, Voter] = {
     "overlap": LexicalVoter(features.stems),
     "keywords": CosineVoter(features.words, features.hint_sentences),
-    "label-name": CosineVoter(features.whole, features.name),
-    "label-sentence": CosineVoter(features.whole, features.sentence_about),
-    "hints": CosineVoter(features.whole, features.hint_sentences),
+    "label-name": CosineVoter(features.whole_text, features.label_name),
+    "label-sentence": CosineVoter(features.whole_text, features.sentence_about),
+    "hints": CosineVoter(features.whole_text, features.hint_sentences),
     "sentences": CosineVoter(features.sentences, features.hint_sentences_and_name),
-    "everything": CosineVoter(features.whole, features.everything),
+    "everything": CosineVoter(features.whole_text, features.all_phrases),
 }
-"""The voters by name, the weakest first; litellm's name is ``embedded/`` and this."""
+"""Name → voter, weakest first; litellm's name is ``embedded/<name>``."""
 
 
 def _direction(vectors: Sequence[Array]) -> Array:
@@ -112,7 +112,7 @@ def _direction(vectors: Sequence[Array]) -> Array:
 
 
 def _lead(scores: Sequence[float]) -> float:
-    """How far the best is before the second best; 0 where there is only one."""
+    """Return the distance from the best score to the second best; 0 for a single score."""
     best, *others = sorted(scores, reverse=True)
     return best - others[0] if others else 0.0
 

@@ -1,1 +1,1 @@
-"""The sentence embedder: the context of a task."""
+"""The sentence embedder, whose vectors are the contexts of tasks."""

@@ -1,1 +1,1 @@
-"""The control tags that can be voted on."""
+"""What a question needs from its control tag, and the controls that several tags share."""

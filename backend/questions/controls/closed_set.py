@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.questions.controls.control import Item, Request, Shown, content
-from backend.questions.controls.naming import label_named
+from backend.questions.controls.control import AnswerFormat, ResultItem, TaskContent, item_content
+from backend.questions.controls.label_matching import label_named
 from backend.questions.label import Label
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
@@ -17,13 +17,15 @@ from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.sets import SubsetVote, read_subset
 
 _FEWEST = 2
-ONE_FORM = "<label>"
+ONE_LABEL = "<label>"
+"""Stands for a label in the example of the answer's form."""
+
 _ONE_RULE = "Choose exactly one of these labels; if none fits well, the closest:"
 _ANY_RULE = "Choose every one of these labels that fits, as a JSON array; an empty one if none does:"
 
 
-def obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | None:
-    """Why these labels cannot be voted on, or ``None``; there have to be so many at the ``fewest``."""
+def label_set_obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | None:
+    """Return why a set of labels cannot be voted on, or ``None``. It needs at least ``fewest`` labels."""
     if len(labels) < fewest:
         few = "no label" if fewest == 1 else "fewer than two labels"
         return f"it has {few}, so there is nothing to vote on"
@@ -42,7 +44,7 @@ class OneOf:
 
     Attributes:
         labels: at least two, with distinct values and texts, in the order of the config.
-        key: where Label Studio's value keeps the list with the label: ``{"choices": ["A"]}``.
+        key: the entry of a result item's value that holds the label: ``{"choices": ["A"]}``.
     """
 
     labels: tuple[Label, ...]
@@ -54,26 +56,26 @@ class OneOf:
         return LABEL_VOTE
 
     @property
-    def request(self) -> Request:
+    def answer_format(self) -> AnswerFormat:
         """One of the visible texts."""
         schema = {"type": "string", "enum": [label.text for label in self.labels]}
-        return Request(_ONE_RULE, ONE_FORM, schema, _listed(self.labels))
+        return AnswerFormat(_ONE_RULE, ONE_LABEL, schema, _texts_and_hints(self.labels))
 
-    def options(self, _: Shown) -> tuple[str, ...]:
-        """The labels' values."""
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return the labels' values."""
         return tuple(label.value for label in self.labels)
 
-    def vote(self, given: object, _: Shown) -> str | None:
-        """The one label that is named."""
-        return label_named(self.labels, given) if isinstance(given, str) else None
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the value of the label that the answer names."""
+        return label_named(self.labels, answer) if isinstance(answer, str) else None
 
-    def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
-        """One item with one label."""
-        return [{"value": {self.key: [_label(self.labels, vote).stored]}}]
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with one label."""
+        return [{"value": {self.key: [_label_of(self.labels, vote).stored]}}]
 
-    def answer(self, items: Sequence[Item]) -> str | None:
-        """The label, if there is exactly one."""
-        chosen = _values(self.labels, self.key, items)
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the label's value if the annotator chose exactly one."""
+        chosen = _chosen_values(self.labels, self.key, items)
         return chosen[0] if chosen is not None and len(chosen) == 1 else None
 
 
@@ -84,8 +86,8 @@ class AnyOf:
     Attributes:
         labels: as for :class:`OneOf`.
         key: as for :class:`OneOf`.
-        conditional: whether annotators see the control only sometimes. If they always do, one that chose
-            nothing has said that no label fits.
+        conditional: whether annotators see the control only under a condition. If they always see it,
+            choosing nothing is the answer that no label fits.
     """
 
     labels: tuple[Label, ...]
@@ -94,36 +96,36 @@ class AnyOf:
 
     @property
     def aggregation(self) -> Aggregation:
-        """A yes/no vote for each label."""
+        """A yes/no vote on each label."""
         return SubsetVote(len(self.labels))
 
     @property
-    def request(self) -> Request:
+    def answer_format(self) -> AnswerFormat:
         """A list of visible texts."""
         schema = {"type": "array", "items": {"type": "string", "enum": [label.text for label in self.labels]}}
-        return Request(_ANY_RULE, [ONE_FORM], schema, _listed(self.labels))
+        return AnswerFormat(_ANY_RULE, [ONE_LABEL], schema, _texts_and_hints(self.labels))
 
-    def options(self, _: Shown) -> tuple[str, ...]:
-        """The labels' values."""
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return the labels' values."""
         return tuple(label.value for label in self.labels)
 
-    def vote(self, given: object, _: Shown) -> str | None:
-        """The labels that are named; nothing if one of the words names none."""
-        if not isinstance(given, list):
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the labels that the answer names; ``None`` if one of its entries names no label."""
+        if not isinstance(answer, list):
             return None
-        named = [label_named(self.labels, words) if isinstance(words, str) else None for words in given]
+        named = [label_named(self.labels, words) if isinstance(words, str) else None for words in answer]
         return None if None in named else self._canonical(named)
 
-    def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
-        """One item with all labels; none if no label fits."""
-        chosen = [_label(self.labels, value).stored for value in read_subset(vote)]
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with all labels; no item if no label fits."""
+        chosen = [_label_of(self.labels, value).stored for value in read_subset(vote)]
         return [{"value": {self.key: chosen}}] if chosen else []
 
-    def answer(self, items: Sequence[Item]) -> str | None:
-        """The labels of the one item."""
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the labels of the only item."""
         if not items:
             return None if self.conditional else self._canonical(())
-        chosen = _values(self.labels, self.key, items)
+        chosen = _chosen_values(self.labels, self.key, items)
         return None if chosen is None else self._canonical(chosen)
 
     def _canonical(self, chosen: Sequence[str | None]) -> str:
@@ -134,19 +136,20 @@ class AnyOf:
         )
 
 
-def _label(labels: Sequence[Label], value: str) -> Label:
+def _label_of(labels: Sequence[Label], value: str) -> Label:
     for label in labels:
         if label.value == value:
             return label
     raise InvalidParameterError("the label is not one of the question's")
 
 
-def _values(labels: Sequence[Label], key: str, items: Sequence[Item]) -> list[str] | None:
-    """The label values that a human's one result item holds; ``None`` for anything that is no list of them.
+def _chosen_values(labels: Sequence[Label], key: str, items: Sequence[ResultItem]) -> list[str] | None:
+    """Return the label values in an annotation's only result item; ``None`` if an entry is not a label.
 
-    Label Studio names an inner node of nested labels beside its leaves; alone it is no label.
+    Label Studio stores the inner nodes of nested labels beside the leaves. An inner node counts as no label,
+    and it is accepted only together with a leaf below it.
     """
-    entries = content(items, key)
+    entries = item_content(items, key)
     if not isinstance(entries, list):
         return None
     known = {json.dumps(label.stored): label for label in labels}
@@ -162,5 +165,5 @@ def _values(labels: Sequence[Label], key: str, items: Sequence[Item]) -> list[st
     return [label.value for label in chosen.values()]
 
 
-def _listed(labels: Sequence[Label]) -> tuple[tuple[str, str | None], ...]:
+def _texts_and_hints(labels: Sequence[Label]) -> tuple[tuple[str, str | None], ...]:
     return tuple((label.text, label.hint) for label in labels)

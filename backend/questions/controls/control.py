@@ -1,4 +1,4 @@
-"""What a question needs to know of its control tag: how it is asked, counted, and stored by Label Studio."""
+"""The interface of a control: how models are asked, how votes are counted, what Label Studio stores."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 from camvo.votes.aggregation import Aggregation
 
-Item = Mapping[str, Any]
-"""A result item of a prediction or an annotation, as Label Studio stores it."""
+ResultItem = Mapping[str, Any]
+"""One item in the ``result`` of a prediction or an annotation, as Label Studio stores it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TaskContent:
     """What one task shows for a question.
 
     Attributes:
-        texts: field key → plain text, in the order of the question's fields; images are not among them.
-        data: the task's data, which the texts were read from.
-        images: field key → the address of an image, in the order of the question's fields.
+        texts: field key → plain text, in the order of the question's fields, without images.
+        data: the task's data, which the texts come from.
+        images: field key → address of an image, in the order of the question's fields.
     """
 
     texts: Mapping[str, str]
@@ -28,16 +28,16 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """How models are asked. It is the same for every task, so that providers can cache the system message.
+class AnswerFormat:
+    """The answer that models are asked for. It is equal for all tasks, so providers can cache the prompt.
 
     Attributes:
-        rule: one line that says what to answer. It begins with none of the prompt's prefixes.
-        form: the answer's place in the example of the form, JSON: ``"<label>"``, ``["<label>"]``.
-        schema: the JSON schema of the answer. Only ``type``, ``enum`` of strings, ``items``, ``properties``,
-            ``required`` and ``additionalProperties``: not every provider takes more, and
-            :meth:`Control.vote` checks everything anyway.
-        labels: what may be named, pairs of visible text and hint; listed after the rule.
+        rule: one line that says what to answer. It must not begin with one of the prompt's prefixes.
+        form: the JSON value that stands for the answer in the example: ``"<label>"``, ``["<label>"]``.
+        schema: the JSON schema of the answer. It only uses ``type``, ``enum`` of strings, ``items``,
+            ``properties``, ``required`` and ``additionalProperties``: not every provider accepts more.
+            :meth:`Control.vote_from_answer` checks the rest.
+        labels: the labels that may be named, pairs of visible text and hint; listed below the rule.
     """
 
     rule: str
@@ -47,51 +47,52 @@ class Request:
 
 
 class Control(Protocol):
-    """One control as its XML describes it.
+    """One control, read from its XML element.
 
-    A frozen dataclass whose fields are numbers, strings and tuples of them: they are its identity.
+    Implementations are frozen dataclasses whose fields are numbers, strings and tuples of them. The names and
+    values of the fields enter the question's digest, so renaming a field starts a new epoch.
 
-    A vote is a string in a canonical form, so that equal answers are equal strings. The core compares votes
-    through the aggregation and never looks into them.
+    A vote is a string in canonical form: equal answers are equal strings. ``camvo`` compares votes through
+    the aggregation and never parses them itself.
     """
 
     @property
     def aggregation(self) -> Aggregation:
-        """How votes are counted; ``camvo.votes.registry`` must know it."""
+        """How votes are combined; its name must be known to ``camvo.votes.registry``."""
 
     @property
-    def request(self) -> Request:
-        """How models are asked."""
+    def answer_format(self) -> AnswerFormat:
+        """The answer that models are asked for."""
 
-    def options(self, shown: Shown, /) -> tuple[str, ...]:
-        """What votes name: labels in the order that breaks ties, items to rank, or nothing.
+    def options(self, content: TaskContent, /) -> tuple[str, ...]:
+        """Return what votes can name: labels in tie-breaking order, items to rank, or nothing.
 
         Raises:
-            TaskError: this task leaves nothing to decide.
+            TaskError: the task leaves nothing to decide.
         """
 
-    def vote(self, given: object, shown: Shown, /) -> str | None:
-        """The vote in a model's answer, a JSON value; ``None`` for anything but a valid answer."""
+    def vote_from_answer(self, answer: object, content: TaskContent, /) -> str | None:
+        """Return the vote in a model's answer, a JSON value; ``None`` if the answer is not valid."""
 
-    def items(self, vote: str, shown: Shown, /) -> list[dict[str, Any]]:
-        """The result items that say ``vote``: none, one or several.
+    def result_items(self, vote: str, content: TaskContent, /) -> list[dict[str, Any]]:
+        """Return the result items that express ``vote``: none, one or several.
 
-        ``from_name``, ``to_name`` and ``type`` are filled in where an item lacks them.
+        ``from_name``, ``to_name`` and ``type`` may be missing; the caller fills them in.
 
         Raises:
             InvalidParameterError: the vote does not answer this control.
         """
 
-    def answer(self, items: Sequence[Item], /) -> str | None:
-        """The vote in a human's annotation, from the result items of this control and its type.
+    def vote_from_annotation(self, items: Sequence[ResultItem], /) -> str | None:
+        """Return the vote in a human's annotation, or ``None`` if there is no valid answer.
 
-        Called with no items as well: the annotation was submitted and the control left alone. ``None`` where
-        that, or what the items hold, is no valid answer.
+        Args:
+            items: the annotation's result items for this control. Empty if the annotator left it alone.
         """
 
 
-def content(items: Sequence[Item], key: str) -> object:
-    """What the value of the one item holds under ``key``; ``None`` if there is not exactly one item."""
+def item_content(items: Sequence[ResultItem], key: str) -> object:
+    """Return the entry ``key`` of the only item's value; ``None`` unless there is exactly one item."""
     if len(items) != 1 or not isinstance(items[0].get("value"), Mapping):
         return None
     return items[0]["value"].get(key)

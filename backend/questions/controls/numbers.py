@@ -1,4 +1,4 @@
-"""Numbers, as Rating and Number store them: a vote is the number in digits."""
+"""Numbers, as Rating and Number store them; a vote is the number in digits."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.questions.controls.control import Item, Request, Shown, content
+from backend.questions.controls.control import AnswerFormat, ResultItem, TaskContent, item_content
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.numbers import NumericVote, read_number, write_number
 from camvo.votes.open_numbers import LARGEST_MAGNITUDE, OpenNumericVote
 
 _STEP_ERROR = 1e-8
-"""How far from a step the editor lets a number be."""
+"""The distance from a step that the editor accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class NumberControl:
     """A number within bounds.
 
     Attributes:
-        key: where Label Studio's value keeps it: ``{"number": 7}``.
-        low: the least possible value.
-        high: the greatest.
-        step: numbers are low (or 0) + n·step; ``None`` allows all.
-        tolerance: the error that is worth nothing, ``None`` for the aggregation's own.
+        key: the entry of a result item's value that holds the number: ``{"number": 7}``.
+        low: the smallest allowed value; ``None`` for no bound.
+        high: the largest allowed value; ``None`` for no bound.
+        step: numbers are low (or 0) + n·step; ``None`` allows all numbers.
+        tolerance: the error at which an answer earns nothing; ``None`` for the aggregation's default.
     """
 
     key: str
@@ -37,15 +37,15 @@ class NumberControl:
 
     @property
     def aggregation(self) -> Aggregation:
-        """The weighted median; its scale is the range, where there is one."""
+        """The weighted median. Its scale is the range if both bounds are set."""
         if self.low is None or self.high is None:
             return OpenNumericVote(self.low, self.high, self.step, self.tolerance)
         scale = None if self.tolerance is None else min(self.tolerance, self.high - self.low)
         return NumericVote(self.low, self.high, "median", scale, self.step)
 
     @property
-    def request(self) -> Request:
-        """A JSON number. Bounds stand in the words only, as not every provider takes them in a schema."""
+    def answer_format(self) -> AnswerFormat:
+        """A JSON number. The rule states the bounds, as not every provider accepts them in a schema."""
         whole = self.step is not None and all(float(end or 0.0).is_integer() for end in (self.low, self.step))
         parts = [
             "Give a whole number" if whole else "Give a number",
@@ -54,31 +54,31 @@ class NumberControl:
             "" if self.step in {None, 1.0} else f"in steps of {self.step:.15g}",
         ]
         rule = " ".join(part for part in parts if part) + ", in digits and without a unit."
-        return Request(rule, "<number>", {"type": "integer" if whole else "number"})
+        return AnswerFormat(rule, "<number>", {"type": "integer" if whole else "number"})
 
-    def options(self, _: Shown) -> tuple[str, ...]:
-        """None: numbers are not listed."""
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return nothing: numbers are not listed."""
         return ()
 
-    def vote(self, given: object, _: Shown) -> str | None:
-        """The number, if it is within the bounds and on a step."""
-        return self._canonical(given)
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the number if it is within the bounds and on a step."""
+        return self._canonical(answer)
 
-    def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
-        """One item with the number."""
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with the number."""
         value = read_number(vote)
         return [{"value": {self.key: int(value) if value.is_integer() else value}}]
 
-    def answer(self, items: Sequence[Item]) -> str | None:
-        """The number."""
-        given = content(items, self.key)
-        return None if isinstance(given, str) else self._canonical(given)
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the number that the annotator entered."""
+        number = item_content(items, self.key)
+        return None if isinstance(number, str) else self._canonical(number)
 
-    def _canonical(self, given: object) -> str | None:
-        if isinstance(given, bool) or not isinstance(given, int | float | str):
+    def _canonical(self, number: object) -> str | None:
+        if isinstance(number, bool) or not isinstance(number, int | float | str):
             return None
         try:
-            value = read_number(str(given))
+            value = read_number(str(number))
         except InvalidParameterError:
             return None
         if not self._allows(value):

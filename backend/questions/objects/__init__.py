@@ -1,1 +1,1 @@
-"""The object tags of a label config: what an annotator reads."""
+"""The object tags of a label config: the data that annotators see, as plain text."""

@@ -1,4 +1,4 @@
-"""One field of a task's data, read as the plain text that an annotator sees."""
+"""One field of a task's data, as the plain text that an annotator sees."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from backend.errors import MissingFieldError
 from backend.questions.objects import listing, table
 from backend.questions.objects.hypertext import plain_text
-from backend.questions.objects.paragraphs import dialogue
+from backend.questions.objects.paragraphs import dialogue_text
 
 IMAGE = "Image"
-"""The object tag whose data is the address of a picture, and is shown to models as one."""
+"""The object tag whose data is the address of an image; models are shown the image."""
 
 TAGS = ("Text", "HyperText", "Paragraphs", "List", "Table", "Chat", IMAGE)
 """The object tags that can be shown to models."""
@@ -24,8 +24,12 @@ _STEP = re.compile(r"[^.\[\]]+")
 class Field:
     """A key of the task's data and the object tag that shows it.
 
-    ``tag`` is one of ``TAGS``, ``name`` the object tag's name; ``name_key`` and ``text_key`` are where the
-    lines of a Paragraphs or a Chat keep their speaker and their words.
+    Attributes:
+        key: the key of the task's data; may be a path such as ``a.b[0]``.
+        tag: one of ``TAGS``.
+        name: the object tag's name.
+        name_key: for Paragraphs and Chat, the key of a line's speaker.
+        text_key: for Paragraphs and Chat, the key of a line's words.
     """
 
     key: str
@@ -36,51 +40,51 @@ class Field:
 
     @property
     def where(self) -> str:
-        """The place that an error about this field names."""
+        """The location that errors about this field name."""
         return f"data.{self.key}"
 
     def content(self, data: Mapping[str, object]) -> object:
-        """What the task's data holds for the field.
+        """Return the field's value in the task's data.
 
         Raises:
-            MissingFieldError: the key is not there.
+            MissingFieldError: the key is missing.
         """
         content = _look_up(data, self.key)
         if content is _ABSENT:
             raise MissingFieldError(
-                "the task's data lacks this key, which the label config reads",
+                "the task's data lacks a key that the label config reads",
                 where=self.where,
-                fix="import the task with it, or change the label config",
+                fix="import the task with this key, or change the label config",
             )
         return content
 
     def text(self, data: Mapping[str, object]) -> str:
-        """The field's plain text, possibly blank; of an image, its address.
+        """Return the field's plain text, which may be blank; for an image, its address.
 
         Raises:
-            MissingFieldError: the key is not there, or holds something that is no text.
+            MissingFieldError: the key is missing, or its value is not text.
         """
         content = self.content(data)
         match self.tag:
             case "Paragraphs" | "Chat":
-                text, takes = dialogue(content, self.name_key, self.text_key), "a list of objects"
+                text, expected = dialogue_text(content, self.name_key, self.text_key), "a list of objects"
             case "List":
-                text, takes = listing.text(content), "a list of objects with an id each"
+                text, expected = listing.list_text(content), "a list of objects, each with an id"
             case "Table":
-                text, takes = table.lines(content), "an object or a list"
+                text, expected = table.table_text(content), "an object or a list"
             case _:
-                text, takes = scalar(content), "a string"
+                text, expected = scalar_text(content), "a string"
         if text is None:
             raise MissingFieldError(
-                f"the task's data holds a {type(content).__name__} here, which is no text",
+                f"the task's data holds a {type(content).__name__} here, which is not text",
                 where=self.where,
-                fix=f"a {self.tag} takes {takes}",
+                fix=f"a {self.tag} needs {expected}",
             )
-        return storable(plain_text(text) if self.tag == "HyperText" else text)
+        return storable_text(plain_text(text) if self.tag == "HyperText" else text)
 
 
-def scalar(content: object) -> str | None:
-    """A JSON string, number, truth value or null as the editor shows it; ``None`` for anything else."""
+def scalar_text(content: object) -> str | None:
+    """Return a JSON string, number, boolean or null as the editor shows it; ``None`` for anything else."""
     if content is None:
         return ""
     if isinstance(content, bool):
@@ -92,9 +96,9 @@ _ABSENT = object()
 
 
 def _look_up(data: object, key: str) -> object:
-    """The value under a key; a dotted path such as ``a.b[0]`` works where no key has that very name.
+    """Return the value under a key, or under a path such as ``a.b[0]`` if no key has exactly this name.
 
-    The editor looks a ``$variable`` up in the same way.
+    The editor resolves a ``$variable`` in the same way.
     """
     if isinstance(data, Mapping) and key in data:
         return data[key]
@@ -113,6 +117,6 @@ def _look_up(data: object, key: str) -> object:
     return data
 
 
-def storable(text: str) -> str:
-    """Without what JSON can carry but providers and databases refuse: NUL and halves of surrogate pairs."""
+def storable_text(text: str) -> str:
+    """Remove NUL and replace lone surrogates: JSON allows them, but providers and databases refuse them."""
     return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,11 +1,11 @@
-"""HyperText: HTML as the plain text that a reader sees, and where in a browser's document it stands."""
+"""HyperText: HTML as the plain text that a reader sees, with its positions in the browser's document."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-from backend.questions.objects.located import Located
+from backend.questions.objects.located_text import LocatedText
 
 _BLOCK = re.compile(
     "address|article|aside|blockquote|body|br|caption|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure|"
@@ -19,36 +19,36 @@ _WORD = re.compile(r"[^ \t\n\r\f]+")
 
 
 def plain_text(html: str) -> str:
-    """The text of an HTML document or fragment: entities decoded, a line a block, no scripts, no styles."""
-    return located(html).text
+    """Return the text of an HTML document or fragment: one line per block, no scripts, no styles."""
+    return locate_html(html).text
 
 
 @lru_cache(maxsize=32)
-def located(html: str, *, inline: bool = False) -> Located:
-    """The text of an HTML document or fragment, with the positions of its characters.
+def locate_html(html: str, *, inline: bool = False) -> LocatedText:
+    """Return the text of an HTML document or fragment, with the positions of its characters.
 
-    libxml2 parses it, not ``html.parser``: that one needs minutes for 150 kB of ``"<a <a <a "``, and whoever
-    writes the tasks could stop the server with it.
+    libxml2 parses the HTML. Python's ``html.parser`` takes minutes for 150 kB of ``"<a <a <a "``, so a task
+    could block the server.
 
     The editor counts positions (``globalOffsets``) in Unicode code points over all text nodes of the body,
-    white space and styles included; a ``<br>`` counts as one.
+    including white space and styles; a ``<br>`` counts as one.
 
     Args:
-        html: as it stands in the task's data.
-        inline: the object tag's attribute. The editor then shows the HTML inside a page, without a head of
-            its own; else as a document of its own, whose head and leading blanks do not count.
+        html: the value in the task's data.
+        inline: the object tag's attribute. If true, the editor shows the HTML inside its own page. If false,
+            it shows a separate document, whose head and leading blanks do not count.
     """
-    from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - imported when the first HTML comes
+    from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed for HTML
 
-    parser = etree.HTMLParser(target=_Lines(), encoding="utf-8", huge_tree=True, no_network=True)
+    parser = etree.HTMLParser(target=_VisibleText(), encoding="utf-8", huge_tree=True, no_network=True)
     whole = f"<body><div>{html}" if inline else html
     parser.feed(whole.replace("\x00", "").encode("utf-8", "replace"))
-    lines: Located = parser.close()
-    return lines
+    located: LocatedText = parser.close()
+    return located
 
 
-class _Lines:
-    """What libxml2 calls while it reads: collects the seen text line by line."""
+class _VisibleText:
+    """The target of libxml2's parser: collects the visible text line by line."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -93,9 +93,9 @@ class _Lines:
         if self._in_body and not self._outside:
             self._position += len(text)
 
-    def close(self) -> Located:
+    def close(self) -> LocatedText:
         self._break()
-        return Located("".join(self._text), self._positions)
+        return LocatedText("".join(self._text), self._positions)
 
     def _add(self, text: str, position: int) -> None:
         self._line.append(text)
@@ -109,7 +109,7 @@ class _Lines:
             self._break()
 
     def _break(self) -> None:
-        """End a line: single spaces between its words, a line feed in front of it, nothing if it is blank."""
+        """End a line: write it with single spaces between words, after a line feed. Skip a blank line."""
         line, positions = "".join(self._line), self._line_positions
         self._line, self._line_positions = [], []
         separator = "\n" if self._text else ""

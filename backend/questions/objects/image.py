@@ -1,4 +1,4 @@
-"""Image: where a picture is, and what a name can tell of it."""
+"""Image: the words in an image's file name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 
 def file_name(address: str) -> str:
-    """The name of an image's file without its suffix, as words; empty for one that has none.
+    """Return the name of an image's file as words, without its suffix; empty for a ``data:`` URL.
 
     >>> file_name("https://example.org/a/red_wool-scarf.jpg?size=2"), file_name("data:image/png;base64,AA==")
     ('red wool scarf', '')

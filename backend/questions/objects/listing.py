@@ -1,4 +1,4 @@
-"""List: items with an id each, as plain text. Rankers order them."""
+"""List: items with ids, as plain text. A Ranker orders them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping
 from backend.questions.objects.hypertext import plain_text
 
 
-def ids(content: object) -> list[str] | None:
-    """The ids in the order of the data, as strings, as in the editor; ``None`` if it is no List."""
+def item_ids(content: object) -> list[str] | None:
+    """Return the items' ids as strings, in the order of the data; ``None`` if the content is not a List."""
     if not isinstance(content, list):
         return None
-    found = [item.get("id") if isinstance(item, Mapping) else None for item in content]
-    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in found):
+    ids = [item.get("id") if isinstance(item, Mapping) else None for item in content]
+    if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in ids):
         return None
-    return [str(one) for one in found]
+    return [str(value) for value in ids]
 
 
-def text(content: object) -> str | None:
-    """Every item as its id, a colon and what the editor shows of it; ``None`` if it is no List."""
-    found = ids(content)
-    if found is None or not isinstance(content, list):
+def list_text(content: object) -> str | None:
+    """Return a line ``"id": text`` for every item, as the editor shows it; ``None`` if this is not a List."""
+    ids = item_ids(content)
+    if ids is None or not isinstance(content, list):
         return None
     return "\n".join(
-        f"{json.dumps(one, ensure_ascii=False)}: {_shown(item)}"
-        for one, item in zip(found, content, strict=True)
+        f"{json.dumps(item_id, ensure_ascii=False)}: {_item_text(item)}"
+        for item_id, item in zip(ids, content, strict=True)
     )
 
 
-def _shown(item: Mapping[str, object]) -> str:
+def _item_text(item: Mapping[str, object]) -> str:
     title, body, html = (str(item.get(key) or "") for key in ("title", "body", "html"))
     return "\n".join(part for part in (title, plain_text(html) if html else body) if part)

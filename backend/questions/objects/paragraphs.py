@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from backend.questions.objects.located import Located
+from backend.questions.objects.located_text import LocatedText
 
 STRIDE = 1 << 24
-"""Positions that each line of a dialogue has for itself, far more than any has characters."""
+"""The number of positions reserved for each line of a dialogue, far more than any line needs."""
 
 
-def dialogue(content: object, name_key: str, text_key: str) -> str | None:
-    """The data of a Paragraphs as lines ``name: text``; ``None`` if it is no dialogue.
+def dialogue_text(content: object, name_key: str, text_key: str) -> str | None:
+    """Return the data of a Paragraphs as lines ``name: text``; ``None`` if it is not a dialogue.
 
-    Label Studio wants a list of objects; a plain string and a list with plain strings in it are read too. A
-    line without a speaker is its words alone.
+    Label Studio expects a list of objects. A plain string and a list of plain strings are accepted, too. A
+    line without a speaker consists of its words.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -24,11 +24,11 @@ def dialogue(content: object, name_key: str, text_key: str) -> str | None:
     return None if None in lines else "\n".join(line for line in lines if line)
 
 
-def located(content: object, text_key: str) -> Located:
-    """What is said in a dialogue, a line each, without the names of those who say it.
+def locate_dialogue(content: object, text_key: str) -> LocatedText:
+    """Return the words of a dialogue, one line per entry, without the speakers' names.
 
-    The editor counts in UTF-16 code units, in every line anew; a position is ``STRIDE`` times the line's
-    index, more that count.
+    The editor counts UTF-16 code units and starts again in every line. A position is ``STRIDE`` times the
+    line's index, plus that count.
     """
     texts: list[str] = []
     positions: list[int] = []
@@ -40,7 +40,7 @@ def located(content: object, text_key: str) -> Located:
             positions.append(position)
             position += 1 + (character > "\uffff")
         positions.append(position)
-    return Located("\n".join(texts), positions, utf16=True)
+    return LocatedText("\n".join(texts), positions, utf16=True)
 
 
 def _line(item: object, name_key: str, text_key: str) -> str | None:

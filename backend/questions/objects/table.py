@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 
 
-def lines(content: object) -> str | None:
-    """The data of a Table as lines ``key: value``; ``None`` if it is none.
+def table_text(content: object) -> str | None:
+    """Return the data of a Table as lines ``key: value``; ``None`` if it is not a table.
 
-    As in the editor, the keys of an object are sorted whatever their letter case, and a list that begins with
-    an object is rows, which here stand apart by a blank line. Any other list has its indices for keys. A
-    string is left as it is: CSV, for one.
+    As in the editor, an object's keys are sorted without regard to letter case. A list that begins with an
+    object is a list of rows, separated here by blank lines. The keys of any other list are its indices. A
+    string, such as CSV, is returned unchanged.
     """
     if content is None or isinstance(content, str):
         return content or ""

@@ -1,1 +1,1 @@
-"""What a model is asked, and how its answer is read."""
+"""The messages sent to models, and the votes read from their answers."""

@@ -1,4 +1,4 @@
-"""Texts between markers that they cannot forge, so that a model sees where data begins and ends."""
+"""Texts between markers that the texts cannot contain, so that a model sees where data begins and ends."""
 
 from __future__ import annotations
 
@@ -6,41 +6,25 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from camvo.errors import InvalidParameterError
-
 
 def fence(texts: Mapping[str, str], digits: int = 12) -> str:
-    """The texts, each between a BEGIN line with a marker and its key and an END line with the same marker.
+    """Return the texts, each between a BEGIN line with a marker and its key and an END line with the marker.
 
-    The same texts give the same string, so a prompt's hash is stable. The marker has that many hexadecimal
-    ``digits``.
+    Equal texts give equal strings, so the hash of a prompt is stable.
+
+    Args:
+        texts: key → text.
+        digits: the number of hexadecimal digits of the marker.
     """
     marker = _marker(texts, digits)
     return "\n".join(f"BEGIN {marker} {_json(key)}\n{text}\nEND {marker}" for key, text in texts.items())
 
 
-def read(fenced: str) -> dict[str, str]:
-    """Undo ``fence``, whatever follows after the last END line.
-
-    Raises:
-        InvalidParameterError: there is no fence.
-    """
-    try:
-        marker = fenced.split(" ", 2)[1]
-        texts = {}
-        for block in fenced.removeprefix(f"BEGIN {marker} ").split(f"\nBEGIN {marker} "):
-            key, text = block.split("\n", 1)
-            texts[json.loads(key)] = text[: text.rindex(f"\nEND {marker}")]
-    except (ValueError, IndexError) as error:
-        raise InvalidParameterError("the text is not fenced") from error
-    return texts
-
-
 def _marker(texts: Mapping[str, str], digits: int) -> str:
-    """Hexadecimal digits that occur in no text and no key.
+    """Return hexadecimal digits that occur in no text and no key.
 
-    They are a hash of the texts, so nobody can put them there beforehand; should they occur all the same, the
-    next ones are taken.
+    They are a hash of the texts, so nobody can put them into a text beforehand. If they occur by chance, the
+    next hash is tried.
     """
     content = _json(dict(texts))
     attempt = 0

@@ -1,1 +1,1 @@
-"""Labelled spans of a text, and choices about them."""
+"""Controls whose votes are labelled spans of a text."""

@@ -1,4 +1,4 @@
-"""Where in a text a quotation stands: exactly, or else but for letter case and white space; never a guess."""
+"""Locate a quotation in a text: exactly, else ignoring letter case and white space. It is never guessed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ _BLANKS = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Quotable:
-    """A text that quotations are looked up in."""
+class QuotedText:
+    """A text in which quotations are located."""
 
     text: str
 
     def places(self, quote: str, before: str = "") -> list[tuple[int, int]]:
-        """Where a quotation stands, as (start, end), in the order of the text.
+        """Return the places of a quotation as (start, end), in the order of the text.
 
-        Exact occurrences count alone if there are any. So do, among those found, the ones that begin and end
-        where words do: a quoted "he" is not in "the". Several are told apart by the words in front of them.
+        Exact occurrences are preferred to those that differ in letter case or white space. Among them, those
+        that begin and end at a word boundary are preferred: a quoted "he" is not the one in "the".
 
         Args:
-            quote: the words; blanks around them are ignored.
-            before: words that stand right before it; they are not needed where it stands only once.
+            quote: the quoted words; surrounding blanks are ignored.
+            before: the words right before the quotation, used to choose between several occurrences.
         """
         words = quote.strip()
         if not words:
             return []
-        found = [(start, start + len(words)) for start in _occurrences(self.text, words)]
-        found = found or list(self._folded_places(words))
-        found = [place for place in found if self._is_whole(*place)] or found
+        places = [(start, start + len(words)) for start in _occurrences(self.text, words)]
+        places = places or list(self._folded_places(words))
+        places = [place for place in places if self._at_word_boundaries(*place)] or places
         context = _folded(before).strip()
-        if context and len(found) > 1:
-            return [place for place in found if _folded(self.text[: place[0]]).rstrip().endswith(context)]
-        return found
+        if context and len(places) > 1:
+            return [place for place in places if _folded(self.text[: place[0]]).rstrip().endswith(context)]
+        return places
 
     def _folded_places(self, words: str) -> Iterator[tuple[int, int]]:
         sought = _folded(words)
@@ -43,7 +43,7 @@ class Quotable:
         for start in _occurrences(text, sought):
             yield origins[start], origins[start + len(sought) - 1] + 1
 
-    def _is_whole(self, start: int, end: int) -> bool:
+    def _at_word_boundaries(self, start: int, end: int) -> bool:
         edges = ((start - 1, start), (end - 1, end))
         return not any(
             left >= 0 and right < len(self.text) and self.text[left].isalnum() and self.text[right].isalnum()
@@ -53,7 +53,7 @@ class Quotable:
 
 @lru_cache(maxsize=32)
 def _folded_text(text: str) -> tuple[str, tuple[int, ...]]:
-    """A text in one letter case with single spaces, and the index that each of its characters comes from."""
+    """Return the text casefolded with single spaces, and the original index of each of its characters."""
     characters: list[str] = []
     origins: list[int] = []
     for index, character in enumerate(text):

@@ -1,9 +1,9 @@
-"""Choices with perRegion: a class for each span that other controls mark in the same text.
+"""Choices with perRegion: classes for the spans that other controls mark in the same text.
 
-The regions are those of the same prediction, which nobody knows while models are asked. So a model marks the
-spans once more, now with their classes; these votes are counted like any on spans, and what they agree on is
-given to the regions that it lies on. Label Studio stores a class under the region's ``id``, with the region's
-position beside it.
+The regions belong to the same prediction, so they are unknown while models are asked. Each model therefore
+marks the spans once more, this time with their classes. These votes are counted like other votes on spans,
+and each resulting class goes to the regions that it overlaps. Label Studio stores a class under the region's
+``id``, with the region's position.
 """
 
 from __future__ import annotations
@@ -13,14 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backend.questions.controls.control import Item, Request, Shown
-from backend.questions.label import Label
-from backend.questions.objects.reading import field_of, fields
-from backend.questions.spans import span_labels
-from backend.questions.spans.rulers import RULERS
+from backend.questions.controls.control import AnswerFormat, ResultItem, TaskContent
 from backend.questions.spans.spans import Spans
-from backend.questions.xml.element import Element, attribute, is_true
-from backend.questions.xml.tree import Tree, targets
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.span_places import SAME_PLACE_OVERLAP
 from camvo.votes.spans import span_overlap
@@ -36,9 +30,9 @@ class RegionChoices:
     """A class for each marked span.
 
     Attributes:
-        spans: the votes: spans under their classes.
+        spans: the control behind the votes: spans labelled with their classes.
         controls: the names of the controls whose regions get a class.
-        only: the labels whose regions do; none stands for all.
+        only: the labels whose regions get a class; empty for all labels.
         several: whether a region may have several classes.
     """
 
@@ -49,36 +43,43 @@ class RegionChoices:
 
     @property
     def aggregation(self) -> Aggregation:
-        """A vote on every place that is marked."""
+        """A vote on every marked place."""
         return self.spans.aggregation
 
     @property
-    def request(self) -> Request:
-        """A list of quotations with a class each."""
+    def answer_format(self) -> AnswerFormat:
+        """A list of quotations, each with a class."""
         field, controls = (
             json.dumps(part, ensure_ascii=False) for part in (self.spans.field.key, ", ".join(self.controls))
         )
-        return replace(self.spans.request, rule=_RULE.format(field=field, controls=controls))
+        return replace(self.spans.answer_format, rule=_RULE.format(field=field, controls=controls))
 
-    def options(self, shown: Shown) -> tuple[str, ...]:
-        """The classes' values."""
-        return self.spans.options(shown)
+    def options(self, content: TaskContent) -> tuple[str, ...]:
+        """Return the classes' values."""
+        return self.spans.options(content)
 
-    def vote(self, given: object, shown: Shown) -> str | None:
-        """The quotations that are found in the text."""
-        return self.spans.vote(given, shown)
+    def vote_from_answer(self, answer: object, content: TaskContent) -> str | None:
+        """Return the quoted spans with their classes."""
+        return self.spans.vote_from_answer(answer, content)
 
-    def items(self, vote: str, shown: Shown) -> list[dict[str, Any]]:
-        """An item for each span; of use only once it is :meth:`given_to` a region."""
-        return self.spans.items(vote, shown)
+    def result_items(self, vote: str, content: TaskContent) -> list[dict[str, Any]]:
+        """Return one item per span. It has no region yet: see :meth:`attach_to_regions`."""
+        return self.spans.result_items(vote, content)
 
-    def answer(self, items: Sequence[Item]) -> str | None:
-        """The spans with their classes; ``None`` if no region has one."""
-        return self.spans.answer(items)
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the spans with their classes; ``None`` if no region has a class."""
+        return self.spans.vote_from_annotation(items)
 
-    def given_to(self, regions: Sequence[Item], items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The items of a prediction that give these regions, which have an ``id``, their classes."""
-        found = []
+    def attach_to_regions(
+        self, regions: Sequence[ResultItem], items: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return the items of a prediction that give the regions their classes.
+
+        Args:
+            regions: the regions of the same prediction; each has an ``id``.
+            items: this control's own :meth:`result_items`.
+        """
+        attached = []
         for region in regions:
             if self.only and not set(self.only) & set(region["value"].get(region["type"], ())):
                 continue
@@ -93,57 +94,5 @@ class RegionChoices:
                 chosen = near if self.several else near[:1]
                 classes = list(dict.fromkeys(label for item in chosen for label in item["value"]["choices"]))
                 position = {key: part for key, part in region["value"].items() if key != region["type"]}
-                found.append({**near[0], "id": region["id"], "value": {**position, "choices": classes}})
-        return found
-
-
-def obstacle(element: Element, tree: Tree) -> str | None:
-    """Why these regions cannot be given a class, or ``None``."""
-    if is_true(element, "allowNested"):
-        return "nested choices for regions are not supported yet"
-    shown = tree.objects.get(targets(element)[0])
-    marked = None if shown is None else field_of(shown)
-    if marked is None:
-        return None  # what is wrong with the object is found elsewhere
-    if marked.tag not in RULERS:
-        return f"perRegion on {marked.tag} is not supported: only regions of a text are predicted"
-    if marked not in fields(element, tree):
-        return f'camvo_fields leaves out "{marked.key}", the text of the regions'
-    if not _carriers(element, tree):
-        return "perRegion needs Labels on the same text that are predicted: their regions get the choices"
-    return None
-
-
-def read(element: Element, tree: Tree, labels: tuple[Label, ...], *, several: bool) -> RegionChoices:
-    """The classes in the order of the config, for the regions of the controls on the same text."""
-    carriers = _carriers(element, tree)
-    marked = span_labels.read(carriers[0], tree)
-    wanted = _listed(element, "whenLabelValue")
-    return RegionChoices(
-        spans=replace(marked, labels=labels, key="choices", conditional=True),
-        controls=tuple(str(carrier.get("name")) for carrier in carriers),
-        only=tuple(
-            label.value
-            for carrier in carriers
-            for label in span_labels.read(carrier, tree).labels
-            if {label.value, label.text} & wanted
-        ),
-        several=several,
-    )
-
-
-def _carriers(element: Element, tree: Tree) -> list[Element]:
-    """The controls on the same text that mark spans, and of them those that the condition names."""
-    named = _listed(element, "whenTagName")
-    return [
-        control
-        for control in tree.controls
-        if span_labels.marks(control)
-        and targets(control) == targets(element)
-        and (not named or control.get("name") in named)
-        and span_labels.obstacle(control, tree) is None
-    ]
-
-
-def _listed(element: Element, name: str) -> set[str]:
-    return {part.strip() for part in (attribute(element, name) or "").split(",") if part.strip()}
+                attached.append({**near[0], "id": region["id"], "value": {**position, "choices": classes}})
+        return attached

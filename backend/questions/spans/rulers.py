@@ -1,7 +1,7 @@
-"""Where Label Studio says that a span begins and ends: another way for each object tag.
+"""How Label Studio stores the position of a span, which differs between object tags.
 
-The spans of a vote stand in one line of positions. A ruler says which position a character of the task's text
-has, and turns two positions into the ``value`` of a result item and back.
+Votes count positions along one line. A ruler gives each character of the task's text its position, and
+converts two positions to the ``value`` of a result item and back.
 """
 
 from __future__ import annotations
@@ -12,82 +12,82 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from backend.questions.objects import hypertext, paragraphs
-from backend.questions.objects.field import Field, scalar
-from backend.questions.objects.located import Located
+from backend.questions.objects.field import Field, scalar_text
+from backend.questions.objects.located_text import LocatedText
 from backend.questions.objects.paragraphs import STRIDE
 
 
 class Ruler(Protocol):
     """The positions of one object tag."""
 
-    def located(self, field: Field, data: Mapping[str, object], /) -> Located:
-        """The text that spans can be marked in."""
+    def locate(self, field: Field, data: Mapping[str, object], /) -> LocatedText:
+        """Return the text in which spans can be marked, with its positions."""
 
     def value(self, start: int, end: int, /) -> dict[str, Any]:
-        """Two positions as Label Studio stores them."""
+        """Return two positions as Label Studio stores them."""
 
     def bounds(self, value: Mapping[str, Any], /) -> tuple[int, int] | None:
-        """The positions in what Label Studio stored; ``None`` if they are not there."""
+        """Return the two positions in a stored value; ``None`` if they are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextRuler:
-    """Text: Unicode code points of the task's string."""
+    """Text: positions are Unicode code points of the task's string."""
 
-    def located(self, field: Field, data: Mapping[str, object]) -> Located:
-        """All of it."""
+    def locate(self, field: Field, data: Mapping[str, object]) -> LocatedText:
+        """Return the whole text."""
         text = field.text(data)
-        return Located(text, range(len(text)))
+        return LocatedText(text, range(len(text)))
 
     def value(self, start: int, end: int) -> dict[str, Any]:
-        """``start`` and ``end``."""
+        """Return the entries ``start`` and ``end``."""
         return {"start": start, "end": end}
 
     def bounds(self, value: Mapping[str, Any]) -> tuple[int, int] | None:
-        """``start`` and ``end``."""
+        """Return the entries ``start`` and ``end``."""
         return _pair(value.get("start"), value.get("end"))
 
 
 @dataclass(frozen=True, slots=True)
 class HyperTextRuler:
-    """HyperText: ``globalOffsets``, which count through all text nodes.
+    """HyperText: positions are ``globalOffsets``, which count through all text nodes.
 
-    The XPaths, which come first for the editor, are left empty: it then goes by the offsets, and writes its
-    own paths when the annotation is saved. Paths to what another parser made of the HTML could be wrong.
+    The editor prefers XPaths. They are left empty, because those of another HTML parser could be wrong. The
+    editor then uses the offsets, and writes its own paths when the annotation is saved.
     """
 
     inline: bool = False
 
-    def located(self, field: Field, data: Mapping[str, object]) -> Located:
-        """What a reader sees of it."""
-        return hypertext.located(scalar(field.content(data)) or "", inline=self.inline)
+    def locate(self, field: Field, data: Mapping[str, object]) -> LocatedText:
+        """Return the text that a reader sees."""
+        return hypertext.locate_html(scalar_text(field.content(data)) or "", inline=self.inline)
 
     def value(self, start: int, end: int) -> dict[str, Any]:
-        """``globalOffsets``, beside what the editor's model must have."""
+        """Return ``globalOffsets`` with the other entries that the editor's model requires."""
         offsets = {"start": start, "end": end}
         return {"start": "", "end": "", "startOffset": start, "endOffset": end, "globalOffsets": offsets}
 
     def bounds(self, value: Mapping[str, Any]) -> tuple[int, int] | None:
-        """``globalOffsets``, which the editor always writes."""
+        """Return ``globalOffsets``, which the editor always writes."""
         offsets = value.get("globalOffsets")
         return _pair(offsets.get("start"), offsets.get("end")) if isinstance(offsets, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ParagraphsRuler:
-    """Paragraphs: the index of a line, as a string, and an offset in it."""
+    """Paragraphs: the stored position is a line's index, as a string, and an offset in the line."""
 
-    def located(self, field: Field, data: Mapping[str, object]) -> Located:
-        """What is said, without the names."""
-        return paragraphs.located(field.content(data), field.text_key)
+    def locate(self, field: Field, data: Mapping[str, object]) -> LocatedText:
+        """Return the words without the speakers' names."""
+        return paragraphs.locate_dialogue(field.content(data), field.text_key)
 
     def value(self, start: int, end: int) -> dict[str, Any]:
-        """The line twice and two offsets."""
+        """Return the line as both start and end, with two offsets."""
         line = str(start // STRIDE)
         return {"start": line, "end": line, "startOffset": start % STRIDE, "endOffset": end % STRIDE}
 
     def bounds(self, value: Mapping[str, Any]) -> tuple[int, int] | None:
-        """The positions of a span within one line: the editor makes no others any more."""
+        """Return the positions of a span within one line; the editor no longer makes longer ones."""
         line, last = value.get("start"), value.get("end")
         offsets = _pair(value.get("startOffset"), value.get("endOffset"))
         if offsets is None or str(line) != str(last) or not str(line).isdecimal() or offsets[1] >= STRIDE:

@@ -1,1 +1,1 @@
-"""A label config as XML."""
+"""The XML of a label config."""

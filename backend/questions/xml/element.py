@@ -1,17 +1,17 @@
-"""Reading attributes of a label config's XML elements the way Label Studio's editor does."""
+"""Attributes of a label config's XML elements, read the way Label Studio's editor reads them."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 Element: TypeAlias = Any
-"""An element of lxml, which has no type hints."""
+"""An lxml element; lxml has no type hints."""
 
 
 def attribute(element: Element, name: str) -> str | None:
-    """An attribute whatever the case of its name: the editor reads them all in lower case.
+    """Return an attribute's value; ``None`` if it is absent or blank.
 
-    Blank counts as absent.
+    The case of the name is ignored, because the editor reads all names in lower case.
     """
     for key, value in element.attrib.items():
         if str(key).lower() == name.lower() and str(value).strip():
@@ -20,11 +20,11 @@ def attribute(element: Element, name: str) -> str | None:
 
 
 def is_true(element: Element, name: str) -> bool:
-    """Whether a boolean attribute is switched on."""
+    """Return whether a boolean attribute is switched on."""
     return (attribute(element, name) or "").strip().lower() == "true"
 
 
 def is_conditional(element: Element) -> bool:
-    """Whether annotators see a control only sometimes: it, or a View around it, has a condition."""
+    """Return whether the control, or a View around it, has a condition on which annotators see it."""
     names = ("visibleWhen", "whenTagName", "whenLabelValue", "whenChoiceValue", "whenRole")
     return any(attribute(tag, name) for tag in (element, *element.iterancestors()) for name in names)

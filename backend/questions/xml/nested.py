@@ -1,4 +1,4 @@
-"""Nested choices: the labels are the leaves of a tree, and Label Studio stores the path to each."""
+"""Nested choices: the labels are the leaves of a tree, and Label Studio stores the path to each leaf."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from backend.questions.label import Label
 from backend.questions.xml.element import Element, attribute
 
 
-def children(element: Element) -> Iterator[Element]:
-    """The choices right below a tag, whatever Views stand around them."""
+def child_choices(element: Element) -> Iterator[Element]:
+    """Yield the choices right below a tag; Views between them do not count as a level."""
     for child in element:
         if str(child.tag) == "Choice":
             yield child
         elif isinstance(child.tag, str):
-            yield from children(child)
+            yield from child_choices(child)
 
 
-def leaves(element: Element, separator: str) -> tuple[Label, ...]:
-    """The choices without choices below them, in document order, under the names of their whole paths."""
-    return tuple(_leaves(element, separator, (), ()))
+def leaf_labels(element: Element, separator: str) -> tuple[Label, ...]:
+    """Return the choices that have no choices below them, in document order, named by their whole paths."""
+    return tuple(_leaf_labels(element, separator, (), ()))
 
 
-def _leaves(
-    element: Element, separator: str, stored: tuple[str, ...], shown: tuple[str, ...]
+def _leaf_labels(
+    element: Element, separator: str, stored: tuple[str, ...], visible: tuple[str, ...]
 ) -> Iterator[Label]:
-    for child in children(element):
-        path, words = (*stored, stored_name(child)), (*shown, visible_name(child))
-        if next(children(child), None) is None:
-            hint = attribute(child, "hint")
+    for choice in child_choices(element):
+        path, words = (*stored, stored_name(choice)), (*visible, visible_name(choice))
+        if next(child_choices(choice), None) is None:
+            hint = attribute(choice, "hint")
             yield Label(separator.join(path), separator.join(words), hint, path)
         else:
-            yield from _leaves(child, separator, path, words)
+            yield from _leaf_labels(choice, separator, path, words)
 
 
 def stored_name(choice: Element) -> str:
-    """What Label Studio stores for a choice: its alias, or else its value; blank if it has neither."""
+    """Return what Label Studio stores for a choice: its alias, else its value; blank if it has neither."""
     return attribute(choice, "alias") or attribute(choice, "value") or ""
 
 
 def visible_name(choice: Element) -> str:
-    """What annotators see: its value, or else its alias; blank if it has neither."""
+    """Return what annotators see of a choice: its value, else its alias; blank if it has neither."""
     return attribute(choice, "value") or attribute(choice, "alias") or ""

@@ -1,4 +1,7 @@
-"""A label config as XML: parsed by Label Studio's own SDK, with what the SDK merges kept apart."""
+"""The element tree of a label config.
+
+Label Studio's own SDK parses it. The SDK merges elements that share a name; this module keeps them apart.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ from backend.questions.xml.element import Element
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The control and the object elements of a config in document order.
+    """The control and object elements of a config in document order.
 
-    ``objects`` maps names to elements. ``uses`` counts how often each name is given away, which the SDK does
-    not mind (it keeps the last). ``attached`` holds the names of the objects that a control is attached to.
+    Attributes:
+        controls: the control elements.
+        objects: name → object element.
+        uses: name → number of elements with that name. The SDK accepts duplicates and keeps the last one.
+        attached: the names of all objects that some control is attached to.
     """
 
     controls: tuple[Element, ...]
@@ -24,22 +30,22 @@ class Tree:
     attached: frozenset[str]
 
 
-def read(xml: str) -> Tree:
-    """Parse a label config. What a control or an object is, the SDK decides.
+def parse_tree(xml: str) -> Tree:
+    """Parse a label config. The SDK decides which elements are controls and which are objects.
 
     Raises:
-        BadLabelConfigError: it is not XML, or it declares entities.
+        BadLabelConfigError: the text is not XML, or it has a DOCTYPE (which could declare entities).
     """
     if "<!DOCTYPE" in xml:
         raise BadLabelConfigError(
-            "a label config may not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
+            "a label config must not have a DOCTYPE", where="label_config", fix="remove <!DOCTYPE …>"
         )
     from label_studio_sdk.label_interface.control_tags import ControlTag  # noqa: PLC0415 - takes a second
     from label_studio_sdk.label_interface.interface import LabelInterface  # noqa: PLC0415
 
     try:
         known_controls, known_objects, _, root = LabelInterface(xml).parse(xml)
-    except Exception as error:  # the SDK raises bare exceptions and lets lxml's and pydantic's through
+    except Exception as error:  # the SDK raises bare exceptions, and lxml's and pydantic's own
         raise BadLabelConfigError(
             f"the label config cannot be read: {error}",
             where="label_config",
@@ -51,7 +57,7 @@ def read(xml: str) -> Tree:
     for element in named:
         name = element.get("name")
         is_control = ControlTag.validate_node(element)
-        if is_control or (name in known_controls and name in known_objects):  # Chat is both in one
+        if is_control or (name in known_controls and name in known_objects):  # Chat is both
             controls.append(element)
         if not is_control and name in known_objects:
             objects[name] = element
@@ -64,5 +70,5 @@ def read(xml: str) -> Tree:
 
 
 def targets(control: Element) -> list[str]:
-    """The names of the objects that a control is attached to."""
+    """Return the names of the objects that a control is attached to (``toName``)."""
     return str(control.get("toName") or "").split(",")

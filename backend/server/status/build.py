@@ -13,7 +13,7 @@ from backend.ledger import projects, reports
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.reports import BINS, AuditRow, BinRow, RoundsRow
-from backend.questions import label_config
+from backend.questions import parse_label_config
 from backend.server.status import alerts, models
 from backend.server.status.live import Live
 from backend.server.status.report import (
@@ -115,7 +115,7 @@ def _skipped(stored: projects.Project) -> tuple[tuple[Skipped, ...], CamvoError 
     if stored.label_config is None:
         return (), None
     try:
-        config = label_config.parse(stored.label_config)
+        config = parse_label_config(stored.label_config)
     except BadLabelConfigError as error:
         return (), error
     return tuple(Skipped(one.control, one.tag, one.reason) for one in config.skipped), None

@@ -217,14 +217,14 @@ def test_models_that_cannot_see_are_not_asked(tmp_path: Path) -> None:
 def test_a_single_model_that_cannot_see_is_not_asked_and_nobody_in_its_place(tmp_path: Path) -> None:
     policy = {"name": "single", "model": "green"}
     with Backend(tmp_path, lambda _: says(**SEEN), policy=policy) as backend:
-        backend.runtime.pool._models["red"].__dict__["sees"] = True
+        backend.runtime.pool._callers["red"].model.__dict__["sees"] = True
         assert backend.predict(picture(1, URL), project=PICTURE) == [[]]
         assert backend.server.count() == 0
 
 
 def test_only_the_models_that_see_are_asked_about_an_image(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda _: says(**SEEN)) as backend:
-        backend.runtime.pool._models["red"].__dict__["sees"] = True
+        backend.runtime.pool._callers["red"].model.__dict__["sees"] = True
         [result] = backend.predict(picture(1, URL), project=PICTURE)
         assert result["result"]
         assert {request.model for request in backend.server.requests} == {"red"}

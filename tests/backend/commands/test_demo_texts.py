@@ -8,7 +8,7 @@ import pytest
 
 from backend.models.embedded_voters.voters import VOTERS
 from backend.models.embedder.embedder import Embedder
-from backend.questions import TaskQuestion, parse
+from backend.questions import TaskQuestion, parse_label_config
 
 TEXTS: dict[str, list[dict[str, str]]] = json.loads(
     files("backend.commands.demo").joinpath("texts.json").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ kinds = pytest.mark.parametrize("kind", ["sentiment", "topic"])
 
 def question(kind: str) -> TaskQuestion:
     xml = files("label_config").joinpath(f"{kind}.xml").read_text(encoding="utf-8")
-    return parse(xml).questions[0].about({"text": "words"})
+    return parse_label_config(xml).questions[0].about({"text": "words"})
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_gold_labels_are_balanced(kind: str) -> None:
 
 def accuracies(kind: str, embedder: Embedder) -> dict[str, float]:
     """Share of right answers of every voter, and of their plain majority."""
-    labels = question(kind).question.control.request.labels
+    labels = question(kind).question.control.answer_format.labels
     right: Counter[str] = Counter()
     for entry in TEXTS[kind]:
         votes = {}

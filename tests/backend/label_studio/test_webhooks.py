@@ -25,9 +25,9 @@ from label_studio_requests import (
 from backend.errors import BadBodyError
 from backend.label_studio import webhooks
 from backend.ledger.human_annotations import Annotation as Stored
-from backend.questions import label_config
+from backend.questions import parse_label_config
 
-CONFIG = label_config.parse(SENTIMENT)
+CONFIG = parse_label_config(SENTIMENT)
 
 
 def stored(annotation: Annotation) -> Stored:

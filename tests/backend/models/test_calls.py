@@ -1,4 +1,4 @@
-"""The pool against a real OpenAI-compatible server: what is sent, what is read, what it costs."""
+"""The pool against an OpenAI-compatible server: requests, responses and costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models import Answer, Pool, facts
+from backend.models import ModelAnswer, Pool, litellm_info
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 
@@ -41,8 +41,8 @@ ANSWER = '{"sentiment": "Negative"}'
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer(lambda body: Reply.says(ANSWER)) as made:
-        yield made
+    with OpenAIServer(lambda body: Reply.says(ANSWER)) as running:
+        yield running
 
 
 def model(server: OpenAIServer | None = None, name: str = "test", **fields: Any) -> ModelSettings:
@@ -56,7 +56,7 @@ def pool_of(*models: ModelSettings, **options: Any) -> Pool:
     return Pool(models, keys={m.name: KEY for m in models}, **options)
 
 
-def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 10.0) -> Answer:
+def ask(pool: Pool, name: str = "test", schema: Any = SCHEMA, timeout: float = 10.0) -> ModelAnswer:
     return asyncio.run(pool.attempt(name, MESSAGES, schema, timeout))
 
 
@@ -119,8 +119,8 @@ def test_the_instruction_goes_in_front_of_the_text_where_no_system_message_is_ta
 
 
 def test_the_map_knows_models_without_a_system_message() -> None:
-    assert not facts.takes_system_message("gemini/gemma-3-27b-it")
-    assert facts.takes_system_message("openai/gpt-4o")
+    assert not litellm_info.accepts_system_message("gemini/gemma-3-27b-it")
+    assert litellm_info.accepts_system_message("openai/gpt-4o")
 
 
 def test_an_open_server_is_not_sent_the_key_of_openai(
@@ -244,13 +244,13 @@ def test_neither_the_key_nor_what_the_provider_says_is_in_an_error_or_a_log(
     error = failure(server, Reply.fails(status, f"bad key {KEY} for the prompt {TEXT}"))
     printed = capfd.readouterr()
     assert printed.out == ""  # litellm likes to offer its help
-    seen = f"{error} {error!r} {caplog.text} {printed.err}"
-    assert KEY not in seen
-    assert TEXT not in seen
+    visible = f"{error} {error!r} {caplog.text} {printed.err}"
+    assert KEY not in visible
+    assert TEXT not in visible
 
 
 def test_the_lines_that_litellm_and_httpx_would_log_are_switched_off() -> None:
-    facts.litellm()
+    litellm_info.litellm()
     assert not logging.getLogger("LiteLLM").isEnabledFor(logging.ERROR)
     assert not logging.getLogger("httpx").isEnabledFor(logging.INFO)
 
@@ -389,12 +389,12 @@ def test_the_fingerprint_is_the_same_for_the_same_call() -> None:
 
 
 def test_the_fingerprint_ignores_key_name_price_and_limits() -> None:
-    one = Pool([model()], keys={"test": "a"})
+    first = Pool([model()], keys={"test": "a"})
     other = Pool(
         [model(name="b", model="openai/test", input_price=9, rpm=5, timeout=1, api_key_env="B")],
         keys={"b": "b"},
     )
-    assert one.fingerprint("test", MESSAGES, SCHEMA) == other.fingerprint("b", MESSAGES, SCHEMA)
+    assert first.fingerprint("test", MESSAGES, SCHEMA) == other.fingerprint("b", MESSAGES, SCHEMA)
 
 
 def test_the_fingerprint_ignores_a_secret_header() -> None:

@@ -1,4 +1,4 @@
-"""What a prompt with an image is counted as, costs and is sent as."""
+"""Prompts with images: token count, cost and messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from backend.models import Pool
 from backend.models.prices import IMAGE_TOKENS
-from backend.questions.prompts.parts import image, text
+from backend.questions.prompts.message_parts import image_part, text_part
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 
@@ -18,7 +18,7 @@ WORDS = [{"role": "system", "content": "Look."}, {"role": "user", "content": "Wh
 
 
 def with_image(address: str = URL) -> list[dict[str, Any]]:
-    return [WORDS[0], {"role": "user", "content": [text("What is it?"), image(address)]}]
+    return [WORDS[0], {"role": "user", "content": [text_part("What is it?"), image_part(address)]}]
 
 
 def pool(api_base: str = "http://127.0.0.1:1", **settings: Any) -> Pool:
@@ -39,8 +39,8 @@ def test_an_image_raises_what_is_expected_and_what_is_reserved() -> None:
 
 
 def test_another_image_is_another_question() -> None:
-    made = pool()
-    prints = {made.fingerprint("m", with_image(address), None) for address in (URL, f"{URL}?2")}
+    models = pool()
+    prints = {models.fingerprint("m", with_image(address), None) for address in (URL, f"{URL}?2")}
     assert len(prints) == 2
 
 
@@ -48,7 +48,7 @@ def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() ->
     with OpenAIServer(lambda _: Reply.says("a cat")) as server:
         asyncio.run(pool(server.url, system_message=False).attempt("m", with_image(), None, 10.0))
         (message,) = server.requests[0].body["messages"]
-    assert message == {"role": "user", "content": [text("Look.\n\nWhat is it?"), image(URL)]}
+    assert message == {"role": "user", "content": [text_part("Look.\n\nWhat is it?"), image_part(URL)]}
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,7 @@ def test_a_model_that_takes_no_system_message_gets_the_image_after_the_text() ->
         ("openai/gpt-4o", False, False),
     ],
 )
-def test_who_sees_is_known_or_said(model: str, vision: bool | None, sees: bool) -> None:
+def test_whether_a_model_sees_comes_from_litellm_or_the_settings(
+    model: str, vision: bool | None, sees: bool
+) -> None:
     assert pool(model=model, vision=vision).sees("m") == sees

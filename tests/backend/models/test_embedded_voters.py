@@ -18,11 +18,11 @@ from backend.models.embedded_voters import register
 from backend.models.embedded_voters.features import sentences, stems, words
 from backend.models.embedded_voters.voters import VOTERS, LabelSet
 from backend.models.embedder.embedder import Embedder
-from backend.models.facts import litellm
-from backend.questions import ConfigQuestion, Label, TaskQuestion, parse
+from backend.models.litellm_info import litellm
+from backend.questions import ConfigQuestion, Label, TaskQuestion, parse_label_config
 from backend.questions.controls.closed_set import OneOf
-from backend.questions.prompts.prompts import messages, schema
-from backend.questions.prompts.prompts import parse as parse_answer
+from backend.questions.prompts.answers import answer_schema, parse_answer
+from backend.questions.prompts.messages import prompt_messages
 from backend.settings.built_in_voters import DEFAULT_MODELS
 from camvo.typing import Array
 
@@ -39,7 +39,7 @@ CONFIG = """
 </View>
 """
 DATA = {"text": "The keeper saved a penalty. What a lovely match!"}
-QUESTIONS = [question.about(DATA) for question in parse(CONFIG).questions]
+QUESTIONS = [question.about(DATA) for question in parse_label_config(CONFIG).questions]
 LABELS: LabelSet = (("Sport", "match, goal, team"), ("Money", "bank, shares; profit"), ("Science", None))
 
 texts = st.text(min_size=0, max_size=80)
@@ -54,14 +54,14 @@ voters = pytest.mark.parametrize("name", list(VOTERS))
 
 @pytest.fixture(scope="module")
 def embedder() -> Iterator[Embedder]:
-    one = Embedder()
-    register(one)
-    yield one
-    one.close()
+    loaded = Embedder()
+    register(loaded)
+    yield loaded
+    loaded.close()
 
 
-def anyhow(phrase: str) -> Array:
-    """Some unit vector that only depends on the phrase: what a voter must cope with from any embedder."""
+def arbitrary_vector(phrase: str) -> Array:
+    """Return a unit vector that depends on the phrase alone, as from an unknown embedder."""
     seed = int.from_bytes(hashlib.sha256(phrase.encode("utf-8", "replace")).digest()[:8])
     row = np.random.default_rng(seed).normal(size=16)
     return row / np.linalg.norm(row)
@@ -69,10 +69,12 @@ def anyhow(phrase: str) -> Array:
 
 def vote(name: str, text: str, labels: LabelSet) -> str:
     voter = VOTERS[name]
-    return voter.choose(text, labels, {phrase: anyhow(phrase) for phrase in voter.phrases(text, labels)})
+    return voter.choose(
+        text, labels, {phrase: arbitrary_vector(phrase) for phrase in voter.phrases(text, labels)}
+    )
 
 
-def really_vote(name: str, text: str, labels: LabelSet, embedder: Embedder) -> str:
+def vote_with_embedder(name: str, text: str, labels: LabelSet, embedder: Embedder) -> str:
     voter = VOTERS[name]
     phrases = voter.phrases(text, labels)
     return voter.choose(text, labels, dict(zip(phrases, embedder.embed(phrases), strict=True)))
@@ -104,14 +106,14 @@ def test_a_voter_gives_the_same_answer_twice(name: str, text: str, labels: Label
 def test_the_order_of_labels_that_differ_changes_nothing(
     name: str, text: str, labels: dict[str, str], data: st.DataObject
 ) -> None:
-    there = list(labels.items())
-    assert vote(name, text, there) == vote(name, text, data.draw(st.permutations(there)))
+    ordered = list(labels.items())
+    assert vote(name, text, ordered) == vote(name, text, data.draw(st.permutations(ordered)))
 
 
 @voters
 def test_a_tie_goes_to_the_first_label(name: str) -> None:
     voter = VOTERS[name]
-    same = dict.fromkeys([*voter.phrases("one two", LABELS)], anyhow("all alike"))
+    same = dict.fromkeys([*voter.phrases("one two", LABELS)], arbitrary_vector("all alike"))
     assert voter.choose("one two", LABELS, same) == "Sport"
     assert voter.choose("one two", LABELS[::-1], same) == "Science"
 
@@ -121,14 +123,14 @@ def test_a_tie_goes_to_the_first_label(name: str) -> None:
 def test_a_voter_answers_about_odd_texts_with_the_real_embedder(
     name: str, text: str, embedder: Embedder
 ) -> None:
-    assert really_vote(name, text, LABELS, embedder) in {"Sport", "Money", "Science"}
+    assert vote_with_embedder(name, text, LABELS, embedder) in {"Sport", "Money", "Science"}
 
 
 @voters
 def test_a_voter_knows_a_match_from_a_bank(name: str, embedder: Embedder) -> None:
     match, bank = "Their team won the match with a late goal.", "The bank made a profit and its shares rose."
-    assert really_vote(name, match, LABELS, embedder) == "Sport"
-    assert really_vote(name, bank, LABELS, embedder) == "Money"
+    assert vote_with_embedder(name, match, LABELS, embedder) == "Sport"
+    assert vote_with_embedder(name, bank, LABELS, embedder) == "Money"
 
 
 def test_the_overlap_goes_to_the_label_that_shares_the_most_words() -> None:
@@ -175,9 +177,11 @@ def test_no_two_voters_cost_the_same() -> None:
 
 
 def ask(model: str, questions: Sequence[TaskQuestion] = QUESTIONS) -> Any:
-    form = {"type": "json_schema", "json_schema": {"name": "labels", "schema": schema(questions)}}
-    prompt = messages(questions, "Take your time.")
-    return litellm().acompletion(model=model, messages=prompt, response_format=form, max_tokens=64)
+    form = {"type": "json_schema", "json_schema": {"name": "labels", "schema": answer_schema(questions)}}
+    prompt = prompt_messages(questions, "Take your time.")
+    return litellm().acompletion(
+        model=model, messages=prompt, questions=questions, response_format=form, max_tokens=64
+    )
 
 
 @pytest.mark.usefixtures("embedder")
@@ -185,7 +189,7 @@ def ask(model: str, questions: Sequence[TaskQuestion] = QUESTIONS) -> Any:
 class TestThroughLitellm:
     def test_the_answer_is_json_that_the_schema_allows(self, settings: Any) -> None:
         answer = json.loads(asyncio.run(ask(settings.model)).choices[0].message.content)
-        properties: Any = schema(QUESTIONS)["properties"]
+        properties: Any = answer_schema(QUESTIONS)["properties"]
         assert answer.keys() == properties.keys()
         assert all(label in properties[question]["enum"] for question, label in answer.items())
 
@@ -207,9 +211,11 @@ class TestThroughLitellm:
         assert litellm().supports_response_schema(settings.model)
 
     def test_the_blocking_call_gives_the_same_answer(self, settings: Any) -> None:
-        prompt = messages(QUESTIONS, None)
-        blocking = litellm().completion(model=settings.model, messages=prompt)
-        awaited = asyncio.run(litellm().acompletion(model=settings.model, messages=prompt))
+        prompt = prompt_messages(QUESTIONS, None)
+        blocking = litellm().completion(model=settings.model, messages=prompt, questions=QUESTIONS)
+        awaited = asyncio.run(
+            litellm().acompletion(model=settings.model, messages=prompt, questions=QUESTIONS)
+        )
         assert blocking.choices[0].message.content == awaited.choices[0].message.content
 
 
@@ -217,9 +223,12 @@ class TestThroughLitellm:
 def test_the_pool_asks_all_of_them_at_once() -> None:
     async def ask_all() -> list[Any]:
         pool = Pool(DEFAULT_MODELS)
-        prompt = messages(QUESTIONS, None)
+        prompt = prompt_messages(QUESTIONS, None)
         return await asyncio.gather(
-            *(pool.attempt(name, prompt, schema(QUESTIONS), 30) for name in pool.names)
+            *(
+                pool.attempt(name, prompt, answer_schema(QUESTIONS), 30, questions=QUESTIONS)
+                for name in pool.names
+            )
         )
 
     answers = asyncio.run(ask_all())
@@ -240,7 +249,7 @@ def test_a_hint_decides() -> None:
 
 
 def asked_in(control: str) -> list[TaskQuestion]:
-    config = parse(f'<View><Text name="text" value="$text"/>{control}</View>')
+    config = parse_label_config(f'<View><Text name="text" value="$text"/>{control}</View>')
     return [question.about(DATA) for question in config.questions]
 
 
@@ -253,7 +262,7 @@ def test_where_several_labels_may_fit_the_best_one_is_chosen() -> None:
 
 
 @pytest.mark.usefixtures("embedder")
-def test_what_has_no_list_of_labels_is_left_out() -> None:
+def test_a_question_without_a_list_of_labels_is_left_out() -> None:
     questions = [*QUESTIONS, *asked_in('<Rating name="stars" toName="text"/>')]
     answer = asyncio.run(ask("embedded/overlap", questions)).choices[0].message.content
     assert parse_answer(answer, questions).keys() == {"mood", "field"}
@@ -265,12 +274,13 @@ def test_a_query_without_any_list_of_labels_is_rejected_at_no_cost() -> None:
 
     async def attempt() -> None:
         pool = Pool(DEFAULT_MODELS)
-        await pool.attempt("overlap", messages(questions, None), schema(questions), 30)
+        prompt, schema = prompt_messages(questions, None), answer_schema(questions)
+        await pool.attempt("overlap", prompt, schema, 30, questions=questions)
 
     with pytest.raises(RejectedError) as caught:
         asyncio.run(attempt())
     assert caught.value.usage is None
-    assert "only what has a list of labels" in str(caught.value)
+    assert "only answer questions with a list of labels" in str(caught.value)
 
 
 @pytest.mark.usefixtures("embedder")
@@ -278,7 +288,8 @@ def test_an_unknown_voter_is_rejected_and_not_retried() -> None:
     settings = DEFAULT_MODELS[0].model_copy(update={"model": "embedded/nobody"})
 
     async def attempt() -> None:
-        await Pool([settings]).attempt(settings.name, messages(QUESTIONS, None), schema(QUESTIONS), 30)
+        prompt, schema = prompt_messages(QUESTIONS, None), answer_schema(QUESTIONS)
+        await Pool([settings]).attempt(settings.name, prompt, schema, 30, questions=QUESTIONS)
 
     with pytest.raises(ModelError) as caught:
         asyncio.run(attempt())
@@ -286,13 +297,42 @@ def test_an_unknown_voter_is_rejected_and_not_retried() -> None:
 
 
 @pytest.mark.usefixtures("embedder")
-def test_messages_that_are_not_ours_are_a_bad_request() -> None:
+def test_a_call_without_questions_is_a_bad_request() -> None:
     with pytest.raises(litellm().BadRequestError):
         litellm().completion(model="embedded/hints", messages=[{"role": "user", "content": "Hello?"}])
 
 
+@pytest.mark.usefixtures("embedder")
+def test_the_answer_depends_on_the_questions_and_not_on_the_wording_of_the_prompt() -> None:
+    async def ask_with(messages: list[dict[str, Any]]) -> str:
+        response = await litellm().acompletion(
+            model="embedded/sentences", messages=messages, questions=QUESTIONS
+        )
+        return str(response.choices[0].message.content)
+
+    worded = asyncio.run(ask_with(prompt_messages(QUESTIONS, "Take your time.")))
+    assert asyncio.run(ask_with([{"role": "user", "content": "Hello?"}])) == worded
+
+
+@pytest.mark.usefixtures("embedder")
+@pytest.mark.parametrize("model", [DEFAULT_MODELS[0], DEFAULT_MODELS[-1]], ids=lambda model: str(model.name))
+def test_the_questions_beside_the_prompt_do_not_change_the_key_of_a_stored_answer(model: Any) -> None:
+    pool, prompt = Pool([model]), prompt_messages(QUESTIONS, None)
+    request = {
+        "model": model.model,
+        "messages": prompt,
+        "max_tokens": model.max_tokens,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "labels", "strict": True, "schema": answer_schema(QUESTIONS)},
+        },
+    } | ({} if model.temperature is None else {"temperature": model.temperature})
+    key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+    assert pool.fingerprint(model.name, prompt, answer_schema(QUESTIONS)) == key
+
+
 class SlowEmbedder(Embedder):
-    """A real embedder whose model waits to be let go."""
+    """A real embedder whose model waits until the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -314,7 +354,7 @@ def test_the_loop_runs_on_while_a_voter_thinks_and_a_later_embedder_replaces_the
         task = asyncio.create_task(ask("embedded/everything"))
         await asyncio.to_thread(slow.computing.wait, 30)
         thinking = not task.done()
-        slow.gate.set()  # reached only by a loop that was not blocked
+        slow.gate.set()  # only reached if the loop is not blocked
         return thinking, await task
 
     try:

@@ -21,7 +21,7 @@ TEXTS = [f"The train was {n} minutes late." for n in range(40)] + ["", "Ein kurz
 
 
 class CountingEmbedder(Embedder):
-    """A real embedder that notes every batch the model computes, and can hold one back."""
+    """A real embedder that records each batch of the model and can hold one back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,18 +46,18 @@ class CountingEmbedder(Embedder):
 
 @pytest.fixture(scope="module")
 def embedder() -> Iterator[Embedder]:
-    one = Embedder()
-    yield one
-    one.close()
+    embedder = Embedder()
+    yield embedder
+    embedder.close()
 
 
 @pytest.fixture
 def counting() -> Iterator[CountingEmbedder]:
-    one = CountingEmbedder()
-    one.load()
-    yield one
-    one.gate.set()
-    one.close()
+    embedder = CountingEmbedder()
+    embedder.load()
+    yield embedder
+    embedder.gate.set()
+    embedder.close()
 
 
 def test_the_packaged_weights_are_the_published_ones() -> None:
@@ -242,20 +242,20 @@ def test_what_is_no_unit_vector_is_refused(counting: CountingEmbedder, value: fl
 
 
 def test_a_closed_embedder_says_so() -> None:
-    one = Embedder()
-    one.close()
+    embedder = Embedder()
+    embedder.close()
     with pytest.raises(EmbedderError, match="closed"):
-        asyncio.run(one.vector("too late"))
+        asyncio.run(embedder.vector("too late"))
 
 
 def test_an_unknown_model_is_an_error_that_says_what_to_do() -> None:
-    one = Embedder("nobody/has-this-model", local_files_only=True)
+    embedder = Embedder("nobody/has-this-model", local_files_only=True)
     with pytest.raises(EmbedderError) as caught:
-        one.embed(["text"])
+        embedder.embed(["text"])
     assert "nobody/has-this-model" in str(caught.value)
     assert "folder" in str(caught.value)
     assert "camvo[demo]" in str(caught.value)
-    assert not one.loaded
+    assert not embedder.loaded
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:

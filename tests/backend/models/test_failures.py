@@ -1,4 +1,4 @@
-"""Every exception that litellm can raise is one of ours."""
+"""Every exception of litellm becomes one of our errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models.facts import litellm
 from backend.models.failures import BY_CLASS, model_error, retry_after
+from backend.models.litellm_info import litellm
 
 
 def litellm_classes() -> dict[str, type[Exception]]:
@@ -30,7 +30,7 @@ def litellm_classes() -> dict[str, type[Exception]]:
 
 
 def bare(kind: type[Exception]) -> Exception:
-    """An instance without the many arguments that litellm's constructors want."""
+    """Return an instance without the many arguments of litellm's constructors."""
     error = kind.__new__(kind)
     vars(error).update(message="", num_retries=None, max_retries=None, original_exception=None)
     return error
@@ -43,9 +43,9 @@ def test_every_class_of_litellm_is_in_the_table() -> None:
 
 def test_every_exported_class_of_litellm_becomes_one_of_ours() -> None:
     for kind in litellm_classes().values():
-        made = model_error(bare(kind), "m")
-        assert type(made) is not ModelError
-        assert made.where == "model m"
+        error = model_error(bare(kind), "m")
+        assert type(error) is not ModelError
+        assert error.where == "model m"
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_a_timeout_of_asyncio_is_a_timeout() -> None:
 @pytest.mark.parametrize("error", [ValueError("x"), AttributeError("x"), KeyError("x"), OSError("x")])
 def test_an_exception_nobody_expected_is_unavailable_and_keeps_its_text_to_itself(error: Exception) -> None:
     secret = type(error)("sk-secret and the text of a task")
-    made = model_error(secret, "m")
-    assert type(made) is UnavailableError
-    assert "secret" not in str(made)
-    assert type(error).__name__ in str(made)
+    converted = model_error(secret, "m")
+    assert type(converted) is UnavailableError
+    assert "secret" not in str(converted)
+    assert type(error).__name__ in str(converted)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import TaskError
-from backend.questions import TaskQuestion, parse
-from backend.questions.prompts import prompts
+from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.messages import PROMPT_VERSION, prompt_messages
 from camvo.errors import InvalidParameterError
 from camvo.votes import consensus, registry
 from camvo.votes.aggregation import Ballot
@@ -39,7 +40,7 @@ DATA: dict[str, object] = {"text": "Some words.", "other": "Other words.", "item
 
 @dataclass(frozen=True)
 class Tag:
-    """A control with its objects, and JSON values that a model may answer with."""
+    """A control with its objects, and JSON values that are valid answers."""
 
     control: str
     given: st.SearchStrategy[Any]
@@ -51,7 +52,7 @@ class Tag:
 
     @property
     def asked(self) -> TaskQuestion:
-        config = parse(self.xml)
+        config = parse_label_config(self.xml)
         assert config.skipped == ()
         return config.questions[0].about(DATA)
 
@@ -126,7 +127,7 @@ def interface(xml: str) -> Any:
 
 
 def votes_of(asked: TaskQuestion, answers: Sequence[object]) -> list[str]:
-    return [vote for answer in answers if (vote := asked.vote(answer)) is not None]
+    return [vote for answer in answers if (vote := asked.vote_from_answer(answer)) is not None]
 
 
 @tags
@@ -135,20 +136,20 @@ def votes_of(asked: TaskQuestion, answers: Sequence[object]) -> list[str]:
 def test_a_vote_is_stored_and_read_back_as_the_same_vote(name: str, data: st.DataObject) -> None:
     asked = TAGS[name].asked
     for vote in votes_of(asked, [data.draw(TAGS[name].given)]):
-        stored = json.loads(json.dumps(asked.regions(vote)))
-        assert asked.question.answer(stored) == vote
+        stored = json.loads(json.dumps(asked.result_items(vote)))
+        assert asked.question.vote_from_annotation(stored) == vote
 
 
 @tags
 @settings(max_examples=25)
 @given(data=st.data())
 def test_a_valid_answer_is_a_vote_and_fits_the_question(name: str, data: st.DataObject) -> None:
-    asked, given_ = TAGS[name].asked, data.draw(TAGS[name].given)
-    vote = asked.vote(given_)
+    asked, answer = TAGS[name].asked, data.draw(TAGS[name].given)
+    vote = asked.vote_from_answer(answer)
     if name == "short text" and vote is None:
         return
     assert consensus.is_answer(asked.question.control.aggregation, vote, asked.options)
-    assert prompts.parse(json.dumps({"c": given_}), [asked]) == {"c": vote}
+    assert parse_answer(json.dumps({"c": answer}), [asked]) == {"c": vote}
 
 
 @tags
@@ -163,8 +164,8 @@ def test_what_several_votes_come_to_is_stored_and_read_back(name: str, data: st.
     weights = {arm: data.draw(st.floats(0, 1)) for arm in votes}
     aggregation = asked.question.control.aggregation
     answer, chances = aggregation.aggregate(Ballot(votes, weights, weights, weights), asked.options)
-    assert mistakes(TAGS[name], asked.regions(answer)) == []
-    assert asked.question.answer(asked.regions(answer)) == answer
+    assert mistakes(TAGS[name], asked.result_items(answer)) == []
+    assert asked.question.vote_from_annotation(asked.result_items(answer)) == answer
     assert 0.0 <= chances[answer] <= 1.0
     assert all(0.0 <= aggregation.reward(vote, answer) <= 1.0 for vote in cast)
     assert aggregation.reward(answer, answer) == 1.0
@@ -180,27 +181,28 @@ def test_the_aggregation_of_a_round_can_be_restored(name: str) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
 def test_any_answer_to_any_question_is_a_vote_that_can_be_stored_or_none(anything: object) -> None:
     for tag in TAGS.values():
-        vote = tag.asked.vote(anything)
+        vote = tag.asked.vote_from_answer(anything)
         if vote is not None:
-            assert tag.asked.question.answer(tag.asked.regions(vote)) == vote
+            assert tag.asked.question.vote_from_annotation(tag.asked.result_items(vote)) == vote
 
 
 @tags
 def test_the_schema_uses_what_every_provider_takes(name: str) -> None:
-    schema = TAGS[name].asked.question.control.request.schema
+    schema = TAGS[name].asked.question.control.answer_format.schema
     assert schema.keys() <= {"type", "enum", "items"}
 
 
 @tags
 def test_the_prompt_names_the_question_its_rule_and_its_form(name: str) -> None:
     asked = TAGS[name].asked
-    request = asked.question.control.request
-    system = prompts.messages([asked], None)[0]["content"]
+    answer_format = asked.question.control.answer_format
+    system = prompt_messages([asked], None)[0]["content"]
     assert 'Question "c"\n' in system
-    assert f"\n{request.rule}\n" in system
-    assert system.endswith(json.dumps({"c": request.form}))
-    (read,) = prompts.read(prompts.messages([asked], None)).questions
-    assert (read.labels, read.form) == (request.labels, request.form)
+    assert f"\n{answer_format.rule}\n" in system
+    assert system.endswith(json.dumps({"c": answer_format.form}))
+    for text, hint in answer_format.labels:
+        label = json.dumps(text, ensure_ascii=False) + ("" if hint is None else f": {json.dumps(hint)}")
+        assert f"\n- {label}\n" in system
 
 
 def item(kind: str, value: object, **changes: object) -> dict[str, object]:
@@ -234,7 +236,7 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("name", "items", "vote"), WRITTEN)
 def test_what_the_editor_writes_is_read(name: str, items: list[object], vote: str) -> None:
-    assert TAGS[name].asked.question.answer(items) == vote
+    assert TAGS[name].asked.question.vote_from_annotation(items) == vote
 
 
 UNREADABLE = [
@@ -268,12 +270,12 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("name", "items"), UNREADABLE)
 def test_what_is_no_answer_is_none(name: str, items: list[object]) -> None:
-    assert TAGS[name].asked.question.answer(items) is None
+    assert TAGS[name].asked.question.vote_from_annotation(items) is None
 
 
 def test_an_order_of_other_items_than_the_task_has_does_not_fit() -> None:
     asked = TAGS["order"].asked
-    vote = asked.question.answer([item("ranker", {"ranker": {"c": ["b", "7"]}})])
+    vote = asked.question.vote_from_annotation([item("ranker", {"ranker": {"c": ["b", "7"]}})])
     assert not consensus.is_answer(asked.question.control.aggregation, vote, asked.options)
 
 
@@ -313,7 +315,7 @@ INVALID = [
 
 @pytest.mark.parametrize(("name", "answer"), INVALID)
 def test_an_invalid_answer_is_no_vote(name: str, answer: object) -> None:
-    assert TAGS[name].asked.vote(answer) is None
+    assert TAGS[name].asked.vote_from_answer(answer) is None
 
 
 BOUNDED = [
@@ -327,7 +329,7 @@ BOUNDED = [
 @pytest.mark.parametrize(("attributes", "inside", "outside"), BOUNDED)
 def test_a_moment_out_of_bounds_is_no_vote(attributes: str, inside: str, outside: str) -> None:
     asked = Tag(plain("DateTime", attributes), st.nothing()).asked
-    assert (asked.vote(inside), asked.vote(outside)) == (inside, None)
+    assert (asked.vote_from_answer(inside), asked.vote_from_answer(outside)) == (inside, None)
 
 
 ACCEPTED = [
@@ -346,7 +348,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("name", "answer", "vote"), ACCEPTED)
 def test_an_answer_is_brought_into_its_one_form(name: str, answer: object, vote: str) -> None:
-    assert TAGS[name].asked.vote(answer) == vote
+    assert TAGS[name].asked.vote_from_answer(answer) == vote
 
 
 @pytest.mark.parametrize(
@@ -354,25 +356,25 @@ def test_an_answer_is_brought_into_its_one_form(name: str, answer: object, vote:
     [("any choices", '["Red"]', '["r"]'), ("rating", "4", "4"), ("short text", "Ada.", "Ada")],
 )
 def test_a_single_question_may_be_answered_bare(name: str, content: str, vote: str) -> None:
-    assert prompts.parse(content, [TAGS[name].asked]) == {"c": vote}
+    assert parse_answer(content, [TAGS[name].asked]) == {"c": vote}
 
 
 @pytest.mark.parametrize("name", ["any choices", "any paths", "any nested choices"])
 def test_where_no_label_fits_nothing_is_stored(name: str) -> None:
-    assert TAGS[name].asked.regions("[]") == []
+    assert TAGS[name].asked.result_items("[]") == []
 
 
 @pytest.mark.parametrize("condition", ['visibleWhen="choice-selected"', 'whenTagName="x"'])
 def test_a_control_that_was_perhaps_not_seen_is_not_answered_by_silence(condition: str) -> None:
     always = choices('choice="multiple"')
     for control in (choices(f'choice="multiple" {condition}'), f"<View {condition}>{always}</View>"):
-        assert Tag(control, st.nothing()).asked.question.answer([]) is None
+        assert Tag(control, st.nothing()).asked.question.vote_from_annotation([]) is None
 
 
 @pytest.mark.parametrize("name", sorted(TAGS.keys() - {"short text"}))
 def test_what_is_no_vote_cannot_be_stored(name: str) -> None:
     with pytest.raises(InvalidParameterError):
-        TAGS[name].asked.regions("no vote")
+        TAGS[name].asked.result_items("no vote")
 
 
 def test_the_visible_choices_of_a_list_that_is_not_nested_are_the_outermost() -> None:
@@ -389,7 +391,7 @@ def test_models_see_a_list_with_its_ids() -> None:
 )
 def test_a_list_without_two_items_of_their_own_is_not_asked_about(items: object) -> None:
     with pytest.raises(TaskError) as caught:
-        parse(TAGS["order"].xml).questions[0].about({"items": items})
+        parse_label_config(TAGS["order"].xml).questions[0].about({"items": items})
     assert caught.value.where == "data.items"
 
 
@@ -419,11 +421,11 @@ def test_a_list_without_two_items_of_their_own_is_not_asked_about(items: object)
         ('<Pairwise name="c" toName="text,other" camvo_fields="text"/>', BOTH, "two objects"),
         ('<Ranker name="c" toName="text"><Bucket name="x"/></Ranker>', LIST, "Bucket"),
         (plain("Ranker"), TEXT, "one List"),
-        (plain("Ranker", 'camvo_fields="text"'), LIST, "does not read its List"),
+        (plain("Ranker", 'camvo_fields="text"'), LIST, "leaves out its List"),
     ],
 )
 def test_what_cannot_be_voted_on_is_skipped_with_the_reason(control: str, objects: str, part: str) -> None:
-    config = parse(f"<View>{objects}{control}</View>")
+    config = parse_label_config(f"<View>{objects}{control}</View>")
     assert config.questions == ()
     assert part in config.skipped[0].reason
 
@@ -432,12 +434,12 @@ def test_what_cannot_be_voted_on_is_skipped_with_the_reason(control: str, object
 @pytest.mark.parametrize("name", [name for name, tag in TAGS.items() if tag.objects == TEXT])
 def test_a_tag_is_asked_on_every_object_that_holds_text(name: str, tag: str) -> None:
     objects = f'<{tag} name="text" value="$text"/>'
-    (question,) = parse(f"<View>{objects}{TAGS[name].control}</View>").questions
+    (question,) = parse_label_config(f"<View>{objects}{TAGS[name].control}</View>").questions
     assert question.fields[0].tag == tag
     assert question.about(DATA).texts == {"text": "Some words."}
 
 
 def test_another_rule_needs_another_version_of_the_prompt() -> None:
-    rules = [asdict(tag.asked.question.control.request) for tag in TAGS.values()]
+    rules = [asdict(tag.asked.question.control.answer_format) for tag in TAGS.values()]
     wording = hashlib.sha256(json.dumps(rules).encode()).hexdigest()[:12]
-    assert (prompts.PROMPT_VERSION, wording) == ("2", "336b154e2140")
+    assert (PROMPT_VERSION, wording) == ("2", "336b154e2140")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.questions import TaskQuestion, parse
+from backend.questions import TaskQuestion, parse_label_config
 
 CONFIG = """<View>
   <Labels name="ner" toName="text"><Label value="Person" alias="PER"/></Labels>
@@ -70,12 +70,12 @@ SAVED = [
     saved("claims", "paragraphlabels", "Claim", start="0", end="0", startOffset=13, endOffset=18),
     saved("claims", "paragraphlabels", "Claim", start="1", end="1", startOffset=3, endOffset=17),
 ]
-QUESTIONS = {question.name: question.about(DATA) for question in parse(CONFIG).questions}
+QUESTIONS = {question.name: question.about(DATA) for question in parse_label_config(CONFIG).questions}
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
 def test_what_the_editor_saves_is_what_was_predicted(question: TaskQuestion) -> None:
     label, words = MARKED[question.name]
-    predicted = question.vote([{"quote": quote, "before": "", "label": label} for quote in words])
+    predicted = question.vote_from_answer([{"quote": quote, "before": "", "label": label} for quote in words])
     assert predicted is not None
-    assert question.question.answer(SAVED) == predicted
+    assert question.question.vote_from_annotation(SAVED) == predicted

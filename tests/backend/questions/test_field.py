@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from work import count_calls
 
 from backend.errors import EmptyTextError, MissingFieldError
-from backend.questions import Field, TaskQuestion, parse
+from backend.questions import Field, TaskQuestion, parse_label_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -59,11 +58,11 @@ def test_a_path_that_leads_nowhere_is_missing(key: str) -> None:
 @given(st.sampled_from(["Text", "HyperText", "Paragraphs"]), JSON)
 def test_any_json_gives_storable_text_or_a_task_error(tag: str, content: object) -> None:
     try:
-        found = text(content, tag)
+        read = text(content, tag)
     except MissingFieldError:
         return
-    assert "\x00" not in found
-    assert found.encode("utf-8").decode("utf-8") == found
+    assert "\x00" not in read
+    assert read.encode("utf-8").decode("utf-8") == read
 
 
 def test_the_halves_of_a_surrogate_pair_are_joined_and_a_single_half_is_replaced() -> None:
@@ -123,22 +122,12 @@ def test_html_without_markup_only_loses_white_space(html: str) -> None:
     assert text(html, "HyperText") == " ".join(html.split())
 
 
-HOSTILE_HTML = ["<", "<a ", "<!--", "</a ", "<![x", "<a x='", "<b>", "<p>", "&#", "<table>", "<script>"]
-
-
-@pytest.mark.parametrize("piece", HOSTILE_HTML)
-def test_the_steps_that_hostile_html_takes_grow_no_faster_than_its_length(piece: str) -> None:
-    def steps(characters: int) -> int:
-        return count_calls(lambda: text(piece * (characters // len(piece)), "HyperText"))
-
-    steps(1_000)
-    assert steps(20_000) <= 2.1 * steps(10_000)
-
-
-@pytest.mark.parametrize("piece", HOSTILE_HTML)
-def test_hostile_html_of_half_a_megabyte_is_read_to_its_end(piece: str) -> None:
-    """Python's own parser takes quadratic time: minutes for a third of this."""
-    text(piece * (500_000 // len(piece)), "HyperText")
+@pytest.mark.parametrize(
+    "piece", ["<", "<a ", "<!--", "</a ", "<![x", "<a x='", "<b>", "<p>", "&#", "<table>", "<script>"]
+)
+def test_hostile_html_is_read(piece: str) -> None:
+    """A parser with quadratic time, such as ``html.parser``, would need an hour here."""
+    assert isinstance(text(piece * (500_000 // len(piece)), "HyperText"), str)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +145,7 @@ def test_a_table_is_lines_of_key_and_value(content: object, expected: str) -> No
 
 
 def test_a_chat_is_a_dialogue() -> None:
-    (question,) = parse(
+    (question,) = parse_label_config(
         '<View><Chat name="chat" value="$chat"/><Choices name="tone" toName="chat">'
         '<Choice value="Warm"/><Choice value="Cold"/></Choices></View>'
     ).questions
@@ -169,7 +158,7 @@ ON_IMAGE = '<Choices name="animal" toName="photo"><Choice value="Cat"/><Choice v
 
 
 def shown(photo: str, caption: str = "") -> TaskQuestion:
-    (question,) = parse(f"<View>{IMAGE}{ON_IMAGE}</View>").questions
+    (question,) = parse_label_config(f"<View>{IMAGE}{ON_IMAGE}</View>").questions
     return question.about({"photo": photo, "caption": caption})
 
 
@@ -195,8 +184,8 @@ def test_a_task_without_its_image_is_an_error() -> None:
 
 def test_an_image_beside_a_text_is_left_out_unless_it_is_named() -> None:
     on_text = ON_IMAGE.replace('toName="photo"', 'toName="caption"')
-    (question,) = parse(f"<View>{IMAGE}{on_text}</View>").questions
+    (question,) = parse_label_config(f"<View>{IMAGE}{on_text}</View>").questions
     assert [field.key for field in question.fields] == ["caption"]
     named = on_text.replace("<Choices", '<Choices camvo_fields="caption,photo"')
-    (question,) = parse(f"<View>{IMAGE}{named}</View>").questions
+    (question,) = parse_label_config(f"<View>{IMAGE}{named}</View>").questions
     assert [field.key for field in question.fields] == ["caption", "photo"]

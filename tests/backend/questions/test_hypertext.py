@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.questions.objects.hypertext import located
+from backend.questions.objects.hypertext import locate_html
 
 CHROMIUM = [
     ("<p>Hello <b>big</b> world</p>", "Hello big world", "Hello big world"),
@@ -59,26 +59,26 @@ in an iframe, and inside a <div>."""
 @pytest.mark.parametrize(("html", "document", "inside"), CHROMIUM, ids=[repr(row[0]) for row in CHROMIUM])
 def test_every_seen_character_stands_where_a_browser_has_it(html: str, document: str, inside: str) -> None:
     for inline, nodes in ((False, document), (True, inside)):
-        found = located(html, inline=inline)
-        assert found.text.strip()
-        assert [nodes[position] for position in found.positions if not nodes[position].isspace()]
-        for character, position in zip(found.text, found.positions, strict=True):
+        located = locate_html(html, inline=inline)
+        assert located.text.strip()
+        assert [nodes[position] for position in located.positions if not nodes[position].isspace()]
+        for character, position in zip(located.text, located.positions, strict=True):
             assert character.isspace() or nodes[position] == character
 
 
 @given(st.text(st.sampled_from('ab <>/&;p\n\t"=😀')), st.booleans())
 @settings(deadline=None)
 def test_any_text_has_a_position_for_each_character_and_they_never_fall(html: str, inline: bool) -> None:
-    found = located(html, inline=inline)
-    assert len(found.positions) == len(found.text)
-    assert list(found.positions) == sorted(found.positions)
+    located = locate_html(html, inline=inline)
+    assert len(located.positions) == len(located.text)
+    assert list(located.positions) == sorted(located.positions)
 
 
 @given(st.lists(st.sampled_from(["<p>", "</p>", "<br>", "<b>", "</b>", "one ", "two", "\n", "<td>"])))
 @settings(deadline=None)
 def test_a_stretch_is_found_again_by_its_positions(parts: list[str]) -> None:
-    found = located("".join(parts))
-    words = found.text.split()
+    located = locate_html("".join(parts))
+    words = located.text.split()
     for word in words:
-        start = found.text.index(word)
-        assert found.between(*found.stored(start, start + len(word))) == word
+        start = located.text.index(word)
+        assert located.words_between(*located.positions_of(start, start + len(word))) == word

@@ -4,7 +4,7 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import BadLabelConfigError
-from backend.questions import Field, Label, LabelConfig, parse
+from backend.questions import Field, Label, LabelConfig, parse_label_config
 from backend.questions.controls.closed_set import OneOf
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
@@ -12,7 +12,7 @@ TEXT = '<Text name="text" value="$text"/>'
 
 
 def config(control: str, objects: str = TEXT) -> LabelConfig:
-    return parse(f"<View>{objects}{control}</View>")
+    return parse_label_config(f"<View>{objects}{control}</View>")
 
 
 def choices(attributes: str = "", content: str = CHOICES, name: str = "mood", to_name: str = "text") -> str:
@@ -26,9 +26,9 @@ def labels(control: str) -> tuple[Label, ...]:
 
 
 def reasons(control: str, objects: str = TEXT) -> list[str]:
-    found = config(control, objects)
-    assert found.questions == ()
-    return [skipped.reason for skipped in found.skipped]
+    parsed = config(control, objects)
+    assert parsed.questions == ()
+    return [skipped.reason for skipped in parsed.skipped]
 
 
 def test_a_choices_becomes_a_question() -> None:
@@ -64,8 +64,8 @@ def test_attributes_of_camvo_pass_label_studios_own_validation() -> None:
 
 
 def test_several_controls_keep_the_order_of_the_config() -> None:
-    found = config(choices(name="b") + choices(name="a"))
-    assert [question.name for question in found.questions] == ["b", "a"]
+    parsed = config(choices(name="b") + choices(name="a"))
+    assert [question.name for question in parsed.questions] == ["b", "a"]
 
 
 def test_a_config_is_parsed_once() -> None:
@@ -132,9 +132,9 @@ def test_a_control_named_like_an_object_is_skipped() -> None:
 
 
 def test_the_rest_of_a_config_works_beside_a_skipped_control() -> None:
-    found = config('<TextArea name="why" toName="text"/>' + choices())
-    assert [question.name for question in found.questions] == ["mood"]
-    assert [(skipped.control, skipped.tag) for skipped in found.skipped] == [("why", "TextArea")]
+    parsed = config('<TextArea name="why" toName="text"/>' + choices())
+    assert [question.name for question in parsed.questions] == ["mood"]
+    assert [(skipped.control, skipped.tag) for skipped in parsed.skipped] == [("why", "TextArea")]
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_the_rest_of_a_config_works_beside_a_skipped_control() -> None:
 )
 def test_a_config_that_is_no_xml_is_refused(xml: str) -> None:
     with pytest.raises(BadLabelConfigError, match="label_config: the label config cannot be read"):
-        parse(xml)
+        parse_label_config(xml)
 
 
 @pytest.mark.parametrize("xml", ["<View/>", f"<View>{TEXT}</View>", '<View><Choices name="c"/></View>'])
 def test_a_config_without_a_control_is_refused_with_what_to_add(xml: str) -> None:
     with pytest.raises(BadLabelConfigError, match="add one: <Choices"):
-        parse(xml)
+        parse_label_config(xml)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +171,12 @@ def test_a_config_without_a_control_is_refused_with_what_to_add(xml: str) -> Non
 def test_a_config_that_declares_entities_is_refused(entity: str) -> None:
     control = choices(content=f'{CHOICES}<Choice value="&a;"/>')
     with pytest.raises(BadLabelConfigError, match="DOCTYPE"):
-        parse(f"<!DOCTYPE View [{entity}]><View>{TEXT}{control}</View>")
+        parse_label_config(f"<!DOCTYPE View [{entity}]><View>{TEXT}{control}</View>")
 
 
 def test_comments_and_processing_instructions_are_no_controls() -> None:
-    found = config("<!-- <Rating name='r' toName='text'/> --><?php x?>" + choices())
-    assert (len(found.questions), found.skipped) == (1, ())
+    parsed = config("<!-- <Rating name='r' toName='text'/> --><?php x?>" + choices())
+    assert (len(parsed.questions), parsed.skipped) == (1, ())
 
 
 @pytest.mark.parametrize("tag", ["Text", "HyperText", "Paragraphs"])
@@ -208,8 +208,8 @@ def test_an_object_that_another_control_is_attached_to_is_no_field() -> None:
 
 
 def test_two_questions_on_two_objects_do_not_share_them() -> None:
-    found = config(choices() + choices(name="second", to_name="title"), FOUR)
-    shown = [[field.key for field in question.fields] for question in found.questions]
+    parsed = config(choices() + choices(name="second", to_name="title"), FOUR)
+    shown = [[field.key for field in question.fields] for question in parsed.questions]
     assert shown == [["text", "option_a", "option_b"], ["title", "option_a", "option_b"]]
 
 

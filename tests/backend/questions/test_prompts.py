@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from work import count_calls
 
 from backend.errors import BadAnswerError, EmptyTextError
 from backend.questions import ConfigQuestion, Field, Label, TaskQuestion
-from backend.questions.controls.closed_set import ONE_FORM, OneOf
-from backend.questions.prompts import prompts
+from backend.questions.controls.closed_set import ONE_LABEL, OneOf
+from backend.questions.prompts.answers import answer_schema, parse_answer
 from backend.questions.prompts.fence import fence
+from backend.questions.prompts.messages import PROMPT_VERSION, prompt_messages
 from camvo.errors import InvalidParameterError
 
 TEXT = (Field("text", "Text", "text"),)
@@ -77,11 +77,11 @@ def about(questions: Iterable[ConfigQuestion], data: Mapping[str, object]) -> li
 def messages(
     questions: Iterable[ConfigQuestion], data: Mapping[str, object], instructions: str | None
 ) -> list[dict[str, str]]:
-    return prompts.messages(about(questions, data), instructions)
+    return prompt_messages(about(questions, data), instructions)
 
 
 def parse(content: str, questions: Iterable[ConfigQuestion]) -> dict[str, str]:
-    return prompts.parse(content, about(questions, {"text": "words"}))
+    return parse_answer(content, about(questions, {"text": "words"}))
 
 
 MOOD = ConfigQuestion(
@@ -90,31 +90,40 @@ MOOD = ConfigQuestion(
 TOPIC = question("World", "Sports", name="topic")
 
 
-@given(questions_(), WORDS.filter(lambda text: bool(text.strip())), st.none() | WORDS)
-def test_a_prompt_can_be_read_back_exactly(
-    questions: tuple[ConfigQuestion, ...], text: str, instructions: str | None
+def lines_behind(prefix: str, system: str) -> list[str]:
+    return [line.removeprefix(prefix) for line in system.split("\n") if line.startswith(prefix)]
+
+
+def label_of(line: str) -> tuple[str, str | None]:
+    """A label's visible text and hint, from its line of the prompt."""
+    text, end = json.JSONDecoder().raw_decode(line)
+    return text, json.loads(line[end + 2 :]) if line[end:] else None
+
+
+@given(questions_(), st.none() | WORDS)
+def test_no_part_of_a_question_can_pass_for_another(
+    questions: tuple[ConfigQuestion, ...], instructions: str | None
 ) -> None:
-    prompt = prompts.read(messages(questions, {"text": text}, instructions))
-    assert prompt.text == text
-    assert prompt.instructions == (instructions if instructions and instructions.strip() else None)
-    assert prompt.questions == tuple(
-        prompts.AskedQuestion(
-            asked.name,
-            tuple((label.text, label.hint) for label in labels(asked)),
-            asked.instructions,
-            ONE_FORM,
-        )
-        for asked in questions
-    )
+    system = messages(questions, {"text": "words"}, instructions)[0]["content"]
+    assert [json.loads(line) for line in lines_behind("Question ", system)] == [
+        asked.name for asked in questions
+    ]
+    assert [label_of(line) for line in lines_behind("- ", system)] == [
+        (label.text, label.hint) for asked in questions for label in labels(asked)
+    ]
+    project = [instructions] if instructions is not None and instructions.strip() else []
+    texts = [*project, *(asked.instructions for asked in questions if asked.instructions is not None)]
+    assert lines_behind("> ", system) == [line for text in texts for line in text.split("\n")]
+    assert json.loads(system.split("\n")[-1]) == {asked.name: ONE_LABEL for asked in questions}
 
 
-@given(st.dictionaries(WORDS, WORDS, min_size=1, max_size=4), st.data())
-def test_every_field_can_be_read_back_exactly(texts: dict[str, str], data: st.DataObject) -> None:
-    first = next(iter(texts))
-    assume(texts[first].strip())
-    fields = tuple(Field(key, "Text", key) for key in texts)
-    prompt = prompts.read(messages(data.draw(questions_(fields)), texts, None))
-    assert prompt.text == "\n".join(texts.values())
+@given(st.dictionaries(WORDS, WORDS, min_size=1, max_size=4))
+def test_only_the_fence_itself_holds_its_marker(texts: dict[str, str]) -> None:
+    marker = fence(texts).split(" ")[1]
+    blocks = fence(texts).removeprefix(f"BEGIN {marker} ").split(f"\nBEGIN {marker} ")
+    split = [block.split("\n", 1) for block in blocks]
+    assert {json.loads(key): text.removesuffix(f"\nEND {marker}") for key, text in split} == texts
+    assert fence(texts).count(marker) == 2 * len(texts)
 
 
 def user(data: dict[str, object], *fields: str) -> str:
@@ -196,30 +205,14 @@ def test_at_least_one_question_must_be_asked() -> None:
         messages([], {"text": "words"}, None)
 
 
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        [],
-        [{"role": "user", "content": "hello"}],
-        [{"role": "system", "content": "hello"}, {"role": "user", "content": "hello"}],
-        [{"role": "system", "content": 'Question "q"'}, {"role": "user", "content": "hello there, you\ntwo"}],
-        [{"role": "system", "content": "Question of taste"}, {"role": "user", "content": "hello"}],
-        [{"role": "system", "content": "- item"}, {"role": "user", "content": "hello"}],
-    ],
-)
-def test_foreign_messages_cannot_be_read(foreign: list[dict[str, str]]) -> None:
-    with pytest.raises(InvalidParameterError):
-        prompts.read(foreign)
-
-
 def test_another_wording_needs_another_version() -> None:
     prompt = messages([MOOD, TOPIC], {"text": "words"}, "Be brief.")
     wording = hashlib.sha256(json.dumps(prompt).encode()).hexdigest()[:12]
-    assert (prompts.PROMPT_VERSION, wording) == ("2", "008965f49c89")
+    assert (PROMPT_VERSION, wording) == ("2", "008965f49c89")
 
 
 def test_the_schema_allows_the_visible_labels_and_nothing_else() -> None:
-    assert prompts.schema(about([MOOD, TOPIC], {"text": "words"})) == {
+    assert answer_schema(about([MOOD, TOPIC], {"text": "words"})) == {
         "type": "object",
         "properties": {
             "mood": {"type": "string", "enum": ["Positive", "Negative"]},
@@ -308,23 +301,18 @@ def test_these_answers_are_a_vote(content: str) -> None:
         "{}",
         "null",
         "1",
+        "[" * 100_000,
+        '{"mood":' * 100_000,
+        "9" * 100_000,
+        '"' * 100_000,
+        "`" * 100_000,
+        "." * 100_000,
+        "```" + " " * 100_000 + "```",
     ],
 )
 def test_these_answers_are_no_vote(content: str) -> None:
     with pytest.raises(BadAnswerError):
         parse(content, [MOOD])
-
-
-@pytest.mark.parametrize("piece", ["[", '{"mood":', "9", '"', "`", ".", "``` ", " ", "'\"", '\\"'])
-def test_a_long_answer_that_is_no_vote_takes_no_more_steps_than_a_short_one(piece: str) -> None:
-    def refuse(length: int) -> None:
-        with pytest.raises(BadAnswerError):
-            parse(piece * length, [MOOD])
-        with pytest.raises(BadAnswerError):
-            parse(f"```{piece * length}```", [MOOD])
-
-    refuse(10_000)
-    assert count_calls(lambda: refuse(100_000)) == count_calls(lambda: refuse(10_000))
 
 
 @pytest.mark.parametrize("content", ["1", '"1"', '{"q": "1"}'])

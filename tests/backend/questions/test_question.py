@@ -7,7 +7,7 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import EmptyTextError, MissingFieldError
-from backend.questions import ConfigQuestion, Label, parse
+from backend.questions import ConfigQuestion, Label, parse_label_config
 from backend.questions.controls.closed_set import OneOf
 from camvo.errors import InvalidParameterError
 
@@ -23,11 +23,11 @@ XML = """<View>
 
 @pytest.fixture
 def question() -> ConfigQuestion:
-    return parse(XML).questions[0]
+    return parse_label_config(XML).questions[0]
 
 
 def regions(question: ConfigQuestion, vote: str) -> list[dict[str, object]]:
-    return question.about({"title": "T", "text": "words"}).regions(vote)
+    return question.about({"title": "T", "text": "words"}).result_items(vote)
 
 
 def item(choices: object, **changes: object) -> dict[str, object]:
@@ -75,7 +75,7 @@ def test_there_is_no_region_for_an_unknown_label(question: ConfigQuestion, label
 
 @pytest.mark.parametrize("label", ["good", "Bad"])
 def test_a_region_is_read_back_as_its_label(question: ConfigQuestion, label: str) -> None:
-    assert question.answer(regions(question, label)) == label
+    assert question.vote_from_annotation(regions(question, label)) == label
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,14 @@ def test_a_region_is_read_back_as_its_label(question: ConfigQuestion, label: str
 def test_a_result_without_exactly_one_known_label_is_no_answer(
     question: ConfigQuestion, result: list[object]
 ) -> None:
-    assert question.answer(result) is None
+    assert question.vote_from_annotation(result) is None
 
 
 def test_other_controls_of_an_annotation_are_ignored(question: ConfigQuestion) -> None:
-    assert question.answer([item(["x"], from_name="topic"), item(["Bad"]), {"type": "relation"}]) == "Bad"
+    assert (
+        question.vote_from_annotation([item(["x"], from_name="topic"), item(["Bad"]), {"type": "relation"}])
+        == "Bad"
+    )
 
 
 def test_the_digest_outlives_the_process(question: ConfigQuestion) -> None:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.questions.spans.quotes import Quotable
+from backend.questions.spans.quotes import QuotedText
 
 TEXT = "The cat saw the other cat.\nTHE  END of the Straße"
 WORDS = st.text(st.sampled_from("abAB ß\n.😀"), min_size=1)
 
 
 def found(quote: str, before: str = "", text: str = TEXT) -> list[str]:
-    return [f"{start}:{text[start:end]}" for start, end in Quotable(text).places(quote, before)]
+    return [f"{start}:{text[start:end]}" for start, end in QuotedText(text).places(quote, before)]
 
 
 def test_an_exact_quotation_is_found_wherever_it_stands() -> None:
@@ -58,7 +58,7 @@ def test_anything_else_is_not_found(quote: str) -> None:
 @settings(deadline=None)
 def test_what_is_found_reads_like_the_quotation(left: str, quote: str, right: str) -> None:
     text = f"{left}{quote}{right}"
-    places = Quotable(text).places(quote)
+    places = QuotedText(text).places(quote)
     assert bool(places) == bool(quote.strip())
     assert all(text[start:end] == quote.strip() for start, end in places)
 
@@ -67,7 +67,7 @@ def test_what_is_found_reads_like_the_quotation(left: str, quote: str, right: st
 @settings(deadline=None)
 def test_what_is_found_in_another_letter_case_reads_alike(left: str, quote: str, right: str) -> None:
     text = f"{left} {quote.swapcase()} {right}"
-    places = Quotable(text).places(quote)
+    places = QuotedText(text).places(quote)
     assert bool(places) == bool(quote.strip())
     plain = " ".join(quote.split()).casefold()
     assert all(" ".join(text[start:end].split()).casefold() == plain for start, end in places)

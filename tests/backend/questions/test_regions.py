@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from backend.questions import TaskQuestion, parse
+from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.spans.region_choices import RegionChoices
 
 CLASSES = '<Choice value="guest"/><Choice value="host"/>'
@@ -22,14 +22,15 @@ def xml(
 
 
 def asked(attributes: str = "") -> TaskQuestion:
-    return parse(xml(attributes)).questions[1].about({"text": TEXT})
+    return parse_label_config(xml(attributes)).questions[1].about({"text": TEXT})
 
 
 def given_to(question: TaskQuestion, regions: list[dict[str, Any]], vote: str) -> list[tuple[str, list[str]]]:
     control = question.question.control
     assert isinstance(control, RegionChoices)
     return [
-        (item["id"], item["value"]["choices"]) for item in control.given_to(regions, question.regions(vote))
+        (item["id"], item["value"]["choices"])
+        for item in control.attach_to_regions(regions, question.result_items(vote))
     ]
 
 
@@ -70,15 +71,15 @@ def test_a_person_s_classes_are_read_as_spans() -> None:
         },
         {"id": "a", "from_name": "ner", "type": "labels", "value": {"start": 0, "end": 3, "labels": ["PER"]}},
     ]
-    assert asked().question.answer(result) == '[[0,3,"host"]]'
+    assert asked().question.vote_from_annotation(result) == '[[0,3,"host"]]'
 
 
 def test_regions_that_nobody_gave_a_class_say_nothing() -> None:
-    assert asked().question.answer([]) is None
+    assert asked().question.vote_from_annotation([]) is None
 
 
 def test_models_are_told_whose_regions_they_classify() -> None:
-    rule = asked().question.control.request.rule
+    rule = asked().question.control.answer_format.rule
     assert '"text"' in rule
     assert '"ner"' in rule
 
@@ -95,5 +96,5 @@ def test_models_are_told_whose_regions_they_classify() -> None:
     ],
 )
 def test_regions_that_cannot_get_a_class_are_skipped_with_the_reason(config: str, reason: str) -> None:
-    skipped = {one.control: one.reason for one in parse(config).skipped}
+    skipped = {control.control: control.reason for control in parse_label_config(config).skipped}
     assert reason in skipped["role"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
-from backend.questions import TaskQuestion, parse
+from backend.questions import TaskQuestion, parse_label_config
 from camvo.errors import InvalidParameterError
 from camvo.votes.spans import Span, read_spans, write_spans
 
@@ -44,14 +44,14 @@ def xml(shape: str, attributes: str = "", labels: str = LABELS) -> str:
 
 def asked(shape: str = "Labels", content: object = None, **attributes: str) -> TaskQuestion:
     written = " ".join(f'{name}="{value}"' for name, value in attributes.items())
-    (question,) = parse(xml(shape, written)).questions
+    (question,) = parse_label_config(xml(shape, written)).questions
     return question.about({"text": CONTENT[shape] if content is None else content})
 
 
 def vote(question: TaskQuestion, *entries: object) -> str:
-    found = question.vote(list(entries))
-    assert found is not None
-    return found
+    vote_ = question.vote_from_answer(list(entries))
+    assert vote_ is not None
+    return vote_
 
 
 def quoted(quote: str, label: str = "Person", before: str = "") -> dict[str, str]:
@@ -65,7 +65,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES)
 def test_quotations_become_regions_with_their_words(shape: str) -> None:
     question = asked(shape)
     key = question.question.tag.lower()
-    regions = question.regions(vote(question, *ANSWER))
+    regions = question.result_items(vote(question, *ANSWER))
     assert {region["type"] for region in regions} == {key}
     assert [(region["value"]["text"], region["value"][key]) for region in regions] == [
         ("Alice", ["PER"]),
@@ -78,26 +78,26 @@ def test_quotations_become_regions_with_their_words(shape: str) -> None:
 @shapes
 def test_label_studio_accepts_the_regions(shape: str) -> None:
     question = asked(shape)
-    prediction = {"result": question.regions(vote(question, *ANSWER)), "score": 0.5}
+    prediction = {"result": question.result_items(vote(question, *ANSWER)), "score": 0.5}
     assert LabelInterface(xml(shape)).validate_prediction(prediction, return_errors=True) == []
 
 
 @shapes
 def test_regions_are_read_back_as_the_vote(shape: str) -> None:
     question = asked(shape)
-    given = vote(question, *ANSWER)
-    assert question.question.answer(question.regions(given)) == given
+    original = vote(question, *ANSWER)
+    assert question.question.vote_from_annotation(question.result_items(original)) == original
 
 
 @shapes
 def test_nothing_to_mark_is_an_answer_of_models_and_of_people(shape: str) -> None:
     question = asked(shape)
-    assert question.vote([]) == question.question.answer([]) == "[]"
-    assert question.regions("[]") == []
+    assert question.vote_from_answer([]) == question.question.vote_from_annotation([]) == "[]"
+    assert question.result_items("[]") == []
 
 
 def test_text_is_counted_in_code_points_as_the_editor_does() -> None:
-    regions = asked().regions(vote(asked(), *ANSWER))
+    regions = asked().result_items(vote(asked(), *ANSWER))
     assert [(r["value"]["start"], r["value"]["end"]) for r in regions] == [
         (0, 5),
         (10, 13),
@@ -108,7 +108,7 @@ def test_text_is_counted_in_code_points_as_the_editor_does() -> None:
 
 def test_hypertext_goes_by_global_offsets() -> None:
     question = asked("HyperTextLabels")
-    values = [region["value"] for region in question.regions(vote(question, *ANSWER))]
+    values = [region["value"] for region in question.result_items(vote(question, *ANSWER))]
     assert [(v["globalOffsets"]["start"], v["globalOffsets"]["end"]) for v in values] == [
         (0, 5),
         (10, 13),
@@ -120,7 +120,7 @@ def test_hypertext_goes_by_global_offsets() -> None:
 
 def test_paragraphs_are_counted_in_utf_16_line_by_line() -> None:
     question = asked("ParagraphLabels")
-    values = [region["value"] for region in question.regions(vote(question, *ANSWER))]
+    values = [region["value"] for region in question.result_items(vote(question, *ANSWER))]
     assert [(v["start"], v["startOffset"], v["endOffset"]) for v in values] == [
         ("0", 0, 5),
         ("0", 10, 13),
@@ -130,11 +130,11 @@ def test_paragraphs_are_counted_in_utf_16_line_by_line() -> None:
 
 
 def test_the_names_of_those_who_speak_are_not_marked() -> None:
-    assert asked("ParagraphLabels").vote([quoted("Eve")]) is None
+    assert asked("ParagraphLabels").vote_from_answer([quoted("Eve")]) is None
 
 
 def test_a_quotation_over_two_lines_of_a_dialogue_is_not_marked() -> None:
-    assert asked("ParagraphLabels").vote([quoted("met Bob.\nALICE")]) is None
+    assert asked("ParagraphLabels").vote_from_answer([quoted("met Bob.\nALICE")]) is None
 
 
 def test_repeated_quotations_go_through_the_text() -> None:
@@ -161,17 +161,17 @@ def test_a_quotation_that_is_not_found_is_dropped() -> None:
     ],
 )
 def test_an_answer_in_which_nothing_is_found_is_no_vote(entry: object) -> None:
-    assert asked().vote([entry]) is None
+    assert asked().vote_from_answer([entry]) is None
 
 
 @pytest.mark.parametrize("given", ["Bob", {"quote": "Bob", "label": "Person"}, None, 3])
 def test_anything_but_a_list_is_no_vote(given: object) -> None:
-    assert asked().vote(given) is None
+    assert asked().vote_from_answer(given) is None
 
 
 def test_a_person_s_region_with_two_labels_is_two_spans() -> None:
     item = {"from_name": "ner", "type": "labels", "value": {"start": 0, "end": 5, "labels": ["PER", "Place"]}}
-    assert asked().question.answer([item]) == '[[0,5,"PER"],[0,5,"Place"]]'
+    assert asked().question.vote_from_annotation([item]) == '[[0,5,"PER"],[0,5,"Place"]]'
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def test_a_person_s_region_with_two_labels_is_two_spans() -> None:
 )
 def test_a_person_s_region_that_cannot_be_read_spoils_the_answer(shape: str, value: object) -> None:
     question = asked(shape).question
-    good = asked(shape).regions(vote(asked(shape), quoted("Bob")))
+    good = asked(shape).result_items(vote(asked(shape), quoted("Bob")))
     bad = {"from_name": "ner", "type": question.tag.lower(), "value": value}
-    assert question.answer(good) is not None
-    assert question.answer([*good, bad]) is None
+    assert question.vote_from_annotation(good) is not None
+    assert question.vote_from_annotation([*good, bad]) is None
 
 
 def test_what_the_editor_writes_for_hypertext_is_read() -> None:
@@ -215,16 +215,16 @@ def test_what_the_editor_writes_for_hypertext_is_read() -> None:
         "value": value,
         "origin": "manual",
     }
-    assert asked("HyperTextLabels").question.answer([item]) == '[[6,13,"PER"]]'
+    assert asked("HyperTextLabels").question.vote_from_annotation([item]) == '[[6,13,"PER"]]'
 
 
 def test_a_control_that_people_see_only_sometimes_says_nothing_when_left_alone() -> None:
     question = asked(visibleWhen="choice-selected").question
-    assert question.answer([]) is None
+    assert question.vote_from_annotation([]) is None
 
 
 def test_models_are_asked_for_quotations() -> None:
-    request = asked().question.control.request
+    request = asked().question.control.answer_format
     assert request.labels == (("Person", "a human being"), ("Place", None))
     assert json.dumps(request.schema).count('"required": ["quote", "before", "label"]') == 1
     assert '"text"' in request.rule
@@ -249,19 +249,19 @@ def test_models_are_asked_for_quotations() -> None:
     ],
 )
 def test_labels_that_cannot_be_voted_on_are_skipped_with_the_reason(config: str, reason: str) -> None:
-    found = parse(config)
-    assert found.questions == ()
-    assert reason in found.skipped[0].reason
+    parsed = parse_label_config(config)
+    assert parsed.questions == ()
+    assert reason in parsed.skipped[0].reason
 
 
 @pytest.mark.parametrize("text", ['[[0,5,"Person"]]', "", "[[0,5]]"])
 def test_there_are_no_regions_for_a_vote_on_something_else(text: str) -> None:
     with pytest.raises(InvalidParameterError):
-        asked().regions(text)
+        asked().result_items(text)
 
 
 def test_one_label_is_enough_to_mark_spans() -> None:
-    assert parse(xml("Labels", labels='<Label value="A"/>')).questions
+    assert parse_label_config(xml("Labels", labels='<Label value="A"/>')).questions
 
 
 WORDS = ["Alice", "met", "Bob", "in", "Paris", "Straße", "😀", "<", "&"]
@@ -285,9 +285,9 @@ def test_any_words_of_the_text_are_marked_where_they_stand(
     question = asked(shape, content)
     quote = " ".join(words[first : last + 1])
     given_vote = vote(question, quoted(quote, before=" ".join(words[:first])))
-    (region,) = question.regions(given_vote)
+    (region,) = question.result_items(given_vote)
     assert region["value"]["text"] == quote
-    assert question.question.answer([region]) == given_vote
+    assert question.question.vote_from_annotation([region]) == given_vote
     if shape == "Labels":
         (span,) = read_spans(given_vote)
         assert text[span.start : span.end] == quote
@@ -301,4 +301,4 @@ def test_any_words_of_the_text_are_marked_where_they_stand(
 def test_any_set_of_spans_makes_the_round_trip(shape: str, drawn: set[tuple[int, int, str]]) -> None:
     question = asked(shape)
     text = write_spans(Span(start, start + length, label) for start, length, label in drawn)
-    assert question.question.answer(question.regions(text)) == text
+    assert question.question.vote_from_annotation(question.result_items(text)) == text

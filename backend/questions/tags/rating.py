@@ -1,4 +1,4 @@
-"""Rating: one to ``maxRating`` stars. Label Studio stores ``{"rating": 4}``; no stars are no rating."""
+"""Rating: one to ``maxRating`` stars. Label Studio stores ``{"rating": 4}``, and nothing for no stars."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _FEWEST, _MOST = 2, 100
 
 
 def obstacle(element: Element, _: Tree) -> str | None:
-    """Why this Rating cannot be voted on, or ``None``."""
+    """Return why this Rating cannot be voted on, or ``None``."""
     stars = _stars(element)
     if not stars.isdecimal() or not _FEWEST <= int(stars) <= _MOST:
-        return f'maxRating="{stars}" is no number of stars from {_FEWEST} to {_MOST}'
+        return f'maxRating="{stars}" is not a number of stars from {_FEWEST} to {_MOST}'
     return None
 
 
-def read(element: Element, _: Tree) -> Control:
-    """Whole numbers from 1."""
+def read_control(element: Element, _: Tree) -> Control:
+    """Return a control over whole numbers from 1."""
     return NumberControl("rating", 1.0, float(_stars(element)), 1.0)
 
 

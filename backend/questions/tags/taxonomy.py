@@ -1,13 +1,12 @@
 """Taxonomy: one path of a tree, or any number of them.
 
-Label Studio stores ``{"taxonomy": [["Animal", "Dog"]]}``, with aliases where there are any. The vote is over
-the leaves: annotators may choose an inner node unless ``leafsOnly`` is set; such an answer teaches nothing.
+Label Studio stores ``{"taxonomy": [["Animal", "Dog"]]}``, with aliases in place of values. Models vote on the
+leaves. Unless ``leafsOnly`` is set, annotators can choose an inner node; such an annotation is ignored.
 """
 
 from __future__ import annotations
 
-from backend.questions.controls import closed_set
-from backend.questions.controls.closed_set import AnyOf, OneOf
+from backend.questions.controls.closed_set import AnyOf, OneOf, label_set_obstacle
 from backend.questions.controls.control import Control
 from backend.questions.label import Label
 from backend.questions.xml import nested
@@ -16,23 +15,23 @@ from backend.questions.xml.tree import Tree
 
 
 def obstacle(element: Element, _: Tree) -> str | None:
-    """Why this Taxonomy cannot be voted on, or ``None``."""
+    """Return why this Taxonomy cannot be voted on, or ``None``."""
     if attribute(element, "value") or attribute(element, "apiUrl"):
         return "a taxonomy that is not in the label config is not supported yet"
     usages = attribute(element, "maxUsages")
     if usages not in {None, "1"}:
-        return f'maxUsages="{usages}" is not supported yet: it is 1, or left out'
+        return f'maxUsages="{usages}" is not supported yet: set it to 1 or leave it out'
     if any(not nested.visible_name(choice) for choice in element.iter("Choice")):
         return "a Choice has no value"
-    return closed_set.obstacle(_labels(element))
+    return label_set_obstacle(_labels(element))
 
 
-def read(element: Element, _: Tree) -> Control:
-    """The leaves in document order; exactly one of them with ``maxUsages="1"``, else any number."""
+def read_control(element: Element, _: Tree) -> Control:
+    """Return the control over the leaves: one label with ``maxUsages="1"``, otherwise any number."""
     if attribute(element, "maxUsages") == "1":
         return OneOf(_labels(element), "taxonomy")
     return AnyOf(_labels(element), "taxonomy", is_conditional(element))
 
 
 def _labels(element: Element) -> tuple[Label, ...]:
-    return nested.leaves(element, element.get("pathSeparator") or " / ")
+    return nested.leaf_labels(element, element.get("pathSeparator") or " / ")

@@ -1,4 +1,4 @@
-"""The control tags that can be voted on. To support another one, write its module and enter it here."""
+"""The control tags that can be voted on, and the interface that their modules implement."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from backend.questions.controls import choices, dates, number, pairwise, ranker, rating, taxonomy, textarea
 from backend.questions.controls.control import Control
-from backend.questions.spans import span_labels
+from backend.questions.tags import (
+    choices,
+    dates,
+    number,
+    pairwise,
+    ranker,
+    rating,
+    span_labels,
+    taxonomy,
+    textarea,
+)
 from backend.questions.xml.element import Element
 from backend.questions.xml.tree import Tree
 
 
 class ControlTag(Protocol):
-    """What a control tag's module has to offer. A module with these two functions is one."""
+    """The interface of a control tag's module: any module with these two functions implements it."""
 
     def obstacle(self, element: Element, tree: Tree, /) -> str | None:
-        """Why this very control cannot be voted on, or ``None``.
+        """Return why this element cannot be voted on, or ``None``.
 
-        Its name, its ``toName`` and the objects that it is attached to are checked elsewhere.
+        Its name, its ``toName`` and its objects are checked in :mod:`backend.questions.tags.obstacles`.
         """
 
-    def read(self, element: Element, tree: Tree, /) -> Control:
-        """The control; only called where there is no obstacle."""
+    def read_control(self, element: Element, tree: Tree, /) -> Control:
+        """Return the control. It is only called for an element without an obstacle."""
 
 
-SUPPORTED: Mapping[str, ControlTag] = MappingProxyType(
+CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
     {
         "choices": choices,
         "taxonomy": taxonomy,

@@ -1,4 +1,4 @@
-"""Which label a model's words name. Strict: words that name no label, or could name two, are no vote."""
+"""Match a model's words to a label. Words that fit no label, or several, are not a vote."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LANGUAGE = re.compile(r"[\w+-]*")
 
 
 def label_named(labels: Sequence[Label], words: str) -> str | None:
-    """The ``Label.value`` that ``words`` name, by visible text or stored value; ``None`` for none or several.
+    """Return the ``Label.value`` that ``words`` name; ``None`` if they fit no label, or several.
 
-    Wrapping is taken off as ``unwrapped`` does. An exact match counts first, and the visible text before the
-    stored value; letter case and blanks around a label are forgiven where one label alone then fits.
+    Wrappings are removed as in :func:`unwrapped`. An exact match with a visible text wins over one with a
+    stored value. Without an exact match, letter case and surrounding blanks are ignored.
     """
     forms = unwrapped(words)
     for form in forms:
@@ -37,16 +37,16 @@ def label_named(labels: Sequence[Label], words: str) -> str | None:
 
 
 def unwrapped(words: str) -> list[str]:
-    """The words as they are, then with one wrapping after the other taken off from the outside.
+    """Return the words as they are, then after each wrapping that is removed from the outside.
 
-    A wrapping is white space, a code fence, a pair of quotes (a JSON string is decoded) and a final full
-    stop, each but the white space at most once.
+    Wrappings are white space, a code fence, a pair of quotes (a JSON string is decoded) and a final full
+    stop. White space is removed each time, every other wrapping at most once.
 
     >>> unwrapped('"Yes". ')
     ['"Yes". ', '"Yes".', '"Yes"', 'Yes']
     """
     forms = [words]
-    wrappings = [_fenced, _quoted, _stopped]
+    wrappings = [_without_fence, _without_quotes, _without_full_stop]
     while True:
         form = forms[-1].strip()
         if form != forms[-1]:
@@ -61,7 +61,7 @@ def unwrapped(words: str) -> list[str]:
             return forms
 
 
-def _fenced(text: str) -> str | None:
+def _without_fence(text: str) -> str | None:
     if len(text) <= 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return None
     inner = text[len(_FENCE) : -len(_FENCE)]
@@ -69,7 +69,7 @@ def _fenced(text: str) -> str | None:
     return rest if newline and _LANGUAGE.fullmatch(language.strip()) else inner
 
 
-def _quoted(text: str) -> str | None:
+def _without_quotes(text: str) -> str | None:
     if len(text) <= 1 or _QUOTES.get(text[0]) != text[-1]:
         return None
     try:
@@ -78,7 +78,7 @@ def _quoted(text: str) -> str | None:
         return text[1:-1]
 
 
-def _stopped(text: str) -> str | None:
+def _without_full_stop(text: str) -> str | None:
     return text[:-1] if text.endswith(".") else None
 
 

@@ -1,7 +1,7 @@
-"""DateTime: a date, a time, both, or a year. The vote is over ISO forms, whatever the config's ``format``.
+"""DateTime: a date, a time, both, or a year. Votes are in ISO form, whatever the config's ``format`` is.
 
-Label Studio stores ``{"datetime": "…"}``, written in the strftime ``format`` (ISO if there is none; always
-``%H:%M`` for a time alone). What is stored for a month is the first of January, so months are not voted on.
+Label Studio stores ``{"datetime": "…"}`` in the strftime ``format``, by default ISO; a time alone is always
+``%H:%M``. For a month the editor stores the first of January, so months are not voted on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from backend.questions.controls.control import Control, Item, Request, Shown, content
+from backend.questions.controls.control import (
+    AnswerFormat,
+    Control,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
 from backend.questions.xml.element import Element, attribute
 from backend.questions.xml.tree import Tree
 from camvo.errors import InvalidParameterError
@@ -30,13 +36,13 @@ _ASKED = {
 _BOUND = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2})?)?")
 _DIRECTIVE = re.compile(r"%(.?)")
 _DIRECTIVES = frozenset("YymdHMSIpBb")
-"""What means the same to d3, which the editor uses, and to Python."""
+"""The directives with the same meaning in Python and in d3, which the editor uses."""
 
 
 def obstacle(element: Element, _: Tree) -> str | None:
-    """Why this DateTime cannot be voted on, or ``None``."""
+    """Return why this DateTime cannot be voted on, or ``None``."""
     if _iso(element) is None:
-        return f'only="{attribute(element, "only")}" is not supported: it is date, time, "date,time" or year'
+        return f'only="{attribute(element, "only")}" is not supported: use date, time, "date,time" or year'
     for name in ("min", "max"):
         bound = _bound(element, name)
         if bound is not None and not _BOUND.fullmatch(bound):
@@ -45,12 +51,12 @@ def obstacle(element: Element, _: Tree) -> str | None:
     if unknown:
         return f"its format has %{min(unknown)}, which is not supported yet"
     if _iso(element) != _TIME and not re.search("%[Yy]", _format(element)):
-        return "its format has no year, so that the date cannot be read again"
+        return "its format has no year, so a stored date cannot be read back"
     return None
 
 
-def read(element: Element, _: Tree) -> Control:
-    """Which parts are asked for, how they are written, and their bounds."""
+def read_control(element: Element, _: Tree) -> Control:
+    """Return the control with its parts, its format and its bounds."""
     low, high = _bound(element, "min"), _bound(element, "max")
     return DateTimeControl(_iso(element) or _BOTH, _format(element), low, high)
 
@@ -60,10 +66,10 @@ class DateTimeControl:
     """A moment; the vote is its ISO form.
 
     Attributes:
-        iso: the strftime form of votes.
-        format: of what Label Studio stores.
-        low: the earliest date in ISO form, or the earliest year; bounds say nothing about times.
-        high: the latest.
+        iso: the strftime format of votes.
+        format: the strftime format in which Label Studio stores the moment.
+        low: the earliest date in ISO form, or the earliest year. Bounds do not apply to times.
+        high: the latest date in ISO form, or the latest year.
     """
 
     iso: str
@@ -73,44 +79,44 @@ class DateTimeControl:
 
     @property
     def aggregation(self) -> Aggregation:
-        """The vote over the moments that were named."""
+        """The vote over the moments that models name."""
         return OpenVote("exact")
 
     @property
-    def request(self) -> Request:
+    def answer_format(self) -> AnswerFormat:
         """A string in ISO form."""
         what, form = _ASKED[self.iso]
         bounds = "" if self.low is None else f" from {self.low}"
         bounds += "" if self.high is None else f" until {self.high}"
-        return Request(f"Give {what}{bounds}, in the form {form}.", f"<{form}>", {"type": "string"})
+        return AnswerFormat(f"Give {what}{bounds}, in the form {form}.", f"<{form}>", {"type": "string"})
 
-    def options(self, _: Shown) -> tuple[str, ...]:
-        """None: moments are not listed."""
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return nothing: moments are not listed."""
         return ()
 
-    def vote(self, given: object, _: Shown) -> str | None:
-        """The moment, as the format can store it; seconds are dropped."""
-        text = str(given) if isinstance(given, int) and self.iso == _YEAR else given
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the moment as precisely as the format can store it; seconds are dropped."""
+        text = str(answer) if isinstance(answer, int) and self.iso == _YEAR else answer
         if not isinstance(text, str):
             return None
         forms = [self.iso, *(f"{self.iso}:%S" for _ in [0] if self.iso.endswith(_TIME))]
-        moment = next((read for form in forms if (read := _parsed(text, form)) is not None), None)
+        moment = next((parsed for form in forms if (parsed := _parsed(text, form)) is not None), None)
         return None if moment is None else self._canonical(moment.strftime(self.format))
 
-    def items(self, vote: str, _: Shown) -> list[dict[str, Any]]:
-        """One item in the config's format."""
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item in the config's format."""
         moment = _parsed(vote, self.iso)
         if moment is None:
-            raise InvalidParameterError("a vote on a DateTime is not in ISO form")
+            raise InvalidParameterError("the vote on a DateTime is not in ISO form")
         return [{"value": {"datetime": moment.strftime(self.format)}}]
 
-    def answer(self, items: Sequence[Item]) -> str | None:
-        """What the editor wrote."""
-        written = content(items, "datetime")
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the moment that the editor stored."""
+        written = item_content(items, "datetime")
         return self._canonical(written) if isinstance(written, str) else None
 
     def _canonical(self, written: str) -> str | None:
-        """The ISO form of what is written in the format, within the bounds as the editor compares them."""
+        """Return the ISO form of a moment in the config's format; ``None`` if it is outside the bounds."""
         moment = _parsed(written, self.format)
         if moment is None:
             return None
@@ -130,7 +136,7 @@ def _parsed(text: str, form: str) -> datetime | None:
 
 
 def _bound(element: Element, name: str) -> str | None:
-    """The editor's ``current`` is about which years it lists, and bounds nothing."""
+    """Return a bound. The editor's ``current`` only limits the years that it lists, so it is no bound."""
     bound = attribute(element, name)
     return None if bound == "current" else bound
 

@@ -1,18 +1,18 @@
-"""Why a control cannot be voted on. The SDK accepts all of these without a word."""
+"""Reasons why a control cannot be voted on. The SDK accepts all of these configs without a warning."""
 
 from __future__ import annotations
 
-from backend.questions.controls.tags import SUPPORTED
-from backend.questions.objects.reading import fields, unreadable
+from backend.questions.objects.question_fields import object_obstacle, question_fields
+from backend.questions.tags.registry import CONTROL_TAGS
 from backend.questions.xml.element import Element, is_true
 from backend.questions.xml.tree import Tree, targets
 
 
-def obstacle(control: Element, tree: Tree) -> str | None:
-    """The first reason that is found, or ``None`` for a control that can be voted on."""
+def control_obstacle(control: Element, tree: Tree) -> str | None:
+    """Return the first reason why a control cannot be voted on, or ``None``."""
     if str(control.tag).lower() == "chat":
         return "the messages that annotators add to a Chat are not voted on"
-    module = SUPPORTED.get(str(control.tag).lower())
+    module = CONTROL_TAGS.get(str(control.tag).lower())
     if module is None:
         return f"{control.tag} is not supported yet"
     return _misplaced(control, tree) or module.obstacle(control, tree) or _unattached(control, tree)
@@ -35,7 +35,7 @@ def _unattached(control: Element, tree: Tree) -> str | None:
             return f'toName="{name}" names no object of this config'
         if tree.uses[name] > 1:
             return f'toName="{name}" names more than one tag of this config'
-        reason = unreadable(tree.objects[name])
+        reason = object_obstacle(tree.objects[name])
         if reason is not None:
             return f'it is attached to "{name}", and {reason}'
-    return None if fields(control, tree) else 'no object shows it a text of the task: value="$key"'
+    return None if question_fields(control, tree) else 'no object shows it a text of the task: value="$key"'

@@ -1,0 +1,127 @@
+"""Asking models through the ledger: every prompt is claimed, paid for once, and its answer stored.
+
+Once an answer has arrived, no process pays for it again, whatever happens to the task that it was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import structlog
+
+from backend.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Usage
+from backend.models.call_ledger import CallLedger
+from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
+from backend.models.pool import Pool
+from backend.telemetry import metrics
+
+_OVERTIME = 30.0
+"""Seconds that a running attempt may continue after the deadline, so that a paid answer is still stored."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CachingPool:
+    """A pool whose answers are stored in the ledger and paid for once.
+
+    Args:
+        pool: the models.
+        calls: the ledger's side of this process's calls.
+        retries: the number of further attempts after a failure that may be temporary.
+        clock: unix seconds.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        calls: CallLedger,
+        *,
+        retries: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pool, self._calls = pool, calls
+        self._retries, self._clock = retries, clock
+        self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
+
+    async def ask(self, query: ModelQuery, patience: float) -> PaidAnswer:
+        """Return the model's answer. Identical queries that run at the same time share one call.
+
+        Args:
+            query: what to ask.
+            patience: seconds for all retries and for waiting on another process.
+
+        Raises:
+            ModelError: the model gave no answer.
+            BudgetExhaustedError: the budget does not cover the call.
+        """
+        key = self._pool.fingerprint(query.model, query.messages, query.schema)
+        while (shared := self._running.get(key)) is not None:
+            # The first query pays. If its project has no money left, this query asks for itself.
+            with contextlib.suppress(BudgetExhaustedError):
+                await self._calls.record_use(key, query)
+                return PaidAnswer((await asyncio.shield(shared)).content, 0.0)
+            await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
+        task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
+        self._running[key] = task
+        task.add_done_callback(lambda _: self._running.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
+        estimate = CallEstimate(
+            self._pool.ceiling(query.model, query.messages, query.schema),
+            self._pool.count(query.model, query.messages),
+        )
+        for attempt in range(self._retries + 1):
+            seconds = max(until - self._clock(), 0.0) + _OVERTIME
+            claimed = await self._calls.claim(key, query, estimate, until, seconds)
+            if claimed.content is not None:
+                metrics.answers_reused.labels(model=query.model).inc()
+                return PaidAnswer(claimed.content, 0.0)
+            try:
+                return await self._attempt(key, query, claimed.call, until)
+            except ModelError as error:
+                pause = random.uniform(0.5, 1.0) * 2.0**attempt  # noqa: S311 - jitter, not a secret
+                hopeless = not error.retry or attempt == self._retries or self._pool.resting(query.model)
+                if hopeless or self._clock() + pause >= until:
+                    raise
+                _log.info("model_retry", model=query.model, code=error.code, attempt=attempt + 1)
+                await asyncio.sleep(pause)
+            finally:
+                self._calls.stop_renewing(key)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _attempt(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
+        """Make one paid attempt. A failure that cost output tokens is stored as an empty answer: no vote."""
+        started = self._clock()
+        try:
+            answer = await self._pool.attempt(
+                query.model,
+                query.messages,
+                query.schema,
+                until - started + _OVERTIME,
+                questions=query.questions,
+            )
+        except ModelError as error:
+            paid = error.usage is not None and error.usage.output_tokens > 0
+            outcome = CallOutcome(
+                content="" if paid else None,
+                usage=error.usage or Usage(0, 0, self._unknown_cost(query, error)),
+                code=error.code,
+                seconds=self._clock() - started,
+            )
+            await self._calls.settle(key, query, call, outcome)
+            _log.warning(
+                "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
+            )
+            raise
+        usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
+        outcome = CallOutcome(answer.content, usage, None, answer.seconds)
+        await self._calls.settle(key, query, call, outcome)
+        return PaidAnswer(answer.content, answer.cost)
+
+    def _unknown_cost(self, query: ModelQuery, error: ModelError) -> float:
+        """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""
+        return self._pool.cost(query.model, query.messages) if isinstance(error, ModelTimeoutError) else 0.0

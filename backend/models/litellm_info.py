@@ -1,0 +1,87 @@
+"""The only import of litellm, and what litellm knows about models without a network."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any
+
+from backend.models.heavy_imports import garbage_collection_paused
+
+_TOKENIZER = "gpt-4o"
+"""The tokens of all models are counted with this model's tokenizer, which litellm contains.
+
+:class:`backend.models.prices.TokenMeter` corrects the count.
+"""
+
+_MACHINE_CREDENTIALS = ("bedrock", "sagemaker", "vertex_ai")
+"""Providers that may accept the machine's own credentials, so that no variable has to be set."""
+
+
+@cache
+def litellm() -> Any:
+    """Return the module, imported on first use (two seconds) and kept off the network and the terminal."""
+    # litellm reads this variable during the import; without it, the import downloads the price map
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    with garbage_collection_paused():
+        import litellm as module  # noqa: PLC0415
+
+    module.suppress_debug_info = True
+    module.disable_hf_tokenizer_download = True
+    # their log lines can contain a provider's words, which can echo a prompt, and URLs with a key
+    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    return module
+
+
+def provider_of(model: str) -> str | None:
+    """Return the provider that litellm would call for a model; ``None`` if it does not know the model."""
+    try:
+        return str(litellm().get_llm_provider(model)[1])
+    except Exception:  # litellm has no specific class for this
+        return None
+
+
+def price_map_entry(model: str) -> Mapping[str, Any]:
+    """Return a model's entry in litellm's bundled map, with litellm's keys; empty if it is not listed."""
+    try:
+        entry: Mapping[str, Any] = litellm().model_cost[litellm().get_model_info(model)["key"]]
+    except Exception:  # for a model outside the map, litellm raises various classes
+        return {}
+    return entry
+
+
+def accepts_schema(model: str) -> bool:
+    """Return whether the model accepts a JSON schema."""
+    return bool(litellm().supports_response_schema(model))
+
+
+def accepts_images(model: str) -> bool:
+    """Return whether the model accepts images."""
+    return bool(litellm().supports_vision(model))
+
+
+def accepts_system_message(model: str) -> bool:
+    """Return whether the model accepts a system message; assumed if the map does not say."""
+    return price_map_entry(model).get("supports_system_messages") is not False
+
+
+def missing_variables(model: str) -> tuple[str, ...]:
+    """Return the environment variables that litellm needs for a model and that are not set.
+
+    If a key has several names (``GEMINI_API_KEY``, ``GOOGLE_API_KEY``), all are listed. Empty for providers
+    without a key, and for those that accept the machine's credentials.
+    """
+    if (provider_of(model) or "").startswith(_MACHINE_CREDENTIALS):
+        return ()
+    missing = litellm().validate_environment(model)["missing_keys"]
+    return tuple(variable for variable in missing if variable.endswith(("KEY", "TOKEN")))
+
+
+@lru_cache(maxsize=512)
+def count_tokens(contents: tuple[str, ...]) -> int:
+    """Return the tokens of a prompt. Recent counts are cached, because every model prices the same prompt."""
+    messages = [{"role": "user", "content": content} for content in contents]
+    return int(litellm().token_counter(model=_TOKENIZER, messages=messages))

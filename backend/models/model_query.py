@@ -1,0 +1,76 @@
+"""One prompt to one model for one task, and how asking it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.errors import Usage
+from backend.questions.prompts.message_parts import Messages
+from backend.questions.question import TaskQuestion
+from backend.settings import BudgetSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuery:
+    """A prompt for one model.
+
+    Attributes:
+        project: the project that pays.
+        task: the task that the prompt is about.
+        model: the model's name in the pool.
+        messages: the prompt.
+        schema: JSON schema of the answer.
+        budget: the limits on the project's spending.
+        questions: the questions in the prompt, for embedded voters; they do not read prompts.
+    """
+
+    project: str
+    task: int
+    model: str
+    messages: Messages
+    schema: Mapping[str, Any]
+    budget: BudgetSettings
+    questions: Sequence[TaskQuestion] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallEstimate:
+    """The highest possible cost of a call in $, and our count of the input tokens in its prompt."""
+
+    ceiling: float
+    counted_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make."""
+
+    content: str | None = None
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How one attempt ended.
+
+    Attributes:
+        content: the answer to store; ``None`` if nothing was paid, so that there is nothing to store.
+        usage: tokens and cost.
+        code: the code of the error; ``None`` for an answer.
+        seconds: duration of the attempt.
+    """
+
+    content: str | None
+    usage: Usage
+    code: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaidAnswer:
+    """A model's answer, and what this query paid for it in $: 0 for a stored or shared answer."""
+
+    content: str
+    cost: float

@@ -1,0 +1,39 @@
+"""Number: any number within ``min``, ``max`` and ``step``, if the config sets them.
+
+Label Studio stores ``{"number": 7}``. Its editor checks all three attributes, its validator none. The
+attribute ``camvo_tolerance`` sets the error at which an answer is worth nothing, for example 5 for a year.
+By default that is the range, or a tenth of the number if there is no range.
+"""
+
+from __future__ import annotations
+
+from backend.questions.controls.control import Control
+from backend.questions.controls.numbers import NumberControl
+from backend.questions.xml.element import Element, attribute
+from backend.questions.xml.tree import Tree
+from camvo.errors import InvalidParameterError
+from camvo.votes.numbers import read_number
+
+_ATTRIBUTES = ("min", "max", "step", "camvo_tolerance")
+
+
+def obstacle(element: Element, tree: Tree) -> str | None:
+    """Return why this Number cannot be voted on, or ``None``."""
+    try:
+        _ = read_control(element, tree).aggregation
+    except InvalidParameterError as error:
+        written = " ".join(
+            f'{name}="{value}"' for name in _ATTRIBUTES if (value := attribute(element, name)) is not None
+        )
+        return f"{written} does not fit together: {error}"
+    return None
+
+
+def read_control(element: Element, _: Tree) -> Control:
+    """Return the control with its bounds, step and tolerance.
+
+    Raises:
+        InvalidParameterError: an attribute is not a number; :func:`obstacle` reports it.
+    """
+    texts = (attribute(element, name) for name in _ATTRIBUTES)
+    return NumberControl("number", *(None if text is None else read_number(text) for text in texts))

@@ -1,0 +1,91 @@
+"""Pairwise: which of two objects is better, the left or the right one. The tag has no tie.
+
+Label Studio stores ``{"selected": "left"}``. The editor writes the control's own name as ``to_name``, which
+label-studio-sdk's validator refuses. Predictions name the first object, which both accept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.questions.controls.control import (
+    AnswerFormat,
+    Control,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
+from backend.questions.objects.question_fields import field_of_object, question_fields
+from backend.questions.xml.element import Element
+from backend.questions.xml.tree import Tree, targets
+from camvo.errors import InvalidParameterError
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
+
+_SIDES = ("left", "right")
+
+
+def obstacle(element: Element, tree: Tree) -> str | None:
+    """Return why this Pairwise cannot be voted on, or ``None``."""
+    if len(targets(element)) != len(_SIDES):
+        return 'its toName must have two names: toName="left,right"'
+    keys = _keys(element, tree)
+    if len(set(keys)) < len(_SIDES) or not set(keys) <= {
+        field.key for field in question_fields(element, tree)
+    }:
+        return "it needs two objects, each with a text of the task that its question reads"
+    return None
+
+
+def read_control(element: Element, tree: Tree) -> Control:
+    """Return the control over the fields of the two objects."""
+    left, right = _keys(element, tree)
+    return Pairwise(left, right)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairwise:
+    """The better of two fields, given by their keys; the vote is ``"left"`` or ``"right"``."""
+
+    left: str
+    right: str
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The weighted vote of Algorithm 1."""
+        return LABEL_VOTE
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """One of the two sides."""
+        left, right = (json.dumps(key, ensure_ascii=False) for key in (self.left, self.right))
+        rule = f'Choose the better of two fields: "left" for the field {left}, "right" for the field {right}.'
+        return AnswerFormat(rule, "<left or right>", {"type": "string", "enum": list(_SIDES)})
+
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return both sides."""
+        return _SIDES
+
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the side that the answer names, ignoring letter case."""
+        side = answer.strip().lower() if isinstance(answer, str) else None
+        return side if side in _SIDES else None
+
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with the side."""
+        if vote not in _SIDES:
+            raise InvalidParameterError("a vote on a Pairwise must be left or right")
+        return [{"value": {"selected": vote}}]
+
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the side that the annotator chose."""
+        side = item_content(items, "selected")
+        return side if isinstance(side, str) and side in _SIDES else None
+
+
+def _keys(element: Element, tree: Tree) -> list[str]:
+    objects = [tree.objects[name] for name in targets(element) if name in tree.objects]
+    return [field.key for shown in objects if (field := field_of_object(shown)) is not None]

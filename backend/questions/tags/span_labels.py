@@ -1,0 +1,89 @@
+"""Labels, HyperTextLabels and ParagraphLabels: labelled spans of one text.
+
+Label Studio stores one result item per span: ``{"start": 0, "end": 5, "labels": ["PER"]}``. The other two
+tags store the label under their own names. The form of the position depends on the object tag
+(:mod:`backend.questions.spans.rulers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from backend.questions.controls.closed_set import label_set_obstacle
+from backend.questions.label import Label
+from backend.questions.objects.field import Field
+from backend.questions.objects.question_fields import field_of_object, question_fields
+from backend.questions.spans.spans import Spans
+from backend.questions.xml.element import Element, attribute, is_conditional, is_true
+from backend.questions.xml.tree import Tree, targets
+
+_OBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "labels": ("Text", "HyperText"),
+        "hypertextlabels": ("HyperText",),
+        "paragraphlabels": ("Paragraphs",),
+    }
+)
+"""Tag in lower case → the object tags it can mark. The key is also the items' entry for the label."""
+
+
+def obstacle(element: Element, tree: Tree) -> str | None:
+    """Return why these labels cannot be voted on, or ``None``."""
+    marked_field = _marked_field(element, tree)
+    if marked_field is None:
+        return None  # the obstacle of the object itself is reported by obstacles.py
+    if marked_field.tag not in _OBJECTS[_key(element)]:
+        return f"{element.tag} on {marked_field.tag} is not supported: spans are marked in text"
+    if marked_field not in question_fields(element, tree):
+        return f'camvo_fields leaves out "{marked_field.key}", the text in which spans are marked'
+    if len(targets(element)) > 1:
+        return "it is attached to several objects, but spans can only be marked in one"
+    return _labels_obstacle(element) or label_set_obstacle(_labels(element), fewest=1)
+
+
+def marks_spans(control: Element) -> bool:
+    """Return whether a control is one of these tags."""
+    return _key(control) in _OBJECTS
+
+
+def read_control(element: Element, tree: Tree) -> Spans:
+    """Return the control. Its labels keep the order of the config."""
+    marked_field = _marked_field(element, tree)
+    if marked_field is None:
+        raise AssertionError("unreachable: a control without a text has an obstacle")
+    return Spans(
+        labels=_labels(element),
+        key=_key(element),
+        field=marked_field,
+        inline=is_true(tree.objects[marked_field.name], "inline"),
+        conditional=is_conditional(element),
+    )
+
+
+def _labels_obstacle(element: Element) -> str | None:
+    if attribute(element, "value"):
+        return "labels that come from the task's data are not supported yet"
+    if any(not _text(label) for label in element.iter("Label")):
+        return "a Label has no value"
+    return None
+
+
+def _key(element: Element) -> str:
+    return str(element.tag).lower()
+
+
+def _marked_field(element: Element, tree: Tree) -> Field | None:
+    target = tree.objects.get(targets(element)[0])
+    return None if target is None else field_of_object(target)
+
+
+def _labels(element: Element) -> tuple[Label, ...]:
+    return tuple(
+        Label(attribute(label, "alias") or _text(label), _text(label), attribute(label, "hint"))
+        for label in element.iter("Label")
+    )
+
+
+def _text(label: Element) -> str:
+    return attribute(label, "value") or attribute(label, "alias") or ""

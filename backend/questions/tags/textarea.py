@@ -1,0 +1,84 @@
+"""TextArea: a short answer in the model's own words.
+
+Label Studio stores ``{"text": ["…"]}``, one entry per submission. The tag itself does not say what to write,
+and many TextAreas are meant for remarks, so only those with ``camvo_instructions`` are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.questions.controls.control import (
+    AnswerFormat,
+    Control,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
+from backend.questions.controls.label_matching import unwrapped
+from backend.questions.objects.field import storable_text
+from backend.questions.xml.element import Element, attribute
+from backend.questions.xml.tree import Tree
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.texts import OpenVote, normalise_text
+
+LONGEST = 200
+"""The most characters in an answer. Longer answers rarely agree, so a vote on them would say little."""
+
+
+def obstacle(element: Element, _: Tree) -> str | None:
+    """Return why this TextArea cannot be voted on, or ``None``."""
+    if attribute(element, "camvo_instructions") is None:
+        return "a TextArea is asked only with camvo_instructions, which say what to write in it"
+    return None
+
+
+def read_control(_: Element, __: Tree) -> Control:
+    """Return the control; nothing depends on the element."""
+    return TextAreaControl()
+
+
+@dataclass(frozen=True, slots=True)
+class TextAreaControl:
+    """A short text; the vote is the text."""
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The vote over normalised texts, or their medoid if no two are equal."""
+        return OpenVote("words")
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """A string."""
+        rule = f"Answer in as few words as you can, at most {LONGEST} characters."
+        return AnswerFormat(rule, "<short answer>", {"type": "string"})
+
+    def options(self, _: TaskContent) -> tuple[str, ...]:
+        """Return nothing: texts are not listed."""
+        return ()
+
+    def vote_from_answer(self, answer: object, _: TaskContent) -> str | None:
+        """Return the text without its wrappings, if it is short and does not look like broken JSON."""
+        if not isinstance(answer, str) or answer.lstrip()[:1] in {"{", "["}:
+            return None
+        text = _canonical(unwrapped(answer)[-1])
+        return text if text is not None and len(text) <= LONGEST else None
+
+    def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
+        """Return one item with one text."""
+        return [{"value": {"text": [vote]}}]
+
+    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
+        """Return the text if there is exactly one."""
+        match item_content(items, "text"):
+            case [str(text)] | str(text):
+                return _canonical(text)
+            case _:
+                return None
+
+
+def _canonical(text: str) -> str | None:
+    text = storable_text(text).strip()
+    return text if normalise_text(text) else None

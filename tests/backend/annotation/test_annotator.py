@@ -24,7 +24,7 @@ from openai_server import Reply
 from sqlalchemy import select
 from whole_backend import CALL, Backend, prompt_of, says, votes
 
-from backend.annotation.recording import is_audit
+from backend.annotation.job import is_audit
 from backend.ledger.database import tables
 from backend.ledger.money import spending
 

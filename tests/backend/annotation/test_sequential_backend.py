@@ -17,7 +17,7 @@ from openai_server import Reply
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
-from backend.annotation.jobs import Jobs
+from backend.annotation.job_queue import JobQueue
 from backend.ledger import reports
 from backend.ledger.rounds import Round
 
@@ -153,8 +153,8 @@ def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
     )
 
     async def both() -> None:
-        jobs = Jobs(Noted(), 8)  # type: ignore[arg-type]
-        await asyncio.gather(jobs.run([first, second], 5.0), jobs.run([first], 5.0))  # type: ignore[list-item]
+        jobs = JobQueue(Noted(), 8)  # type: ignore[arg-type]
+        await asyncio.gather(jobs.answer_request([first, second], 5.0), jobs.answer_request([first], 5.0))  # type: ignore[list-item]
 
     asyncio.run(both())
     assert sorted(done) == [(1, False), (2, False)]

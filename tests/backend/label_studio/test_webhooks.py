@@ -24,6 +24,7 @@ from label_studio_requests import (
 
 from backend.errors import BadBodyError
 from backend.label_studio import webhooks
+from backend.label_studio.annotations import annotations_in
 from backend.ledger.human_annotations import Annotation as Stored
 from backend.questions import label_config
 
@@ -31,7 +32,7 @@ CONFIG = label_config.parse(SENTIMENT)
 
 
 def stored(annotation: Annotation) -> Stored:
-    [found] = webhooks.annotations_in(webhooks.read(annotated(annotation)), CONFIG)
+    [found] = annotations_in(webhooks.parse_webhook(annotated(annotation)), CONFIG)
     return found
 
 
@@ -102,28 +103,28 @@ def test_one_changed_region_makes_the_whole_form_changed(origins: list[str | Non
         {**choice("Sad", f"control{number}"), **({"origin": origin} if origin else {})}
         for number, origin in enumerate(origins)
     ]
-    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
+    [found] = annotations_in(webhooks.parse_webhook(body), CONFIG)
     assert found.origin == whole
 
 
 def test_a_list_of_annotations_is_read_like_a_single_one() -> None:
     people = [Annotation(number=number, task=number, mood="Sad") for number in (1, 2, 3)]
-    event = webhooks.read(annotated_in_bulk(people))
-    assert [found.annotation_id for found in webhooks.annotations_in(event, CONFIG)] == [1, 2, 3]
+    event = webhooks.parse_webhook(annotated_in_bulk(people))
+    assert [found.annotation_id for found in annotations_in(event, CONFIG)] == [1, 2, 3]
 
 
 def test_deletions_carry_ids_only() -> None:
-    assert list(webhooks.read(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
-    assert list(webhooks.read(tasks_deleted(6, 7)).task_ids) == [6, 7]
+    assert list(webhooks.parse_webhook(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
+    assert list(webhooks.parse_webhook(tasks_deleted(6, 7)).task_ids) == [6, 7]
 
 
 @pytest.mark.parametrize("body", [start_training(), project_updated(), tasks_deleted(1)])
 def test_events_without_annotations_have_none(body: dict[str, Any]) -> None:
-    assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
+    assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
 
 
 def test_the_projects_config_and_version_are_read() -> None:
-    event = webhooks.read(project_updated(Project(model_version="title")))
+    event = webhooks.parse_webhook(project_updated(Project(model_version="title")))
     assert (event.label_config, event.model_version) == (SENTIMENT, "title")
 
 
@@ -132,13 +133,13 @@ def test_the_projects_config_and_version_are_read() -> None:
 )
 def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
     body = {**annotated(Annotation(number=1, task=1, mood="Sad")), "annotation": annotation}
-    assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
+    assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
 
 
 def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
     body = updated(Annotation(number=1, task=1, mood="Sad"))
     body["annotation"]["result"] = "Sad"
-    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
+    [found] = annotations_in(webhooks.parse_webhook(body), CONFIG)
     assert found.labels == {}
 
 
@@ -157,7 +158,7 @@ def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
 )
 def test_an_event_that_names_no_action_or_project_is_refused(change: dict[str, Any], where: str) -> None:
     with pytest.raises(BadBodyError) as caught:
-        webhooks.read({**start_training(), **change})
+        webhooks.parse_webhook({**start_training(), **change})
     assert caught.value.where == where
     assert caught.value.fix
 
@@ -175,7 +176,7 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
         annotation_ids=range(ids),
         task_ids=range(tasks),
     )
-    found = list(webhooks.parts(event, size))
+    found = list(webhooks.split_event(event, size))
     for name in ("annotations", "annotation_ids", "task_ids"):
         pieces = [list(getattr(part, name)) for part in found]
         assert max(map(len, pieces)) <= size
@@ -186,5 +187,5 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
 def test_an_annotation_made_from_a_prediction_was_shown_one_whatever_else_is_said() -> None:
     body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
     del body["annotation"]["prediction"]  # Label Studio's API leaves the copy out
-    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
+    [found] = annotations_in(webhooks.parse_webhook(body), CONFIG)
     assert found.prediction_shown

@@ -42,8 +42,8 @@ def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coin shows examples to every model; ``test_examples_coin`` is about the coin."""
-    monkeypatch.setattr(examples.Shelf, "shows", lambda self, key, arm: True)
+    """The coin shows examples to every model; ``test_examples_left_out`` is about the coin."""
+    monkeypatch.setattr(examples.LabelledTasks, "shows_examples", lambda self, key, arm: True)
 
 
 def label(backend: Backend, number: int, mood: str = "Sad", project: Project | None = None) -> None:

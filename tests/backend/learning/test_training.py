@@ -27,10 +27,10 @@ def test_all_that_come_during_a_run_are_one_more_run_with_the_newest_event() -> 
             await go_on.wait()
 
         training = Training([step])
-        first = asyncio.create_task(training.run(event(label_config="first")))
+        first = asyncio.create_task(training.train(event(label_config="first")))
         await started.wait()
         for config in ("second", "third"):
-            await training.run(event(label_config=config))
+            await training.train(event(label_config=config))
         go_on.set()
         await first
 
@@ -46,7 +46,7 @@ def test_projects_do_not_wait_for_each_other() -> None:
             await asyncio.wait_for(both.wait(), 10)
 
         training = Training([step])
-        await asyncio.gather(training.run(event("1.1")), training.run(event("2.1")))
+        await asyncio.gather(training.train(event("1.1")), training.train(event("2.1")))
 
     asyncio.run(scenario())
 
@@ -64,8 +64,8 @@ def test_a_step_that_breaks_is_logged_by_its_kind_and_the_next_is_taken(
         seen.append(wanted.project_key)
 
     training = Training([breaks, works])
-    asyncio.run(training.run(event()))
-    asyncio.run(training.run(event()))
+    asyncio.run(training.train(event()))
+    asyncio.run(training.train(event()))
     assert seen == ["1.1", "1.1"]
     logged = "".join(capfd.readouterr())
     assert "KeyError" in logged

@@ -13,8 +13,7 @@ from label_studio_requests import Annotation, Project, annotated, predict, setup
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
-from backend.learning import feedback
-from backend.server import right_of_way
+from backend.server import runtime, urgent_requests
 
 _numbers = itertools.count(1)
 
@@ -43,11 +42,11 @@ def test_the_event_loop_stands_still_while_a_webhook_is_written(
     with Backend(tmp_path, votes(red="Glad")) as backend:
 
         def apply(*_: object) -> None:
-            backend.runtime._loop.call_soon_threadsafe(worked.set)
+            backend.runtime._thread.loop.call_soon_threadsafe(worked.set)
             meanwhile.append(worked.wait(0.2))
 
-        monkeypatch.setattr(right_of_way, "_LONGEST", 60.0)
-        monkeypatch.setattr(feedback, "apply", apply)
+        monkeypatch.setattr(urgent_requests, "_LONGEST", 60.0)
+        monkeypatch.setattr(runtime, "prepare_event", lambda *_: apply)
         backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Calm")))
         assert worked.wait(30)
     assert meanwhile == [False]
@@ -55,7 +54,7 @@ def test_the_event_loop_stands_still_while_a_webhook_is_written(
 
 def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gave_way = threading.Event()
-    monkeypatch.setattr(right_of_way.RightOfWay, "give", lambda _: gave_way.set())
+    monkeypatch.setattr(urgent_requests.UrgentRequests, "give_way", lambda _: gave_way.set())
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         backend.predict(task(1))
     assert gave_way.is_set()
@@ -161,7 +160,7 @@ def test_ready_says_of_each_part_whether_it_is_there(backend: Backend) -> None:
     backend.predict(task(next(_numbers)))  # the embedder is loaded by now
     response = backend.client.get("/ready")
     assert response.status_code == 200
-    assert response.get_json() == {"ledger": True, "embedder": True, "prices": True, "keys": True}
+    assert response.get_json() == {"ledger": True, "embedder": True, "keys": True}
 
 
 def test_ready_is_503_while_a_key_is_missing(tmp_path: Path) -> None:

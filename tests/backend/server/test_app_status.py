@@ -27,7 +27,7 @@ from label_studio_requests import (
 from scipy.stats import binomtest
 from whole_backend import CALL, Backend, says, votes
 
-from backend.annotation.recording import is_audit
+from backend.annotation.job import is_audit
 from backend.ledger.rounds import Round
 from backend.telemetry import metrics
 

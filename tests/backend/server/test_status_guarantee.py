@@ -15,8 +15,9 @@ from backend.commands import report as command
 from backend.ledger import Ledger, projects, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.server.status import page
-from backend.server.status.build import build
-from backend.server.status.report import Guaranteed, Report
+from backend.server.status.build import build_report
+from backend.server.status.evidence import GuaranteeReport
+from backend.server.status.report import Report
 from backend.settings import Environment
 
 PROJECT = "7.100"
@@ -48,10 +49,10 @@ def store(ledger: Ledger, scores: Sequence[float], confirmed: float | None, audi
 def report(ledger: Ledger, target: float = 0.97) -> Report:
     with ledger.read() as connection:
         given = settings.load(None).model_copy(update={"guarantee": target})
-        return build(connection, given, now=2.0)
+        return build_report(connection, given, now=2.0)
 
 
-def guarantee(ledger: Ledger, target: float = 0.97) -> Guaranteed:
+def guarantee(ledger: Ledger, target: float = 0.97) -> GuaranteeReport:
     [project] = report(ledger, target).projects
     [question] = project.questions
     return question.guarantee
@@ -93,8 +94,8 @@ def test_a_higher_target_may_be_out_of_reach(audited: Ledger) -> None:
 def test_people_are_told_too(audited: Ledger, tmp_path: Path) -> None:
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     command.run(Console(file=screen, width=200), environment, project=None, as_json=False)
-    html = page.render(report(audited))
+    html = page.render_page(report(audited))
     assert "from score 0.7 on" in screen.getvalue()
     assert "<strong>0.7</strong> need no review" in html
-    nothing = page.render(report(audited, 0.99))
+    nothing = page.render_page(report(audited, 0.99))
     assert "support no score from which" in nothing

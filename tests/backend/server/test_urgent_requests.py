@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.server import right_of_way as module
-from backend.server.right_of_way import RightOfWay
+from backend.server import urgent_requests as module
+from backend.server.urgent_requests import UrgentRequests
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_loop_does_nothing_until_the_request_is_over(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with RightOfWay(loop).taken():
+    with UrgentRequests(loop).answering():
         loop.call_soon_threadsafe(worked.set)
         meanwhile = worked.wait(0.2)
     assert not meanwhile
@@ -69,7 +69,7 @@ def test_a_request_that_fails_is_over(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with pytest.raises(KeyError), RightOfWay(loop).taken():
+    with pytest.raises(KeyError), UrgentRequests(loop).answering():
         raise KeyError
     loop.call_soon_threadsafe(worked.set)
     assert worked.wait(30)
@@ -80,10 +80,10 @@ def test_the_loop_stands_still_for_a_request_though_a_later_one_is_over(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     busy, worked = threading.Event(), threading.Event()
-    right_of_way = RightOfWay(loop)
+    requests = UrgentRequests(loop)
     loop.call_soon_threadsafe(busy.wait)
-    with right_of_way.taken():
-        with right_of_way.taken():
+    with requests.answering():
+        with requests.answering():
             pass
         loop.call_soon_threadsafe(worked.set)
         busy.set()
@@ -96,7 +96,7 @@ def test_the_loop_goes_on_after_a_while_whatever_becomes_of_the_request(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with RightOfWay(loop).taken():
+    with UrgentRequests(loop).answering():
         loop.call_soon_threadsafe(worked.set)
         assert worked.wait(30)
 
@@ -106,15 +106,15 @@ def test_a_loop_gives_way_to_a_request_that_it_has_not_been_told_of_yet(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     busy, gave_way = threading.Event(), threading.Event()
-    right_of_way = RightOfWay(loop)
+    requests = UrgentRequests(loop)
 
     def work() -> None:
         assert busy.wait(30)
-        right_of_way.give()
+        requests.give_way()
         gave_way.set()
 
     loop.call_soon_threadsafe(work)
-    with right_of_way.taken():
+    with requests.answering():
         busy.set()
         meanwhile = gave_way.wait(0.2)
     assert not meanwhile
@@ -124,9 +124,9 @@ def test_a_loop_gives_way_to_a_request_that_it_has_not_been_told_of_yet(
 def test_the_loop_stands_still_for_half_of_the_time_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     with closing(AtOnce()) as loop:
-        right_of_way = RightOfWay(loop)
+        requests = UrgentRequests(loop)
         for _ in range(1000):
-            with right_of_way.taken():
+            with requests.answering():
                 clock.now += 0.001
     assert clock.waited <= clock.now / 2 + module._LONGEST
 
@@ -134,5 +134,5 @@ def test_the_loop_stands_still_for_half_of_the_time_at_the_most(monkeypatch: pyt
 def test_a_request_while_the_process_stops_is_in_nobodys_way() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    with RightOfWay(loop).taken():
+    with UrgentRequests(loop).answering():
         pass

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from backend.learning.fits import PAUSE
+from backend.learning.background_fits import BackgroundFits
+from backend.learning.fit_cache import PAUSE
 from backend.learning.states import StateKey
-from backend.learning.studies import Studies
 from camvo.policies.background_fits import Material, StackedMaterial, Study, WeightsMaterial
 from camvo.state.kept_rounds import CastVote, Head, Row
 
@@ -30,13 +30,13 @@ class Process:
 
     def __init__(self, worker: ThreadPoolExecutor) -> None:
         self.now, self.worker = 0.0, worker
-        self._studies = Studies(worker, clock=lambda: self.now)
+        self._fits = BackgroundFits(worker, clock=lambda: self.now)
 
     async def current(self, given: Material) -> Study:
-        return await self._studies.current(KEY, given)
+        return await self._fits.current(KEY, given)
 
     async def settled(self) -> None:
-        await self._studies._fits.settled()
+        await self._fits._cache.settled()
 
 
 @pytest.fixture

@@ -1,0 +1,116 @@
+"""What rounds teach: rewards by the vote at first, corrected by signed contributions as humans answer.
+
+Every correction is an event of its own, so each process's state can catch up by addition (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import Connection
+
+from backend.learning.human_labels import aggregation_of, confirmation, human_label, teacher
+from backend.ledger import events, rounds, votes
+from backend.ledger.events import Kind
+from backend.ledger.rounds import Round, RoundKey
+from backend.settings import Settings
+from backend.telemetry import metrics
+from camvo.policies.ensemble import lesson
+from camvo.stages.stages import teachers
+from camvo.state.contribution import Contribution, revision
+from camvo.state.kept_rounds import Row
+
+_WEIGHTS_KEPT: Final = {"labelled": "agreement", "everyone": "weight"}
+"""The plan's column that is kept as the votes' weights, by which rounds a policy keeps whole."""
+
+
+def store_round(
+    connection: Connection,
+    round_: Round,
+    contribution: Contribution,
+    *,
+    now: float,
+    examples: Mapping[str, int],
+) -> None:
+    """Store a finished round, the outcome of each vote, and what the round teaches.
+
+    Args:
+        connection: a write transaction.
+        round_: the round.
+        contribution: what it teaches.
+        now: unix seconds.
+        examples: how many examples each model's prompt had, for the models that were offered examples.
+    """
+    round_id = rounds.insert(connection, round_)
+    agreed = _rewards(_taught(round_, round_.label, "vote"))
+    confirmed = _confirmed(round_, round_.human)
+    votes.store(connection, round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples)
+    _append(connection, round_.key, "round", contribution, round_id, now)
+
+
+def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
+    """Make the rewards and vote outcomes of a task's rounds agree with the current human labels."""
+    for round_ in rounds.of_task(connection, project, task):
+        human = human_label(connection, round_.key, round_.plan)
+        if human != round_.human:
+            rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
+            votes.set_confirmed(connection, round_, _confirmed(round_, human))
+        label, by = teacher(round_.label, human, settings)
+        if (label, by) == (round_.taught, round_.taught_by):
+            continue
+        change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
+        if change.changes or change.kept or change.dropped:
+            _append(connection, round_.key, "revision", change, round_.id, now)
+            metrics.feedback.labels(project=project).inc()
+        rounds.set_taught(connection, round_.id, label, by)
+
+
+def _append(  # noqa: PLR0917 - the columns of one event
+    connection: Connection, key: RoundKey, kind: Kind, contribution: Contribution, round_id: int, now: float
+) -> None:
+    events.append(
+        connection,
+        key.project,
+        control=key.control,
+        epoch=key.epoch,
+        kind=kind,
+        contribution=contribution.pack(),
+        round_id=round_id,
+        now=now,
+    )
+
+
+def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
+    """What the round taught: the rewards of the models its policy learns from, and the round itself if kept.
+
+    Models that were asked because of the votes are left out: they were asked about the hard tasks.
+    """
+    plan, human = round_.plan, by == "human"
+    stages = plan.get("stages")
+    among = stages and teachers(stages["order"], stages["first"], human=human)
+    given = {
+        arm: vote
+        for arm, vote in round_.votes.items()
+        if vote is not None and (among is None or arm in among)
+    }
+    q = {arm: row["q"] for arm, row in plan["arms"].items()}
+    reward = aggregation_of(plan).reward
+    taught = lesson(round_.context, q, given, label or round_.label, human=human, reward=reward)
+    # Rounds of before "kept" was said: of the stacked vote they are those with a stack.
+    kept = None if stages is None else stages.get("kept", "everyone" if "stack" in plan else None)
+    if stages is None or kept is None:
+        return taught
+    weights = {arm: row[_WEIGHTS_KEPT[kept]] for arm, row in plan["arms"].items()}
+    everyone = kept == "everyone" and stages["coin"] == "everyone"
+    return replace(taught, kept=Row.of(round_.votes, weights, label if human else None, everyone=everyone))
+
+
+def _rewards(contribution: Contribution) -> dict[str, float]:
+    return {change.arm: change.added for change in contribution.changes if change.added is not None}
+
+
+def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
+    """The reward of each vote against the human label; empty without one."""
+    return {} if human is None else _rewards(_taught(round_, human, "human"))

@@ -7,23 +7,21 @@ import threading
 
 import structlog
 from flask import Flask, Response, jsonify, request
-from werkzeug.datastructures import WWWAuthenticate
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from backend import settings
-from backend.errors import BodyTooLargeError, ConfigError, RequestError, UnauthorizedError
+from backend.errors import UnauthorizedError
 from backend.label_studio import payloads, webhooks
 from backend.learning.actions import ACTIONS
 from backend.models.embedder.embedder import Embedder
 from backend.questions import label_config
 from backend.server import access, request_bodies
+from backend.server.refusals import register_refusals
 from backend.server.runtime import Runtime
 from backend.server.status import page
 from backend.server.status.build import build_report
 from backend.server.status.live import read_live
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
-from camvo.errors import CamvoError
 
 _KNOWN_ACTIONS = {*ACTIONS, webhooks.START_TRAINING}
 
@@ -50,7 +48,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.extensions["camvo"] = runtime
     _register_views(app, runtime, environment)
     _register_guards(app, runtime, environment)
-    _register_refusals(app, environment)
+    register_refusals(app, environment)
     _warn_if_open(environment)
     return app
 
@@ -162,55 +160,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
         return response
 
 
-def _register_refusals(app: Flask, environment: Environment) -> None:
-    @app.errorhandler(CamvoError)
-    def refuse(error: CamvoError) -> tuple[Response, int]:
-        _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
-        if isinstance(error, RequestError | ConfigError):
-            status = error.status if isinstance(error, RequestError) else 400
-            answer = jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix)
-            if status == UnauthorizedError.status:
-                answer.www_authenticate = WWWAuthenticate("basic", {"realm": "CaMVo"})
-            return answer, status
-        # The details, such as the ledger's address, are not for the caller.
-        message = "CaMVo cannot answer the request"
-        return jsonify(code=error.code, message=message, where=request.path, fix="see its log"), 500
-
-    @app.errorhandler(RequestEntityTooLarge)
-    def too_large(_: RequestEntityTooLarge) -> tuple[Response, int]:
-        limit = environment.max_body_mb
-        return refuse(
-            BodyTooLargeError(
-                f"the body is over {limit} MB",
-                where="body",
-                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
-            )
-        )
-
-    @app.errorhandler(HTTPException)
-    def refuse_http(error: HTTPException) -> tuple[Response, int]:
-        return jsonify(code="http", message=error.name, where=request.path, fix=None), error.code or 500
-
-    @app.errorhandler(Exception)
-    def refuse_any(error: Exception) -> tuple[Response, int]:
-        # The message may quote a task, so only the type is logged and nothing is returned.
-        _log.error("internal", endpoint=request.path, kind=type(error).__name__, where=_source_line(error))
-        return jsonify(
-            code="internal", message="an error in CaMVo", where=request.path, fix="see its log"
-        ), 500
-
-
 def _wants_html() -> bool:
     """Whether to answer in HTML. Browsers ask for it; programs ask for JSON or accept anything."""
     media_type = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
     return media_type in ("html", "text/html")
-
-
-def _source_line(error: BaseException) -> str:
-    """The file and line that raised an error, for the log."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return (
-        "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
-    )

@@ -35,14 +35,14 @@ class Files:
 def files() -> Iterator[Files]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.asked.append((self.path, self.headers.get("authorization", "")))
+            served.asked.append((self.path, self.headers.get("authorization", "")))
             kind, body = "image/png", PNG
             if self.path.endswith("secret.html"):
                 kind = "text/html; charset=utf-8"
             if self.path.endswith("huge.png"):
                 body = bytes(21 * 1024 * 1024)
             self.send_response({"gone.png": 404, "moved.png": 302}.get(self.path.rpartition("/")[2], 200))
-            self.send_header("location", f"{found.url}/data/upload/1/cat.png")
+            self.send_header("location", f"{served.url}/data/upload/1/cat.png")
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -52,10 +52,10 @@ def files() -> Iterator[Files]:
             """Keep the terminal quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Files(f"http://127.0.0.1:{server.server_address[1]}")
+    served = Files(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    yield found
+    yield served
     server.shutdown()
     server.server_close()
     thread.join()

@@ -39,9 +39,9 @@ def vote(number: int, model: str) -> str:
 
 
 def script(body: dict[str, Any]) -> Reply:
-    found = re.search(r"Entry (\d+)", prompt_of(body))
-    assert found
-    return says(mood=vote(int(found[1]), body["model"]))
+    entry = re.search(r"Entry (\d+)", prompt_of(body))
+    assert entry
+    return says(mood=vote(int(entry[1]), body["model"]))
 
 
 def staged(backend: Backend, number: int) -> Round:
@@ -120,12 +120,12 @@ def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(
 ) -> None:
     at_once = [round_ for round_ in rounds if round_.plan["stages"]["first"] == len(MODELS)]
     with project.ledger.read() as connection:
-        found = {row.model: row for row in reports.votes(connection, Project().key)}
+        rows = {row.model: row for row in reports.votes(connection, Project().key)}
     assert 0 < len(at_once) < len(rounds)
     for arm in MODELS:
-        assert found[arm].asked == sum(arm in round_.votes for round_ in rounds)
-        assert found[arm].compared == len(at_once)
-        assert found[arm].agreed == sum(round_.votes[arm] == round_.label for round_ in at_once)
+        assert rows[arm].asked == sum(arm in round_.votes for round_ in rounds)
+        assert rows[arm].compared == len(at_once)
+        assert rows[arm].agreed == sum(round_.votes[arm] == round_.label for round_ in at_once)
 
 
 # who waits
@@ -214,7 +214,7 @@ def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
         [round_] = backend.rounds(30)
     assert round_.label == "Sad"
     assert round_.plan["stack"]["trust"] > 0.9
-    assert max(round_.plan["stack"]["arms"].items(), key=lambda one: one[1])[0] == "violet"
+    assert max(round_.plan["stack"]["arms"].items(), key=lambda item: item[1])[0] == "violet"
     assert prediction["score"] == round_.score > 0.5
 
 

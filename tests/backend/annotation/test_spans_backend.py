@@ -71,14 +71,14 @@ def script(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    with Backend(tmp_path_factory.mktemp("spans"), script) as made:
-        yield made
+    with Backend(tmp_path_factory.mktemp("spans"), script) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="module")
 def prediction(backend: Backend) -> dict[str, Any]:
-    [made] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
-    return made
+    [prediction] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
+    return prediction
 
 
 def regions(prediction: dict[str, Any], control: str) -> list[dict[str, Any]]:
@@ -164,8 +164,8 @@ def picture(number: int, photo: str, **data: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     folder = tmp_path_factory.mktemp("images")
-    with Backend(folder, lambda _: says(**SEEN), entries={"vision": True}) as made:
-        yield made
+    with Backend(folder, lambda _: says(**SEEN), entries={"vision": True}) as backend:
+        yield backend
 
 
 def test_an_image_is_passed_on_as_a_part_of_the_message(seeing: Backend) -> None:
@@ -239,10 +239,12 @@ def test_the_ledger_does_not_keep_the_picture(seeing: Backend) -> None:
 
 def test_each_models_own_prediction_has_its_regions_with_their_classes(tmp_path: Path) -> None:
     with Backend(tmp_path, script, show_votes=True) as backend:
-        [made] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
-    own = {one["model_version"]: one for one in made}
+        [predictions] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
+    own = {prediction["model_version"]: prediction for prediction in predictions}
     ids = {region["id"]: region["value"]["labels"] for region in regions(own["camvo/red"], "ner")}
-    assert [(ids[one["id"]], one["value"]["choices"]) for one in regions(own["camvo/red"], "role")] == [
+    assert [
+        (ids[region["id"]], region["value"]["choices"]) for region in regions(own["camvo/red"], "role")
+    ] == [
         (["PER"], ["guest"]),
         (["PER"], ["host"]),
     ]

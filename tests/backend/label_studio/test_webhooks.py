@@ -32,8 +32,8 @@ CONFIG = label_config.parse(SENTIMENT)
 
 
 def stored(annotation: Annotation) -> Stored:
-    [found] = annotations_in(webhooks.parse_webhook(annotated(annotation)), CONFIG)
-    return found
+    [parsed] = annotations_in(webhooks.parse_webhook(annotated(annotation)), CONFIG)
+    return parsed
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_the_key_agrees_with_the_one_that_predict_uses_in_any_time_zone() -> Non
 
 
 def test_an_annotation_is_read_as_a_whole() -> None:
-    found = stored(
+    parsed = stored(
         Annotation(number=3, task=4, mood="Calm", updated="2026-03-01T00:00:00.5Z", ground_truth=True, user=6)
     )
-    assert (found.annotation_id, found.task, found.completed_by) == (3, 4, 6)
-    assert (found.labels, found.ground_truth, found.teaches) == ({"mood": "Calm"}, True, True)
-    assert found.updated_at == "2026-03-01T00:00:00.5Z"
-    assert found.project == Project().key
+    assert (parsed.annotation_id, parsed.task, parsed.completed_by) == (3, 4, 6)
+    assert (parsed.labels, parsed.ground_truth, parsed.teaches) == ({"mood": "Calm"}, True, True)
+    assert parsed.updated_at == "2026-03-01T00:00:00.5Z"
+    assert parsed.project == Project().key
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_one_changed_region_makes_the_whole_form_changed(origins: list[str | Non
         {**choice("Sad", f"control{number}"), **({"origin": origin} if origin else {})}
         for number, origin in enumerate(origins)
     ]
-    [found] = annotations_in(webhooks.parse_webhook(body), CONFIG)
-    assert found.origin == whole
+    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    assert parsed.origin == whole
 
 
 def test_a_list_of_annotations_is_read_like_a_single_one() -> None:
     people = [Annotation(number=number, task=number, mood="Sad") for number in (1, 2, 3)]
     event = webhooks.parse_webhook(annotated_in_bulk(people))
-    assert [found.annotation_id for found in annotations_in(event, CONFIG)] == [1, 2, 3]
+    assert [parsed.annotation_id for parsed in annotations_in(event, CONFIG)] == [1, 2, 3]
 
 
 def test_deletions_carry_ids_only() -> None:
@@ -139,8 +139,8 @@ def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
 def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
     body = updated(Annotation(number=1, task=1, mood="Sad"))
     body["annotation"]["result"] = "Sad"
-    [found] = annotations_in(webhooks.parse_webhook(body), CONFIG)
-    assert found.labels == {}
+    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    assert parsed.labels == {}
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,16 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
         annotation_ids=range(ids),
         task_ids=range(tasks),
     )
-    found = list(webhooks.split_event(event, size))
+    parts = list(webhooks.split_event(event, size))
     for name in ("annotations", "annotation_ids", "task_ids"):
-        pieces = [list(getattr(part, name)) for part in found]
+        pieces = [list(getattr(part, name)) for part in parts]
         assert max(map(len, pieces)) <= size
-        assert [one for piece in pieces for one in piece] == list(getattr(event, name))
-    assert {(part.action, part.project_key) for part in found} == {("ANNOTATIONS_CREATED", "7.1")}
+        assert [item for piece in pieces for item in piece] == list(getattr(event, name))
+    assert {(part.action, part.project_key) for part in parts} == {("ANNOTATIONS_CREATED", "7.1")}
 
 
 def test_an_annotation_made_from_a_prediction_was_shown_one_whatever_else_is_said() -> None:
     body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
     del body["annotation"]["prediction"]  # Label Studio's API leaves the copy out
-    [found] = annotations_in(webhooks.parse_webhook(body), CONFIG)
-    assert found.prediction_shown
+    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    assert parsed.prediction_shown

@@ -32,8 +32,8 @@ class Process:
         self.now, self.worker = 0.0, worker
         self._fits = BackgroundFits(worker, clock=lambda: self.now)
 
-    async def current(self, given: Material) -> Study:
-        return await self._fits.current(KEY, given)
+    async def current(self, data: Material) -> Study:
+        return await self._fits.current(KEY, data)
 
     async def settled(self) -> None:
         await self._fits._cache.settled()
@@ -46,8 +46,8 @@ def process() -> Iterator[Process]:
 
 
 def test_the_first_study_is_of_what_there_is(process: Process) -> None:
-    given = material(20)
-    assert asyncio.run(process.current(given)) == given.study()
+    data = material(20)
+    assert asyncio.run(process.current(data)) == data.study()
 
 
 def test_a_plan_takes_the_study_that_is_there_while_the_next_one_is_made(process: Process) -> None:

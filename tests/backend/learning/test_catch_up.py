@@ -62,17 +62,17 @@ class Studio:
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        yield made
+    with LabelStudioApi() as api:
+        yield api
 
 
 @pytest.fixture
 def studio(tmp_path: Path, api: LabelStudioApi) -> Iterator[Studio]:
     key = SecretStr(KEY)
-    made = Studio(tmp_path, api, label_studio_url=api.url, label_studio_api_key=key)
-    with made.backend:
-        made.vote()
-        yield made
+    studio = Studio(tmp_path, api, label_studio_url=api.url, label_studio_api_key=key)
+    with studio.backend:
+        studio.vote()
+        yield studio
 
 
 def test_an_imported_annotation_is_learnt(studio: Studio) -> None:
@@ -146,7 +146,7 @@ def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("access", "missing"),
     [
         ({}, ["LABEL_STUDIO_URL", "LABEL_STUDIO_API_KEY"]),
         ({"label_studio_url": "http://127.0.0.1:1"}, ["LABEL_STUDIO_API_KEY"]),
@@ -154,13 +154,13 @@ def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> 
     ],
 )
 def test_without_address_or_key_the_log_says_what_is_missing(
-    given: dict[str, Any],
+    access: dict[str, Any],
     missing: list[str],
     tmp_path: Path,
     api: LabelStudioApi,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    studio = Studio(tmp_path, api, **given)
+    studio = Studio(tmp_path, api, **access)
     with studio.backend as backend:
         backend.hook(start_training(studio.project))
         studio.finish()
@@ -174,8 +174,8 @@ def test_without_address_or_key_the_log_says_what_is_missing(
 def test_a_label_studio_that_is_away_is_in_the_log_without_the_key(
     tmp_path: Path, api: LabelStudioApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"label_studio_url": "http://127.0.0.1:1", "label_studio_api_key": SecretStr(KEY)}
-    studio = Studio(tmp_path, api, **given)
+    access = {"label_studio_url": "http://127.0.0.1:1", "label_studio_api_key": SecretStr(KEY)}
+    studio = Studio(tmp_path, api, **access)
     with studio.backend as backend:
         backend.hook(start_training(studio.project))
         studio.finish()

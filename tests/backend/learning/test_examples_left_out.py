@@ -46,9 +46,9 @@ def test_the_ledger_says_which_votes_were_given_with_examples(tmp_path: Path) ->
         label(backend, 1)
         models.sent.clear()
         predict(backend, 3)
-        given = {body["model"]: len(body["messages"]) // 2 - 1 for body in models.sent}
-        assert shown(backend, 3) == given
-    assert set(given.values()) == {0, 1}
+        example_counts = {body["model"]: len(body["messages"]) // 2 - 1 for body in models.sent}
+        assert shown(backend, 3) == example_counts
+    assert set(example_counts.values()) == {0, 1}
 
 
 def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> No
         page = backend.client.get("/status?format=html").text
     assert counts["slow"] < 15
     assert counts["quick"] > 45
-    found = {model["name"]: model["examples"] for model in report["models"]}
-    assert (found["slow"]["helps"], found["quick"]["helps"]) == pytest.approx((0.0, 1.0), abs=0.01)
-    assert (found["quick"]["shown"]["share"], found["quick"]["left_out"]["share"]) == (1.0, 0.0)
+    reported = {model["name"]: model["examples"] for model in report["models"]}
+    assert (reported["slow"]["helps"], reported["quick"]["helps"]) == pytest.approx((0.0, 1.0), abs=0.01)
+    assert (reported["quick"]["shown"]["share"], reported["quick"]["left_out"]["share"]) == (1.0, 0.0)
     assert "<strong>quick</strong> was right in 100.0%" in page

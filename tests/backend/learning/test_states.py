@@ -30,15 +30,15 @@ D = 3
 
 @pytest.fixture
 def writer(sqlite_ledger: Ledger) -> Iterator[Writer]:
-    made = Writer(sqlite_ledger)
-    yield made
-    made.close()
+    writer = Writer(sqlite_ledger)
+    yield writer
+    writer.close()
 
 
 @pytest.fixture
 def readers() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as made:
-        yield made
+    with ThreadPoolExecutor(2) as readers:
+        yield readers
 
 
 class Process:
@@ -94,11 +94,11 @@ def assert_equal(state: State, expected: State) -> None:
     """The same counts, and the same sums up to the rounding of adding several at once."""
     assert (state.rounds, list(state)) == (expected.rounds, list(expected))
     for name in state:
-        one, two = state[name], expected[name]
-        assert one.rewards == two.rewards
-        np.testing.assert_allclose(one.inverse.full(), two.inverse.full(), rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(one.b, two.b, rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(one.mixture.to_list(), two.mixture.to_list(), rtol=0.0, atol=1e-12)
+        arm, other = state[name], expected[name]
+        assert arm.rewards == other.rewards
+        np.testing.assert_allclose(arm.inverse.full(), other.inverse.full(), rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(arm.b, other.b, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(arm.mixture.to_list(), other.mixture.to_list(), rtol=0.0, atol=1e-12)
 
 
 def snapshots(ledger: Ledger) -> list[int]:

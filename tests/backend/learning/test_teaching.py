@@ -44,9 +44,9 @@ CALM = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 0.0)}
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
     """Task 1 was voted "Glad" by two of three."""
-    with Backend(tmp_path, SPLIT) as made:
-        made.predict(task(1))
-        yield made
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.predict(task(1))
+        yield backend
 
 
 def human(mood: str | None = "Sad", number: int = 1, **changes: Any) -> Annotation:
@@ -211,9 +211,9 @@ def test_annotations_made_from_predictions_in_bulk_teach_nothing(backend: Backen
 
 
 def test_a_human_update_of_an_annotation_made_in_bulk_teaches(backend: Backend) -> None:
-    [made] = bulk("Glad")
-    backend.hook(annotated_in_bulk([made]))
-    backend.hook(updated(made.again(mood="Sad", lead_time=3.0)))
+    [annotation] = bulk("Glad")
+    backend.hook(annotated_in_bulk([annotation]))
+    backend.hook(updated(annotation.again(mood="Sad", lead_time=3.0)))
     assert backend.learnt() == SAD
 
 

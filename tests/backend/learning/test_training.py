@@ -16,13 +16,13 @@ def event(project: str = "1.1", label_config: str = "") -> WebhookEvent:
 
 
 def test_all_that_come_during_a_run_are_one_more_run_with_the_newest_event() -> None:
-    seen: list[str] = []
+    configs: list[str] = []
 
     async def scenario() -> None:
         started, go_on = asyncio.Event(), asyncio.Event()
 
         async def step(wanted: WebhookEvent) -> None:
-            seen.append(wanted.label_config)
+            configs.append(wanted.label_config)
             started.set()
             await go_on.wait()
 
@@ -35,7 +35,7 @@ def test_all_that_come_during_a_run_are_one_more_run_with_the_newest_event() -> 
         await first
 
     asyncio.run(scenario())
-    assert seen == ["first", "third"]
+    assert configs == ["first", "third"]
 
 
 def test_projects_do_not_wait_for_each_other() -> None:
@@ -55,18 +55,18 @@ def test_a_step_that_breaks_is_logged_by_its_kind_and_the_next_is_taken(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     logs.configure("info")
-    seen: list[str] = []
+    projects: list[str] = []
 
     async def breaks(wanted: WebhookEvent) -> None:
         raise KeyError("the text of a task")
 
     async def works(wanted: WebhookEvent) -> None:
-        seen.append(wanted.project_key)
+        projects.append(wanted.project_key)
 
     training = Training([breaks, works])
     asyncio.run(training.train(event()))
     asyncio.run(training.train(event()))
-    assert seen == ["1.1", "1.1"]
+    assert projects == ["1.1", "1.1"]
     logged = "".join(capfd.readouterr())
     assert "KeyError" in logged
     assert "the text of a task" not in logged

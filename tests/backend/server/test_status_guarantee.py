@@ -48,8 +48,8 @@ def store(ledger: Ledger, scores: Sequence[float], confirmed: float | None, audi
 
 def report(ledger: Ledger, target: float = 0.97) -> Report:
     with ledger.read() as connection:
-        given = settings.load(None).model_copy(update={"guarantee": target})
-        return build_report(connection, given, now=2.0)
+        loaded = settings.load(None).model_copy(update={"guarantee": target})
+        return build_report(connection, loaded, now=2.0)
 
 
 def guarantee(ledger: Ledger, target: float = 0.97) -> GuaranteeReport:
@@ -70,21 +70,22 @@ def audited(sqlite_ledger: Ledger) -> Ledger:
 
 
 def test_the_score_that_the_blind_labels_support_is_named(audited: Ledger) -> None:
-    found = guarantee(audited)
-    assert (found.threshold, found.audits, found.right) == (0.7, 502, 500.0)
-    assert found.low is not None
-    assert 0.97 <= found.low < 500 / 502
+    guaranteed = guarantee(audited)
+    assert (guaranteed.threshold, guaranteed.audits, guaranteed.right) == (0.7, 502, 500.0)
+    assert guaranteed.low is not None
+    assert 0.97 <= guaranteed.low < 500 / 502
 
 
 def test_what_it_frees_is_counted_over_all_tasks(audited: Ledger) -> None:
-    found = guarantee(audited)
-    assert (found.labels, found.freed) == (1302, 1302 / 2200)
+    guaranteed = guarantee(audited)
+    assert (guaranteed.labels, guaranteed.freed) == (1302, 1302 / 2200)
 
 
 def test_labels_that_were_given_beside_a_prediction_certify_nothing(sqlite_ledger: Ledger) -> None:
     store(sqlite_ledger, [0.95] * 1000, 1.0, audit=False)
-    found = guarantee(sqlite_ledger)
-    assert (found.threshold, found.low, found.audits, found.labels, found.freed) == (None, None, 0, 0, 0.0)
+    guaranteed = guarantee(sqlite_ledger)
+    assert (guaranteed.threshold, guaranteed.low) == (None, None)
+    assert (guaranteed.audits, guaranteed.labels, guaranteed.freed) == (0, 0, 0.0)
 
 
 def test_a_higher_target_may_be_out_of_reach(audited: Ledger) -> None:

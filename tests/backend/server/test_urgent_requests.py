@@ -14,13 +14,13 @@ from backend.server.urgent_requests import UrgentRequests
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    thread = threading.Thread(target=made.run_forever)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield made
-    made.call_soon_threadsafe(made.stop)
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
     thread.join()
-    made.close()
+    loop.close()
 
 
 @pytest.fixture

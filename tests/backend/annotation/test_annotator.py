@@ -1,4 +1,4 @@
-"""One task's way through the whole backend: who is asked, what is decided, what is recorded and paid."""
+"""One task through the whole backend: which models are asked, what is decided, recorded and paid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backend.ledger.money import spending
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")
 ONE_ROUND_IS_ENOUGH = {"n0": 1, "k_min": 3, "delta": 0.0}
-"""After one round the three cheapest models are asked; of equally dear ones the first by name."""
+"""After one round the three cheapest models are asked; ties go to the first name."""
 
 FOUR = ("blue", "green", "grey", "red")
 
@@ -186,7 +186,7 @@ def test_after_all_models_failed_the_task_is_asked_again(tmp_path: Path) -> None
 
 
 def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> None:
-    """Answers outside the label set, empty ones and refusals cost money: they are kept, as no votes."""
+    """Answers outside the label set, empty answers and refusals cost money; they are stored without a vote."""
     replies = {
         "red": Reply.says("Ecstatic"),
         "green": Reply.says(""),
@@ -198,7 +198,7 @@ def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> No
 
 
 def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Path) -> None:
-    """Five failures in a row put blue to rest; with k_min 3 of then 2 models, both are asked."""
+    """After five failures in a row blue rests; with k_min 3 and only 2 models left, both are asked."""
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue=None)) as backend:
         for number in range(5):
             backend.predict(task(number, f"Entry {number}."))
@@ -248,7 +248,7 @@ def test_an_audited_task_teaches_and_is_not_asked_again(tmp_path: Path) -> None:
 
 
 def test_the_audited_share_is_about_what_was_asked_for() -> None:
-    """20,000 tasks at a tenth: the standard deviation is 42."""
+    """Of 20,000 tasks a tenth is expected; the standard deviation is 42."""
     assert abs(len(audited(0.1, range(20_000))) - 2_000) < 5 * 42
 
 
@@ -286,7 +286,7 @@ def settled(backend: Backend) -> list[Any]:
 
 
 def test_every_call_is_settled_to_the_cent_failures_too(tmp_path: Path) -> None:
-    """What the account says is what the server's reported usage costs, counted apart from our code."""
+    """The account equals the cost of the usage that the server reported, counted by the test."""
     replies = {
         "red": Reply.says('{"mood": "Glad"}', usage=(1000, 10)),
         "green": Reply.says("Ecstatic", usage=(2000, 20)),
@@ -316,7 +316,7 @@ def test_a_failure_without_usage_costs_nothing(tmp_path: Path) -> None:
 
 
 def budget_for(calls: float, tmp_path: Path) -> float:
-    """$ that cover so many calls of this test's prompt, reservations included."""
+    """The amount in $ that covers this many calls of the test's prompt, reservations included."""
     with Backend(tmp_path, ALL_GLAD) as backend:
         backend.predict(task(1))
         [first, *_] = settled(backend)
@@ -412,7 +412,7 @@ def test_other_layout_of_the_config_is_the_same_epoch(tmp_path: Path) -> None:
 
 
 def test_with_history_fewer_models_are_asked(tmp_path: Path) -> None:
-    """Four models that always agree: once each has n₀ = 2 rewards, fewer of them are enough for δ = 0.5."""
+    """Four models always agree; once each has n₀ = 2 rewards, fewer models reach δ = 0.5."""
     policy = {"n0": 2, "k_min": 1, "delta": 0.5}
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=policy) as backend:
         for number in range(4):

@@ -1,4 +1,4 @@
-"""Files of Label Studio's on their way to a model, from a server that serves them as Label Studio does."""
+"""Images for models, with files from a server that serves them as Label Studio does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Files:
-    """What the server was asked for: path and token."""
+    """The requests that the server received: path and token."""
 
     url: str
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ def files() -> Iterator[Files]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-            """Keep the terminal quiet."""
+            """Write no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     served = Files(f"http://127.0.0.1:{server.server_address[1]}")

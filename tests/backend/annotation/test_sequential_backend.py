@@ -1,4 +1,4 @@
-"""Sequential voting through the whole backend: who is asked, what is decided, learnt and paid."""
+"""Sequential voting through the whole backend: which models are asked, what is decided, learnt and paid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def entry(number: int) -> dict[str, Any]:
 
 
 def vote(number: int, model: str) -> str:
-    """What a model says about an entry: what most do, but for one time in four."""
+    """A model's answer about an entry; one answer in four differs from the majority's."""
     own, slip = hashlib.sha256(f"{number}:{model}".encode()).digest()[:2]
     right = hashlib.sha256(str(number).encode()).digest()[0]
     return MOODS[own % 3] if slip < 64 else MOODS[right % 3]
@@ -45,14 +45,14 @@ def script(body: dict[str, Any]) -> Reply:
 
 
 def staged(backend: Backend, number: int) -> Round:
-    """The round of one task that is asked about in stages: by itself it would not be, the same twice is."""
+    """The round of a task asked in stages; sent twice, since a single task is asked at once."""
     backend.predict(entry(number), entry(number))
     [round_] = backend.rounds(number)
     return round_
 
 
 def first_divided(backend: Backend) -> tuple[int, Round]:
-    """The first task whose first stage was not everyone, and its round."""
+    """The first task whose first stage did not ask all models, and its round."""
     for number in range(1, TASKS):
         round_ = staged(backend, number)
         if round_.plan["stages"]["first"] < len(MODELS):
@@ -185,7 +185,7 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(tmp_path: Pa
 
 
 def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: Path) -> None:
-    """Before, the policy itself says what it teaches; after, the fit hook does, from what the round keeps."""
+    """An early label is taught by the policy before storage, a late one from the stored round."""
     for name in ("after", "before"):
         (tmp_path / name).mkdir()
     with Backend(tmp_path / "after", script, MODELS, policy=SEQUENTIAL) as backend:
@@ -222,7 +222,7 @@ def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fails_is_no_vote_and_the_others_decide(tmp_path: Path) -> None:
-    """The model that is asked first always fails: it is put to rest after five failures in a row."""
+    """The model that is asked first always fails and rests after five failures in a row."""
 
     def broken(body: dict[str, Any]) -> Reply:
         return Reply.fails(400) if body["model"] == "amber" else script(body)

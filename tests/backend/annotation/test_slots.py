@@ -27,7 +27,7 @@ def work(slots: Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
 async def one_holds_and_two_wait(
     slots: Slots, done: list[int]
 ) -> tuple[asyncio.Event, asyncio.Task[None], list[asyncio.Task[None]]]:
-    """Until the event is set."""
+    """One task holds the slot until the event is set; two others wait for it."""
     gate = asyncio.Event()
 
     async def hold() -> None:

@@ -1,4 +1,4 @@
-"""Spans, classes of regions and images through the real app: what is asked, predicted, stored and learnt."""
+"""Spans, region classes and images in the real app: what is asked, predicted, stored and learnt."""
 
 from __future__ import annotations
 

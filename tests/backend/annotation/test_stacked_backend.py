@@ -1,4 +1,4 @@
-"""The stacked vote through the whole backend: who is asked, what is kept, corrected, decided and shown."""
+"""The stacked vote through the whole backend: what is asked, kept, corrected, decided and shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STACKED = {"name": "stacked"}
 
 
 def past(n: int) -> Iterable[Row]:
-    """Labelled rounds that asked everyone: four models err together half of the time, violet does not."""
+    """Labelled rounds that asked all models; four of them err together half of the time, violet does not."""
     for number in range(n):
         right, wrong = ("Glad", "Sad") if number % 4 < 2 else ("Sad", "Glad")
         said = [right if number % 2 else wrong] * 4 + [right]
@@ -47,13 +47,13 @@ def past(n: int) -> Iterable[Row]:
 
 
 def alike(n: int) -> Iterable[Row]:
-    """Rounds in which all models said the same, which people found right."""
+    """Rounds in which all models agreed and people confirmed them."""
     for mood in itertools.islice(itertools.cycle(("Glad", "Sad", "Calm")), n):
         yield Row(tuple(CastVote(arm, mood, 0.8) for arm in MODELS), mood, everyone=True)
 
 
 def remember(backend: Backend, rows: Iterable[Row]) -> StateKey:
-    """Have rounds in the ledger that were finished before, as many events as rows."""
+    """Store earlier rounds in the ledger, one event per row."""
     backend.predict(task(900))
     [round_] = backend.rounds(900)
     key = round_.key
@@ -99,7 +99,7 @@ def test_a_model_that_fails_is_kept_as_one_that_said_nothing(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("mood", ["Glad", "Sad"])
 def test_a_human_label_replaces_the_kept_round_by_one_with_the_label(tmp_path: Path, mood: str) -> None:
-    """Also where it is the voted one, so that no reward changes."""
+    """A label that equals the voted one is kept too, although no reward changes."""
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1), task(2))
         backend.hook(annotated(Annotation(number=1, task=1, mood=mood)))
@@ -154,7 +154,7 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(
 
 
 def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: Path) -> None:
-    """Before, the policy itself says what it teaches; after, the fit hook does, from what the round keeps."""
+    """An early label is taught by the policy before storage, a late one from the stored round."""
     webhook = annotated(Annotation(number=1, task=1, mood="Sad"))
     for name in ("after", "before"):
         (tmp_path / name).mkdir()
@@ -180,7 +180,7 @@ def test_human_labels_that_do_not_teach_are_not_kept(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def practised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with 200 rounds in which the models agreed, and people with them."""
+    """A ledger with 200 rounds in which the models agreed and people confirmed them."""
     folder = tmp_path_factory.mktemp("practised")
     with Backend(folder, UNANIMOUS, MODELS, policy=STACKED) as backend:
         remember(backend, alike(200))
@@ -188,7 +188,7 @@ def practised(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask_in_stages(backend: Backend, numbers: Sequence[int]) -> list[Round]:
-    """The rounds of tasks that come together and that no coin chose."""
+    """The rounds of tasks sent together that were not selected at random to ask more models."""
     backend.predict(*map(task, numbers))
     rounds = [round_ for number in numbers for round_ in backend.rounds(number)]
     return [round_ for round_ in rounds if round_.plan["stages"]["coin"] == "nobody"]
@@ -240,7 +240,7 @@ def test_a_human_label_on_a_round_that_stopped_early_is_kept_and_teaches_the_fir
 
 @pytest.fixture(scope="module")
 def corrected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with as many labelled rounds as a snapshot takes: violet was right whoever outvoted it."""
+    """A ledger with as many labelled rounds as a snapshot takes; violet was right even when outvoted."""
     folder = tmp_path_factory.mktemp("corrected")
     with Backend(folder, OUTVOTED, MODELS, policy=STACKED) as backend:
         remember(backend, past(SNAPSHOT_EVERY))

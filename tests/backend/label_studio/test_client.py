@@ -1,4 +1,4 @@
-"""Label Studio's API through the client: every page once, every refusal an error that says what to do."""
+"""The client of Label Studio's API: each page is read once, and each refusal is an error with a fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label Studio's webhooks as values, and what is refused of them."""
+"""Webhooks and their annotations as values, and which webhooks are refused."""
 
 from __future__ import annotations
 
@@ -186,6 +186,6 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
 
 def test_an_annotation_made_from_a_prediction_was_shown_one_whatever_else_is_said() -> None:
     body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
-    del body["annotation"]["prediction"]  # Label Studio's API leaves the copy out
+    del body["annotation"]["prediction"]  # Label Studio's API omits the copy
     [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
     assert parsed.prediction_shown

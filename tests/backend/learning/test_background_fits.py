@@ -1,4 +1,4 @@
-"""The studies of one process: which one a plan is given, and when the next one is made."""
+"""The background fits of one process: which fit a plan gets, and when the next one starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def material(n: int) -> StackedMaterial:
 
 
 class Process:
-    """One process's studies, under a clock that is set by hand, and the one thread that makes them."""
+    """One process's background fits, with a clock set by hand and a single worker thread."""
 
     def __init__(self, worker: ThreadPoolExecutor) -> None:
         self.now, self.worker = 0.0, worker
@@ -45,12 +45,12 @@ def process() -> Iterator[Process]:
         yield Process(worker)
 
 
-def test_the_first_study_is_of_what_there_is(process: Process) -> None:
+def test_the_first_plan_waits_for_a_fit(process: Process) -> None:
     data = material(20)
     assert asyncio.run(process.current(data)) == data.study()
 
 
-def test_a_plan_takes_the_study_that_is_there_while_the_next_one_is_made(process: Process) -> None:
+def test_a_plan_gets_the_latest_fit_while_the_next_one_is_under_way(process: Process) -> None:
     before, after = material(20), material(40)
 
     async def run() -> None:
@@ -66,7 +66,7 @@ def test_a_plan_takes_the_study_that_is_there_while_the_next_one_is_made(process
     asyncio.run(run())
 
 
-def test_labels_that_come_soon_after_another_wait_for_the_next_study(process: Process) -> None:
+def test_new_material_within_the_pause_starts_no_fit(process: Process) -> None:
     before, after = material(20), material(40)
 
     async def run() -> None:
@@ -79,7 +79,7 @@ def test_labels_that_come_soon_after_another_wait_for_the_next_study(process: Pr
     asyncio.run(run())
 
 
-def test_other_weights_by_agreement_are_studied_with_the_same_rounds(process: Process) -> None:
+def test_other_agreement_weights_start_a_fit_of_the_same_rounds(process: Process) -> None:
     head = material(20).head
     before = WeightsMaterial(head, ("Glad", "Sad"), (("blue", 1.0), ("red", 1.0)))
     after = replace(before, weights=(("blue", 2.0), ("red", 0.5)))
@@ -97,7 +97,7 @@ def test_other_weights_by_agreement_are_studied_with_the_same_rounds(process: Pr
     asyncio.run(run())
 
 
-def test_another_order_of_asking_has_a_study_of_its_own(process: Process) -> None:
+def test_another_asking_order_has_its_own_fit(process: Process) -> None:
     one = material(20)
     other = replace(one, order=("red", "blue"))
 

@@ -1,4 +1,4 @@
-"""START_TRAINING: what raised no event is fetched from Label Studio and learnt, in the background, once."""
+"""START_TRAINING: annotations without a webhook are fetched from Label Studio and learnt once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAD = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 1.0)}
 
 
 class Studio:
-    """A Label Studio, a backend with its key, and a project whose one task was voted "Glad"."""
+    """A Label Studio, a backend with its key, and a project with one task that was voted "Glad"."""
 
     def __init__(self, folder: Path, api: LabelStudioApi, **environment: Any) -> None:
         self.api = api
@@ -32,7 +32,7 @@ class Studio:
 
     @property
     def project(self) -> Project:
-        """The stand-in's project, as webhooks of the other tests' form name it."""
+        """The stand-in's project, as webhooks name it."""
         created = Project().created
         return Project(
             number=self.api.project["id"], label_config=self.api.project["label_config"], created=created
@@ -49,7 +49,7 @@ class Studio:
         wait_until(then, "end of the training")
 
     def finish(self) -> None:
-        """Wait for the trainings that are under way."""
+        """Wait until no training is under way."""
         wait_until(lambda: not self.backend.runtime._trainings, "end of the training")
 
     def learnt(self) -> dict[str, tuple[int, float]]:

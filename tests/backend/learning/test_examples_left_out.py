@@ -1,4 +1,4 @@
-"""The coin that shows examples or leaves them out, and what the ledger makes of it."""
+"""Examples are left out at random, and the ledger records which votes had examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend.ledger.database import tables
 
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was labelled is known at once."""
+    """Labelled tasks are used as examples at once."""
     monkeypatch.setattr(examples, "PAUSE", 0.0)
 
 
@@ -30,7 +30,7 @@ def label(backend: Backend, number: int) -> None:
 
 
 def shown(backend: Backend, number: int) -> dict[str, int | None]:
-    """How many examples each model's vote on a task was given with."""
+    """The number of examples behind each model's vote on a task."""
     votes, rounds = tables.votes, tables.rounds
     query = select(votes.c.model, votes.c.examples).join(rounds, rounds.c.id == votes.c.round_id)
     with backend.ledger.read() as connection:
@@ -52,7 +52,7 @@ def test_the_ledger_says_which_votes_were_given_with_examples(tmp_path: Path) ->
 
 
 def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> None:
-    """One that was right without, and one that was right with them."""
+    """One model is right without examples only, the other with them only."""
     with Backend(tmp_path, Models(), models=("slow", "quick"), few_shot=1, policy={"k_min": 1}) as backend:
         with backend.ledger.write() as connection:
             rows = [

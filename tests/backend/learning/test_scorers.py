@@ -1,4 +1,4 @@
-"""The scorers of one process: what they are fitted to, and when."""
+"""The scorers of one process: which rounds they are fitted to, and when."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(ledger: Ledger, tasks: Sequence[int], confirmed: float | None, arms: S
 
 
 class Process:
-    """One process's scorers, under a clock that is set by hand."""
+    """One process's scorers, with a clock set by hand."""
 
     def __init__(self, ledger: Ledger, readers: ThreadPoolExecutor) -> None:
         self.now = 0.0
@@ -56,7 +56,7 @@ class Process:
         return await self._scorers.current(KEY, arms, LABELS)
 
     async def caught_up(self) -> Scorer:
-        """What a prediction is scored with once what goes on in the background has ended."""
+        """The scorer of a prediction once the background fits have ended."""
         self.now += PAUSE
         await self.current()
         await self._scorers._cache.settled()

@@ -1,4 +1,4 @@
-"""The states in memory: sums over the ledger, however they are come by."""
+"""States in memory are sums over the ledger, with or without snapshots."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def summed(*seeds: int, lambda_l: float = 1.0) -> State:
 
 
 def assert_equal(state: State, expected: State) -> None:
-    """The same counts, and the same sums up to the rounding of adding several at once."""
+    """Equal counts, and equal sums up to rounding."""
     assert (state.rounds, list(state)) == (expected.rounds, list(expected))
     for name in state:
         arm, other = state[name], expected[name]
@@ -215,7 +215,7 @@ def test_a_snapshot_and_the_tail_equal_the_sum_from_zero(process: Process, sqlit
 
 @pytest.mark.usefixtures("often")
 def test_a_restart_begins_with_the_latest_snapshot(process: Process, sqlite_ledger: Ledger) -> None:
-    """The events before it are gone from this ledger, so only the snapshot can know them."""
+    """The earlier events are deleted from this ledger, so only the snapshot holds them."""
     for seed in range(7):
         append(sqlite_ledger, lesson(seed))
         process.current()
@@ -291,7 +291,7 @@ def test_a_prediction_of_one_process_is_repeated_by_another_for_nothing(tmp_path
 
 
 def test_two_processes_that_annotate_the_same_task_at_once_record_one_round(tmp_path: Path) -> None:
-    """The second finds the round of the first when it comes to record its own."""
+    """The second process finds the round of the first when it records its own."""
     gate = threading.Event()
 
     def script(body: dict[str, Any]) -> Reply:

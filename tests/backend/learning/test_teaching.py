@@ -1,4 +1,4 @@
-"""What human answers change in the rewards, counted by hand from the ledger of the real app."""
+"""How human answers change the rewards, counted by hand from the ledger of the real app."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from camvo.state.state import State
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 
 VOTE = {"red": (1, 1.0), "green": (1, 1.0), "blue": (1, 0.0)}
-"""What the vote of SPLIT, "Glad", teaches."""
+"""The rewards that the voted label of SPLIT, "Glad", teaches."""
 SAD = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 1.0)}
 CALM = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 0.0)}
 
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
-    """Task 1 was voted "Glad" by two of three."""
+    """A backend in which two of three models voted "Glad" on task 1."""
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))
         yield backend
@@ -54,7 +54,7 @@ def human(mood: str | None = "Sad", number: int = 1, **changes: Any) -> Annotati
 
 
 def assert_same_state(one: State, other: State) -> None:
-    """Counts exactly, floats to 1e-9."""
+    """Equal counts, and equal floats up to 1e-9."""
     assert (one.rounds, sorted(one)) == (other.rounds, sorted(other))
     for arm in one:
         mine, theirs = one[arm], other[arm]
@@ -291,7 +291,7 @@ _SAYING = st.tuples(
 def test_whatever_people_did_withdrawing_it_restores_the_state(
     backend: Backend, sayings: list[tuple[str, int, str]]
 ) -> None:
-    """Every example has a task of its own; at its end nobody's word is left."""
+    """Each example has its own task; at the end all annotations are withdrawn."""
     number = 1000 + len(backend.events())
     backend.predict(task(number, "Always the same entry."))
     before = backend.state()
@@ -438,7 +438,7 @@ def test_another_model_version_in_the_project_is_warned_about(
 
 
 def test_an_annotation_reaches_the_round_that_setup_and_predict_made(backend: Backend) -> None:
-    """The webhook names the project by id and creation time, ``/predict`` by one string."""
+    """The webhook sends the project's id and creation time, ``/predict`` a single key."""
     body = annotated(human("Sad"))
     assert "7.1772" not in str(body)
     assert Project().key.startswith("7.1772")
@@ -456,7 +456,7 @@ def test_a_human_label_corrects_the_rounds_of_every_epoch_that_knows_it(
 
 
 def test_a_label_that_an_epoch_does_not_know_teaches_nothing_there(backend: Backend) -> None:
-    """ "Cross" was no choice when the models voted on the old label set: it says nothing about them."""
+    """ "Cross" was not a choice when the models voted, so it says nothing about them."""
     backend.hook(annotated(human("Cross"), Project(label_config=MORE_MOODS)))
     assert backend.learnt() == VOTE
 

@@ -1,4 +1,4 @@
-"""Trainings of one project never overlap, and none that is asked for is lost."""
+"""Trainings of one project never overlap, and no requested training is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def event(project: str = "1.1", label_config: str = "") -> WebhookEvent:
     return WebhookEvent("START_TRAINING", project, label_config)
 
 
-def test_all_that_come_during_a_run_are_one_more_run_with_the_newest_event() -> None:
+def test_events_during_a_run_are_served_by_one_more_run_with_the_newest_event() -> None:
     configs: list[str] = []
 
     async def scenario() -> None:
@@ -51,7 +51,7 @@ def test_projects_do_not_wait_for_each_other() -> None:
     asyncio.run(scenario())
 
 
-def test_a_step_that_breaks_is_logged_by_its_kind_and_the_next_is_taken(
+def test_a_failing_step_is_logged_by_its_error_type_and_the_next_step_runs(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     logs.configure("info")

@@ -1,4 +1,4 @@
-"""Who may do what: basic auth, the webhook's secret header, and every combination of the two."""
+"""Authentication: basic auth, the webhooks' secret header, and every combination of the two."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ _ORDINARY = annotated(Annotation(number=1, task=1, mood="Glad"))
         ("basic", HEADER, 401, 401),
         ("basic", RIGHT, 200, 200),
         ("basic", {"auth": ("ada", "wrong")}, 401, 401),
-        # Label Studio sends START_TRAINING without the header, which nobody can therefore ask for
+        # Label Studio sends START_TRAINING without the header, so it cannot be required
         ("secret", NONE, 401, 200),
         ("secret", WRONG_HEADER, 401, 200),
         ("secret", HEADER, 200, 200),

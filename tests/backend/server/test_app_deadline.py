@@ -1,4 +1,4 @@
-"""A slow model and a full house: what is decided is answered, nothing that was paid for is lost."""
+"""Slow models and busy threads: decided tasks are answered, and no paid answer is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOON = 0.3  # seconds; for answers that all hang
 
 
 class Gate:
-    """A script whose models wait at the gate when the text says so."""
+    """A script whose models wait for an event if the text says so."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -37,13 +37,13 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def people() -> Iterator[ThreadPoolExecutor]:
-    """Users of Label Studio who ask at the same time."""
+    """Threads for users who send requests at the same time."""
     with ThreadPoolExecutor(8) as made:
         yield made
 
 
 def warm(backend: Backend) -> None:
-    """Load the embedder and litellm, so that no deadline is spent on them."""
+    """Load the embedder and litellm, so that they take no time from a deadline."""
     backend.runtime.embedder.load()
     while not backend.predict(task(99_999, "Warm up."))[0]:
         pass
@@ -67,7 +67,7 @@ def test_after_the_release_the_same_request_is_answered_without_a_new_call(
         assert backend.predict(task(1, "slow")) == [[]]
         gate.open.set()
     calls = backend.server.count()
-    with Backend(tmp_path, gate) as backend:  # the first has written what came late
+    with Backend(tmp_path, gate) as backend:  # the first backend has stored the late answers
         [prediction] = backend.predict(task(1, "slow"))
         assert prediction["result"][0]["value"] == {"choices": ["Glad"]}
         assert (calls, backend.server.count()) == (6, 0)
@@ -130,7 +130,7 @@ def test_two_tasks_with_the_same_text_share_the_calls_and_are_two_rounds(tmp_pat
 def test_a_full_house_still_answers_everything_else(
     tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
 ) -> None:
-    """Three threads leave one seat; the second predict gets [] while the first still waits for its model."""
+    """Of three threads only one may wait; the second request gets [] while the first waits for its model."""
     with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
         seated = people.submit(backend.predict, task(1, "slow"))
         assert backend.server.wait_for(3)

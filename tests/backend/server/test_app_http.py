@@ -1,4 +1,4 @@
-"""The app's own manners: health, versions, errors as JSON, limits, metrics, readiness."""
+"""The app's general behaviour: health, versions, errors as JSON, limits, metrics and readiness."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_versions_lists_the_model_version(backend: Backend, method: str) -> None
     assert backend.client.open("/versions", method=method).get_json() == {"versions": ["camvo"]}
 
 
-def test_the_event_loop_stands_still_while_a_webhook_is_written(
+def test_the_event_loop_pauses_while_a_webhook_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked, meanwhile = threading.Event(), list[bool]()
@@ -102,7 +102,7 @@ def test_an_error_says_what_where_and_what_to_do_and_quotes_no_task(backend: Bac
 
 
 def test_an_unforeseen_exception_is_a_500_that_tells_nothing(tmp_path: Path) -> None:
-    """A round that somebody broke by hand makes the read fail in a way that nobody foresaw."""
+    """A round corrupted by hand makes the read fail with an unexpected error."""
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         backend.predict(task(1))
         with backend.ledger.write() as connection:
@@ -157,7 +157,7 @@ def test_an_invented_action_or_url_makes_no_series_of_its_own(backend: Backend) 
 
 
 def test_ready_says_of_each_part_whether_it_is_there(backend: Backend) -> None:
-    backend.predict(task(next(_numbers)))  # the embedder is loaded by now
+    backend.predict(task(next(_numbers)))  # loads the embedder
     response = backend.client.get("/ready")
     assert response.status_code == 200
     assert response.get_json() == {"ledger": True, "embedder": True, "keys": True}

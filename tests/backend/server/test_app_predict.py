@@ -1,4 +1,4 @@
-"""POST /predict as Label Studio uses it: what comes back, in which order, and what never does."""
+"""POST /predict as Label Studio uses it: the results, their order, and what they never contain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _numbers = itertools.count(10_000)
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """One for all tests here: every test brings tasks of its own."""
+    """One backend for all tests here; each test uses its own tasks."""
     with Backend(tmp_path_factory.mktemp("predict"), votes(red="Glad", green="Glad", blue="Sad")) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""POST /setup: what one project overrides is kept, used, and refused when it does not fit."""
+"""POST /setup: a project's overrides are stored and used, or refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_a_projects_override_leaves_other_projects_alone(backend: Backend) -> No
 
 def test_a_projects_k_min_is_used(backend: Backend) -> None:
     backend.post("/setup", setup(extra_params={"k_min": 2}))
-    backend.predict(task(1))  # all three are young and asked
+    backend.predict(task(1))  # all three have too few rewards, so all are asked
     before = backend.server.count()
     backend.predict(task(2, "Something else altogether."))
     assert backend.server.count() - before == 2
 
 
 def test_a_projects_delta_is_used(backend: Backend) -> None:
-    """After one round the cheapest single model is enough for δ = 0; no set at all reaches δ = 1."""
+    """After one round the cheapest model alone reaches δ = 0, and no set reaches δ = 1."""
     backend.predict(task(1))
     before = backend.server.count()
     backend.predict(task(2, "With little confidence."))

@@ -1,4 +1,4 @@
-"""GET /status of the real app, its numbers beside a count in plain Python over what the ledger holds."""
+"""GET /status of the real app, compared with counts in plain Python over the ledger."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def truth(number: int) -> str:
 
 
 def opinions(body: dict[str, Any]) -> Any:
-    """Red is mostly right, green says Glad, blue fails or answers outside the label set now and then."""
+    """Red is mostly right, green always says Glad, blue sometimes fails or gives an invalid label."""
     number = int(re.findall(r"Entry (\d+) of", str(body["messages"]))[-1])
     if body["model"] == "blue" and number % 5 == 0:
         return votes(blue=None)(body)
@@ -56,7 +56,7 @@ def opinions(body: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """Two projects after thirty tasks, annotations, changes of mind and deletions."""
+    """Two projects after thirty tasks, with annotations, updates and deletions."""
     folder = tmp_path_factory.mktemp("status")
     budget = {"project_usd": 1.0, "day_usd": 0.5}
     with Backend(folder, opinions, audit=AUDIT, budget=budget) as backend:
@@ -86,7 +86,7 @@ def project_of(backend: Backend, project: Project = DIARY) -> dict[str, Any]:
 
 
 def said(backend: Backend) -> dict[int, str]:
-    """Task → the humans' mood, counted from the annotations."""
+    """Task → the humans' mood, read from the annotations."""
     labels = {}
     for number in TASKS:
         annotations = [
@@ -155,7 +155,7 @@ def test_failures_are_named_and_dollars_counted(backend: Backend) -> None:
 def test_an_answer_that_was_there_already_is_a_vote_and_no_call(backend: Backend) -> None:
     red = project_of(backend)["models"][2]
     assert (red["name"], red["asked"]) == ("red", 28)
-    assert red["calls"] == 30  # of tasks that were deleted since, too
+    assert red["calls"] == 30  # calls of deleted tasks count too
 
 
 def test_the_cost_stands_beside_that_of_every_model(backend: Backend) -> None:
@@ -239,7 +239,7 @@ def test_each_question_and_epoch_is_told_apart(tmp_path: Path) -> None:
     ]
 
 
-# -- what should be mended
+# -- alerts
 
 
 def codes(reported: dict[str, Any]) -> set[str]:
@@ -381,7 +381,7 @@ def test_tasks_under_way_are_counted_by_project(tmp_path: Path) -> None:
 
 
 class Page(html.parser.HTMLParser):
-    """Tags, their attributes and the visible text of a page; every element has to be closed."""
+    """Tags, attributes and visible text of a page; every element must be closed."""
 
     VOID = ("meta", "link", "br")
 

@@ -1,4 +1,4 @@
-"""From which score on no review is needed: what /status and camvo report make of blind labels."""
+"""The score from which no review is needed, as /status and camvo report derive it from blind labels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def guarantee(ledger: Ledger, target: float = 0.97) -> GuaranteeReport:
 
 @pytest.fixture
 def audited(sqlite_ledger: Ledger) -> Ledger:
-    """Blind labels that are right from 0.9 on and half the time below, and ten times as many tasks."""
+    """Blind labels, right from score 0.9 on and half the time below, and more tasks without labels."""
     store(sqlite_ledger, [0.95] * 500, 1.0)
     store(sqlite_ledger, [0.95] * 2, 0.0)
     store(sqlite_ledger, [0.6] * 49, 1.0)

@@ -29,9 +29,11 @@ class _Answers:
     annotations: Sequence[Annotation] = ()
 
 
-def prepare_event(
-    event: WebhookEvent, settings: Settings, clock: Callable[[], float]
-) -> Callable[[Connection], None]:
+Transaction = Callable[[Connection], None]
+"""A function to call in a write transaction."""
+
+
+def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], float]) -> Transaction:
     """Prepare what a webhook changes: what it says is stored, and the rewards it affects are corrected.
 
     The label config is parsed here, so that the transaction does not wait for it. Repeated and late webhooks
@@ -44,7 +46,7 @@ def prepare_event(
         clock: returns unix seconds.
 
     Returns:
-        A function to call in a write transaction.
+        The change, to be made in a write transaction.
     """
     action = ACTIONS.get(event.action)
     answers = _read_answers(event) if action is _annotated else _Answers()

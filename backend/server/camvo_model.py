@@ -1,10 +1,14 @@
 """CaMVo behind ``label-studio-ml``'s own server, for those who already run that.
 
-Install the extra ``[label-studio-ml]`` and write a ``model.py`` that imports the class::
+Install the extra ``[label-studio-ml]`` and use the class in the ``_wsgi.py`` that ``label-studio-ml create``
+writes::
 
     from backend.server.camvo_model import CamvoModel
+    from label_studio_ml.api import init_app
 
-``label-studio-ml start`` then serves it; ``camvo.yaml`` and the environment are read as by ``camvo serve``.
+    app = init_app(model_class=CamvoModel)
+
+``label-studio-ml start`` then serves it. ``camvo.yaml`` and the environment are read as by ``camvo serve``.
 No other module imports this one. Three things differ from ``camvo serve``:
 
 - The server creates a new model object for each request; all of them share one runtime per process.

@@ -186,7 +186,7 @@ def test_after_all_models_failed_the_task_is_asked_again(tmp_path: Path) -> None
 
 
 def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> None:
-    """Answers outside the label set, empty answers and refusals cost money; they are stored without a vote."""
+    """Answers outside the label set, empty answers and refusals are paid and stored, without a vote."""
     replies = {
         "red": Reply.says("Ecstatic"),
         "green": Reply.says(""),

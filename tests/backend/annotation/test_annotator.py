@@ -101,7 +101,7 @@ def test_the_score_of_a_prediction_is_the_product_of_its_regions_scores(tmp_path
     assert prediction["score"] == pytest.approx(first * second, abs=1e-12)
 
 
-def test_a_question_that_nobody_answered_is_left_out_of_the_prediction(tmp_path: Path) -> None:
+def test_a_question_without_votes_is_left_out_of_the_prediction(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Gardening")) as backend:
         [prediction] = backend.predict(task(1), project=TWO)
         assert [round_.key.control for round_ in backend.rounds(1)] == ["mood"]
@@ -119,7 +119,7 @@ def test_a_question_whose_text_is_missing_does_not_cost_the_others_theirs(tmp_pa
     assert [region["from_name"] for region in prediction["result"]] == ["mood"]
 
 
-def test_a_question_added_later_keeps_what_was_learnt_about_the_old_one(tmp_path: Path) -> None:
+def test_a_question_added_later_does_not_reset_the_state_of_the_old_one(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Travel")) as backend:
         backend.predict(task(1))
         backend.predict(task(2), project=TWO)
@@ -132,7 +132,7 @@ def test_a_question_added_later_keeps_what_was_learnt_about_the_old_one(tmp_path
 
 
 @pytest.mark.parametrize("nonsense", ["Ecstatic", "", "Glad or Sad", "{}", '{"mood": 5}', "\x00\ud800"])
-def test_an_answer_outside_the_label_set_is_no_vote_and_no_reward(tmp_path: Path, nonsense: str) -> None:
+def test_an_answer_outside_the_label_set_gives_no_vote_and_no_reward(tmp_path: Path, nonsense: str) -> None:
     def script(body: dict[str, Any]) -> Reply:
         return Reply.says(nonsense) if body["model"] == "blue" else says(mood="Glad")
 
@@ -158,7 +158,7 @@ def test_a_model_without_a_vote_is_replaced(tmp_path: Path, broken: Reply) -> No
         assert backend.rounds(2)[0].votes == {"blue": None, "green": "Glad", "grey": "Glad", "red": "Glad"}
 
 
-def test_without_a_failure_nobody_is_asked_beside_the_subset(tmp_path: Path) -> None:
+def test_without_a_failure_only_the_subset_is_asked(tmp_path: Path) -> None:
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=ONE_ROUND_IS_ENOUGH) as backend:
         backend.predict(task(1, "The first."))
         backend.predict(task(2, "The second."))
@@ -247,7 +247,7 @@ def test_an_audited_task_teaches_and_is_not_asked_again(tmp_path: Path) -> None:
         assert (backend.server.count(), len(backend.learnt())) == (3, 3)
 
 
-def test_the_audited_share_is_about_what_was_asked_for() -> None:
+def test_the_audited_share_is_close_to_the_setting() -> None:
     """Of 20,000 tasks a tenth is expected; the standard deviation is 42."""
     assert abs(len(audited(0.1, range(20_000))) - 2_000) < 5 * 42
 
@@ -263,7 +263,7 @@ def test_nothing_is_audited_at_share_zero() -> None:
 # -- money
 
 
-def test_costs_of_a_round_are_what_was_paid_and_what_everybody_would_have_cost(tmp_path: Path) -> None:
+def test_a_round_stores_the_paid_cost_and_the_cost_of_asking_all_models(tmp_path: Path) -> None:
     """All three were asked at the known price; the fourth round asks three of four at the same price."""
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=ONE_ROUND_IS_ENOUGH) as backend:
         backend.predict(task(1, "The first."))
@@ -324,7 +324,7 @@ def budget_for(calls: float, tmp_path: Path) -> float:
 
 
 @pytest.mark.parametrize("name", ["project_usd", "day_usd"])
-def test_when_the_budget_is_exhausted_the_rest_gets_nothing_and_nobody_is_asked(
+def test_when_the_budget_is_exhausted_no_model_is_asked_and_the_rest_gets_nothing(
     tmp_path: Path, name: str
 ) -> None:
     for folder in ("measured", "limited"):

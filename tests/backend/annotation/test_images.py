@@ -77,7 +77,7 @@ def test_a_file_of_label_studio_s_is_sent_along(files: Files, path: str) -> None
 
 
 @pytest.mark.parametrize("name", ["secret.html", "huge.png", "gone.png", "moved.png"])
-def test_what_is_no_image_is_not_sent(files: Files, name: str) -> None:
+def test_a_file_that_is_not_an_image_is_not_sent(files: Files, name: str) -> None:
     with pytest.raises(ImageUnavailableError):
         files.sendable(f"/data/upload/1/{name}")
     assert len(files.asked) == 1

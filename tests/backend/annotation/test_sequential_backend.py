@@ -98,7 +98,7 @@ def test_the_label_is_the_weighted_vote_of_all_models_wherever_it_was_certain(
     assert early > 10
 
 
-def test_the_full_cost_is_what_was_paid_and_the_expected_price_of_the_models_spared(
+def test_the_full_cost_is_the_paid_cost_plus_the_expected_price_of_models_not_asked(
     rounds: Sequence[Round],
 ) -> None:
     for round_ in rounds:
@@ -221,7 +221,7 @@ def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
 # failures
 
 
-def test_a_model_that_fails_is_no_vote_and_the_others_decide(tmp_path: Path) -> None:
+def test_a_model_that_fails_gives_no_vote_and_the_others_decide(tmp_path: Path) -> None:
     """The model that is asked first always fails and rests after five failures in a row."""
 
     def broken(body: dict[str, Any]) -> Reply:

@@ -84,7 +84,7 @@ def test_a_cancelled_waiter_leaves_its_place_to_the_next() -> None:
     assert asyncio.run(scene()) == [3]
 
 
-def test_a_slot_given_to_somebody_who_is_cancelled_at_that_moment_is_passed_on() -> None:
+def test_a_slot_given_to_a_waiter_cancelled_at_that_moment_is_passed_on() -> None:
     async def scene() -> list[int]:
         slots, done = Slots(1), list[int]()
         gate, holder, waiters = await one_holds_and_two_wait(slots, done)

@@ -122,7 +122,7 @@ def test_votes_are_stored_as_spans_and_an_answer_without_a_find_as_none(
     assert claims.votes["blue"] is None
 
 
-def test_arms_earn_what_they_share_with_the_vote_and_then_with_the_human(
+def test_arms_earn_their_overlap_with_the_vote_and_then_with_the_human(
     backend: Backend, prediction: dict[str, Any]
 ) -> None:
     assert backend.learnt("ner", SPANS) == {
@@ -214,7 +214,7 @@ def test_models_that_cannot_see_are_not_asked(tmp_path: Path) -> None:
         assert backend.server.count() == 3
 
 
-def test_a_single_model_that_cannot_see_is_not_asked_and_nobody_in_its_place(tmp_path: Path) -> None:
+def test_a_single_model_without_vision_is_not_asked_nor_replaced(tmp_path: Path) -> None:
     policy = {"name": "single", "model": "green"}
     with Backend(tmp_path, lambda _: says(**SEEN), policy=policy) as backend:
         backend.runtime.pool._models["red"].__dict__["sees"] = True

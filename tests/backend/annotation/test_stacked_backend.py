@@ -115,7 +115,7 @@ def test_the_latest_version_of_a_human_label_is_the_one_that_is_kept(tmp_path: P
         assert [row.label for row in kept_rounds(backend)] == ["Calm"]
 
 
-def test_a_round_of_before_plans_said_what_is_kept_is_corrected_all_the_same(tmp_path: Path) -> None:
+def test_a_round_whose_plan_lacks_the_key_kept_is_corrected(tmp_path: Path) -> None:
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1))
         plan = dict(backend.rounds(1)[0].plan)

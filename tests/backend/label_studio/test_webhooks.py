@@ -82,7 +82,7 @@ def test_an_annotation_is_read_as_a_whole() -> None:
         *("made-from-prediction-but-ground-truth", "skipped-ground-truth"),
     ],
 )
-def test_only_what_a_human_looked_at_teaches(changes: dict[str, Any], teaches: bool) -> None:
+def test_only_annotations_that_a_human_looked_at_teach(changes: dict[str, Any], teaches: bool) -> None:
     assert stored(Annotation(number=1, task=1, mood="Sad", **changes)).teaches is teaches
 
 
@@ -136,7 +136,7 @@ def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
     assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
 
 
-def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
+def test_an_annotation_whose_result_is_not_a_list_has_no_labels() -> None:
     body = updated(Annotation(number=1, task=1, mood="Sad"))
     body["annotation"]["result"] = "Sad"
     [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
@@ -184,7 +184,7 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
     assert {(part.action, part.project_key) for part in parts} == {("ANNOTATIONS_CREATED", "7.1")}
 
 
-def test_an_annotation_made_from_a_prediction_was_shown_one_whatever_else_is_said() -> None:
+def test_an_annotation_made_from_a_prediction_counts_as_having_been_shown_one() -> None:
     body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
     del body["annotation"]["prediction"]  # Label Studio's API omits the copy
     [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)

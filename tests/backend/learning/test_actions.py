@@ -9,6 +9,7 @@ from backend import settings
 from backend.label_studio.webhooks import WebhookEvent, parse_webhook
 from backend.learning import actions
 from backend.ledger import Ledger, human_annotations
+from backend.questions import LabelConfig, label_config
 
 
 def prepare(event: WebhookEvent) -> actions.Transaction:
@@ -19,13 +20,13 @@ def prepare(event: WebhookEvent) -> actions.Transaction:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The label configs that were parsed."""
     configs: list[str] = []
-    parse = actions.label_config.parse
+    parse = label_config.parse
 
-    def record(xml: str) -> object:
+    def record(xml: str) -> LabelConfig:
         configs.append(xml)
         return parse(xml)
 
-    monkeypatch.setattr(actions.label_config, "parse", record)
+    monkeypatch.setattr(label_config, "parse", record)
     return configs
 
 

@@ -71,7 +71,7 @@ def test_an_empty_label_config_leaves_the_stored_one(sqlite_ledger: Ledger) -> N
     assert (stored.label_config, stored.model_version) == ("<View/>", "v1")
 
 
-def test_what_is_stored_already_is_not_written_again(sqlite_ledger: Ledger) -> None:
+def test_equal_columns_are_not_written_again(sqlite_ledger: Ledger) -> None:
     with sqlite_ledger.write() as connection:
         remember_project(connection, KEY, {"model_version": "v1"}, 1.0)
         stored = remember_project(connection, KEY, {"model_version": "v1"}, 2.0)

@@ -260,7 +260,7 @@ def rewards(backend: Backend, number: int) -> dict[str, float]:
     return {arm: row["rewards"] for arm, row in round_.plan["arms"].items()}
 
 
-def test_what_one_process_learns_another_knows_at_its_next_plan(tmp_path: Path) -> None:
+def test_a_process_plans_with_rounds_of_another_process(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT) as one, Backend(tmp_path, SPLIT) as other:
         one.predict(task(1))
         other.predict(task(2))
@@ -320,7 +320,7 @@ def test_a_restart_continues_where_it_stopped(tmp_path: Path) -> None:
         assert set(rewards(backend, 2).values()) == {1}
 
 
-def test_a_restarted_pool_knows_what_its_models_reported(tmp_path: Path) -> None:
+def test_a_restarted_pool_knows_the_usage_of_its_models(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "How much is this?"}]
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))

@@ -92,7 +92,7 @@ def test_an_update_whose_creation_never_came_is_learnt(backend: Backend) -> None
     assert backend.learnt() == SAD
 
 
-def test_a_deletion_by_id_alone_restores_what_the_vote_taught(backend: Backend) -> None:
+def test_a_deletion_by_id_alone_restores_the_rewards_of_the_vote(backend: Backend) -> None:
     before = backend.state()
     backend.hook(annotated(human("Sad")))
     backend.hook(annotations_deleted(1))
@@ -135,7 +135,7 @@ def test_a_human_label_does_not_change_the_stored_prediction(backend: Backend) -
     assert backend.predict(task(1)) == before
 
 
-def test_the_next_plan_knows_what_the_human_said(backend: Backend) -> None:
+def test_the_next_plan_uses_the_human_label(backend: Backend) -> None:
     backend.hook(annotated(human("Sad")))
     backend.predict(task(2))
     agreement = {arm: row["agreement"] for arm, row in backend.rounds(2)[0].plan["arms"].items()}
@@ -288,7 +288,7 @@ _SAYING = st.tuples(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_SAYING, max_size=8))
-def test_whatever_people_did_withdrawing_it_restores_the_state(
+def test_withdrawing_all_annotations_restores_the_state(
     backend: Backend, sayings: list[tuple[str, int, str]]
 ) -> None:
     """Each example has its own task; at the end all annotations are withdrawn."""
@@ -332,7 +332,7 @@ def test_a_human_answer_to_one_question_leaves_the_other_alone(tmp_path: Path) -
     ],
     ids=["empty", "unknown-label", "other-control", "two-labels", "two-regions", "no-choices", "no-region"],
 )
-def test_a_result_that_is_no_answer_to_the_question_teaches_nothing(
+def test_a_result_that_does_not_answer_the_question_teaches_nothing(
     backend: Backend, result: list[Any]
 ) -> None:
     body = annotated(human("Sad"))
@@ -355,7 +355,7 @@ def test_human_rewards_can_be_switched_off_and_are_stored_all_the_same(tmp_path:
 # -- START_TRAINING
 
 
-def test_start_training_teaches_what_was_stored_while_rewards_were_off(tmp_path: Path) -> None:
+def test_start_training_teaches_labels_stored_while_rewards_were_off(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT, human_rewards=False) as backend:
         backend.predict(task(1), task(2))
         backend.hook(annotated(human("Sad")))

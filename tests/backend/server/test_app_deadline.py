@@ -49,9 +49,7 @@ def warm(backend: Backend) -> None:
         pass
 
 
-def test_what_is_decided_by_the_deadline_is_answered_and_the_rest_is_empty(
-    tmp_path: Path, gate: Gate
-) -> None:
+def test_tasks_decided_by_the_deadline_are_answered_and_the_rest_is_empty(tmp_path: Path, gate: Gate) -> None:
     with Backend(tmp_path, gate, deadline=AMPLE) as backend:
         warm(backend)
         quick, slow, other = backend.predict(task(1, "quick"), task(2, "slow"), task(3, "also quick"))
@@ -166,7 +164,7 @@ def test_a_seat_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: Ga
         assert backend.predict(task(1, "quick"))[0]
 
 
-def test_closing_waits_for_what_is_under_way(tmp_path: Path, gate: Gate) -> None:
+def test_closing_waits_for_jobs_under_way(tmp_path: Path, gate: Gate) -> None:
     backend = Backend(tmp_path, gate, deadline=SOON)
     with backend:
         warm(backend)

@@ -65,7 +65,7 @@ def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("path", ["/predict", "/setup", "/webhook"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"text"', b"null", b"\xff\xfe", b"[" * 100_000])
-def test_a_body_that_is_no_json_object_is_refused(backend: Backend, path: str, body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(backend: Backend, path: str, body: bytes) -> None:
     response = backend.client.post(path, data=body, content_type="application/json")
     assert (response.status_code, response.get_json()["code"]) == (400, "body_invalid")
 
@@ -92,7 +92,7 @@ def test_a_wrong_method_gets_a_405_in_json(backend: Backend) -> None:
     assert set(response.get_json()) == {"code", "message", "where", "fix"}
 
 
-def test_an_error_says_what_where_and_what_to_do_and_quotes_no_task(backend: Backend) -> None:
+def test_an_error_has_a_message_a_place_and_a_fix_and_quotes_no_task(backend: Backend) -> None:
     secret = "the words of a patient"
     response = backend.post("/predict", {"project": 5, "tasks": [task(1, secret)], "label_config": secret})
     assert set(response.get_json()) == {"code", "message", "where", "fix"}

@@ -72,7 +72,7 @@ def test_a_request_without_tasks_gets_no_results(backend: Backend) -> None:
     assert backend.predict() == []
 
 
-def test_keys_that_nobody_reads_are_ignored(backend: Backend) -> None:
+def test_unknown_keys_are_ignored(backend: Backend) -> None:
     body = {**predict([new_task()]), "something": {"new": 1}, "timeout": 2}
     assert backend.post("/predict", body).status_code == 200
 
@@ -183,7 +183,7 @@ def test_a_repeated_predict_returns_the_stored_prediction(backend: Backend) -> N
     assert backend.predict(asked) == backend.predict(asked)
 
 
-def test_a_repeated_predict_asks_nobody_and_teaches_nothing(backend: Backend) -> None:
+def test_a_repeated_predict_asks_no_model_and_teaches_nothing(backend: Backend) -> None:
     asked = new_task()
     backend.predict(asked)
     calls, events = backend.server.count(), len(backend.events())

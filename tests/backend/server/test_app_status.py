@@ -165,7 +165,7 @@ def test_the_cost_stands_beside_that_of_every_model(backend: Backend) -> None:
     assert cost["saved"] == pytest.approx(1 - paid / full)
 
 
-def test_the_budget_is_what_the_accounts_leave(backend: Backend) -> None:
+def test_the_budget_left_is_the_limit_less_spent_and_reserved(backend: Backend) -> None:
     status = report(backend)
     spent = {project["key"]: project["cost"]["budget"]["spent_usd"] for project in status["projects"]}
     assert status["today"]["spent_usd"] == pytest.approx(sum(spent.values()))
@@ -449,12 +449,12 @@ def test_the_page_loads_nothing_and_runs_nothing(backend: Backend) -> None:
     assert policy.startswith("default-src 'none'")
 
 
-def test_what_label_studio_said_is_escaped(backend: Backend) -> None:
+def test_text_from_label_studio_is_escaped(backend: Backend) -> None:
     assert page(backend).tags["i"] == 0
     assert "v1 <i>" in page(backend).text
 
 
-def test_every_header_of_a_table_says_what_it_heads(backend: Backend) -> None:
+def test_every_table_header_has_a_scope(backend: Backend) -> None:
     text = backend.client.get("/status", headers=BROWSER).text
     assert re.findall(r"<th(?![^>]*scope)[ >]", text) == []
 

@@ -76,7 +76,7 @@ def test_the_score_that_the_blind_labels_support_is_named(audited: Ledger) -> No
     assert 0.97 <= guaranteed.low < 500 / 502
 
 
-def test_what_it_frees_is_counted_over_all_tasks(audited: Ledger) -> None:
+def test_freed_labels_are_counted_over_all_tasks(audited: Ledger) -> None:
     guaranteed = guarantee(audited)
     assert (guaranteed.labels, guaranteed.freed) == (1302, 1302 / 2200)
 

@@ -10,9 +10,9 @@ from backend.annotation.asking import ask_models
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
-from backend.annotation.outcome import Outcome
 from backend.annotation.planning import Planner
 from backend.annotation.recording import record_rounds
+from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import write_prompt
 from backend.annotation.voters import Voters
 from backend.errors import NoVoteError
@@ -110,7 +110,7 @@ class Annotator:
             )
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
-        outcome = Outcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
+        outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
         stored, new = await self._writer.run(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )

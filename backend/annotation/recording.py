@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
-from backend.annotation.outcome import Outcome
+from backend.annotation.task_outcome import TaskOutcome
 from backend.errors import TaskDeletedError
 from backend.learning.human_labels import confirmation, human_label, teacher
 from backend.learning.teaching import store_round
@@ -16,7 +16,7 @@ from backend.ledger.rounds import Round
 
 
 def record_rounds(
-    connection: Connection, job: Job, questions: Sequence[JobQuestion], outcome: Outcome, now: float
+    connection: Connection, job: Job, questions: Sequence[JobQuestion], outcome: TaskOutcome, now: float
 ) -> tuple[list[Round], list[Round]]:
     """Store the rounds of the decided questions and what they teach.
 

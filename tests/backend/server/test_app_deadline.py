@@ -38,8 +38,8 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def people() -> Iterator[ThreadPoolExecutor]:
     """Threads for users who send requests at the same time."""
-    with ThreadPoolExecutor(8) as made:
-        yield made
+    with ThreadPoolExecutor(8) as users:
+        yield users
 
 
 def warm(backend: Backend) -> None:
@@ -111,7 +111,7 @@ def test_a_task_that_is_asked_for_twice_at_once_is_worked_on_once(
     with Backend(tmp_path, gate) as backend:
         asked = people.submit(backend.predict, task(1, "slow"), task(1, "slow"), task(1, "slow"))
         assert backend.server.wait_for(3)
-        assert backend.metric("camvo_tasks_under_way") == 1.0
+        assert backend.metric("camvo_tasks_under_way", project=Project().key) == 1.0
         gate.open.set()
         first, second, third = asked.result()
         assert first == second == third != []

@@ -13,7 +13,7 @@ from camvo.votes.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """The votes on a task's questions, and how they were decided.
 
     Attributes:

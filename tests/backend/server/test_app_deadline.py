@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Annotation, annotated, predict, task
+from label_studio_requests import Annotation, Project, annotated, predict, task
 from openai_server import Reply
 from whole_backend import Backend, prompt_of, says
 

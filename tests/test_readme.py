@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from backend import settings
-from backend.learning.feedback import ACTIONS
+from backend.learning.actions import ACTIONS
 from backend.models import Pool
 from backend.questions.tags.registry import CONTROL_TAGS
 from backend.settings import Environment, ModelSettings, Settings

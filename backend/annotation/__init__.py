@@ -1,1 +1,4 @@
-"""One task's way from job to prediction."""
+"""Annotation: a job becomes a plan, the plan's models are asked, and the rounds become a prediction.
+
+``annotator`` takes these steps in order, ``job_queue`` runs jobs, and ``recording`` stores their rounds.
+"""

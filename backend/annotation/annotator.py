@@ -1,41 +1,33 @@
-"""One task's way: embed → plan → ask → decide → record → prediction."""
+"""One task's way from a job to a prediction: embed, plan, ask, decide, record."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 
-import structlog
-
-from backend.annotation.images import Images
-from backend.annotation.recording import Asked, Job, Verdict, record
+from backend.annotation.asking import ask_models
+from backend.annotation.calibrated_scores import calibrated_scores
+from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job_questions import JobQuestions, skip_questions
+from backend.annotation.planning import Planner
+from backend.annotation.recording import record_rounds
+from backend.annotation.task_outcome import TaskOutcome
+from backend.annotation.task_prompt import write_prompt
 from backend.annotation.voters import Voters
-from backend.errors import ImageUnavailableError, NoVoteError, TaskError
-from backend.label_studio.prediction import Prediction, prediction_of, votes_of
-from backend.learning.scores import Scores
-from backend.learning.states import StateKey, States
-from backend.learning.studies import Studies
+from backend.errors import NoVoteError
+from backend.label_studio.prediction import Prediction, model_predictions, prediction_of
+from backend.learning.examples import Examples
+from backend.learning.scorers import Scorers
 from backend.ledger import Ledger, Writer, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
-from backend.questions import ConfigQuestion
-from backend.questions.epoch import epoch_of, question_hash
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
-from camvo.policies.estimates import Observation
-from camvo.policies.plan import Plan
-from camvo.policies.policy import Policy
-from camvo.typing import Array
-from camvo.votes.decision import Decision
-from camvo.votes.labels import LABEL_VOTE
-
-_log = structlog.get_logger(__name__)
 
 
 class Annotator:
-    """Turns jobs into predictions. Everything here runs on the process's one event loop."""
+    """Turns jobs into predictions. Used from one event loop only."""
 
     def __init__(
         self,
@@ -43,118 +35,72 @@ class Annotator:
         ledger: Ledger,
         writer: Writer,
         readers: Executor,
-        states: States,
-        voters: Voters,
         embedder: Embedder,
-        images: Images,
-        scores: Scores,
-        studies: Studies,
+        questions: JobQuestions,
+        examples: Examples,
+        planner: Planner,
+        voters: Voters,
+        scorers: Scorers,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
-        self._states, self._voters, self._embedder, self._images = states, voters, embedder, images
-        self._scores, self._studies, self._clock = scores, studies, clock
+        self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
 
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
-        """The prediction for one task in Label Studio's form; ``None`` for a task kept blind for an audit.
+        """The prediction for one task in Label Studio's form.
 
-        With ``show_votes`` a list: one for each model that voted, then the prediction.
+        Questions that already have a round are looked up and teach nothing again. With ``show_votes`` the
+        result is a list: a prediction for each model that voted, then the ensemble's.
 
-        A task that was annotated before is looked up and teaches nothing again. ``alone`` is a task that came
-        by itself: somebody may have opened it, so its models are asked at once.
+        Args:
+            job: the task.
+            alone: whether the task is the only one of its request. Somebody may have opened it, so all its
+                models are asked at once.
+
+        Returns:
+            The prediction; ``None`` if the task is kept blind for an audit.
 
         Raises:
             TaskError: no prediction is possible; says why.
         """
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
-        asked = self._questions(job)
-        found = await self._stored([one.key for one in asked])
-        open_questions = [one for one in asked if one.key not in found]
-        visible, unseen = await self._shown(job, open_questions)
-        self._skip(job, unseen, alone=not found and not visible)
+        questions = self._questions.with_texts(job)
+        finished = await self._stored_rounds([question.key for question in questions])
+        unanswered = [question for question in questions if question.key not in finished]
+        visible, errors = await self._questions.with_images(job, unanswered)
+        skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
-            found |= {round_.key: round_ for round_ in await self._annotate(job, visible, alone)}
+            finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
         if job.audit:
             return None
-        decided = [(one.question, found[one.key]) for one in asked if one.key in found]
+        decided = [
+            (question.question, finished[question.key]) for question in questions if question.key in finished
+        ]
         prediction = prediction_of(decided, job.settings.model_version)
         if not job.settings.show_votes:
             return prediction
-        return [*votes_of(decided, job.settings.model_version), prediction]
+        return [*model_predictions(decided, job.settings.model_version), prediction]
 
-    def _questions(self, job: Job) -> list[Asked]:
-        """The questions whose texts are there; one that lacks its own does not cost the others."""
-        asked: list[Asked] = []
-        lacking: list[TaskError] = []
-        for question in job.config.questions:
-            try:
-                asked.append(self._question(job, question))
-            except TaskError as error:
-                lacking.append(error)
-        self._skip(job, lacking, alone=not asked)
-        return asked
-
-    async def _shown(self, job: Job, asked: Sequence[Asked]) -> tuple[list[Asked], list[TaskError]]:
-        """The questions whose images (if any) can be shown to a model, and why the others' cannot."""
-        visible: list[Asked] = []
-        lacking: list[TaskError] = []
-        for one in asked:
-            try:
-                if one.question.images and not self._voters.can_see(job):
-                    raise ImageUnavailableError(
-                        "no model that may be asked takes images",
-                        where=f"control {one.name}",
-                        fix="add one that does; vision: true says so where litellm does not know it",
-                    )
-                visible.append(replace(one, question=await self._images.shown(one.question)))
-            except TaskError as error:
-                lacking.append(error)
-        return visible, lacking
-
-    def _skip(self, job: Job, lacking: Sequence[TaskError], *, alone: bool) -> None:
-        """Leave out questions that lack something; an error if they are all that there is."""
-        if lacking and alone:
-            raise lacking[0]
-        for lack in lacking:
-            _log.warning("question_skipped", task=job.task, code=lack.code, reason=str(lack))
-
-    def _question(self, job: Job, question: ConfigQuestion) -> Asked:
-        about = question.about(job.data)
-        key = RoundKey(
-            project=job.project,
-            task=job.task,
-            control=question.name,
-            question=question_hash({**about.texts, **about.images}),
-            epoch=epoch_of(question, job.settings.instructions, self._embedder.identity),
-        )
-        return Asked(about, key)
-
-    async def _stored(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
+    async def _stored_rounds(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
         def read() -> dict[RoundKey, Round]:
             with self._ledger.read() as connection:
                 return rounds.find_by_key(connection, keys)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
-    async def _annotate(self, job: Job, asked: Sequence[Asked], alone: bool) -> list[Round]:
+    async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
-        aggregations = [one.question.question.control.aggregation for one in asked]
+        aggregations = [question.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
-        contexts = await asyncio.gather(*(self._embedder.vector(one.question.context) for one in asked))
-        prompt = await self._voters.prompt(job, asked, contexts)
-        expected = self._voters.costs(job, prompt)
-        plan = policy.plan(await self._observe(job, asked, contexts, policy, expected), expected)
-        votes: dict[str, dict[str, str]] = {}
-        costs: dict[str, float] = {}
-        while arms := policy.ask(plan, votes):
-            replies = await asyncio.gather(
-                *(self._voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
-            )
-            for arm, reply in zip(arms, replies, strict=True):
-                if isinstance(reply, BaseException):
-                    raise reply
-                votes[arm], costs[arm] = reply
+        contexts = await asyncio.gather(
+            *(self._embedder.vector(question.question.context) for question in questions)
+        )
+        prompt = await write_prompt(job, questions, contexts, self._examples)
+        expected = self._voters.expected_costs(job, prompt)
+        plan = await self._planner.plan(job, questions, contexts, policy, expected)
+        votes, costs = await ask_models(policy, plan, self._voters, job, prompt)
         decisions = policy.decide(plan, votes)
         if not decisions:
             raise NoVoteError(
@@ -162,56 +108,15 @@ class Annotator:
                 where=f"task {job.task}",
                 fix="see camvo_model_calls in /metrics for the reasons",
             )
-        scores = await self._calibrated(job, asked, plan, votes, decisions)
+        scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
-        verdict = Verdict(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
-        there, new = await self._writer.run(
-            lambda connection: record(connection, job, asked, verdict, self._clock())
+        outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
+        stored, new = await self._writer.run(
+            lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )
         for round_ in new:
             metrics.rounds.labels(project=job.project, control=round_.key.control).inc()
             metrics.models_asked.labels(project=job.project, control=round_.key.control).inc(
                 len(round_.votes)
             )
-        return [*there, *new]
-
-    async def _observe(
-        self,
-        job: Job,
-        asked: Sequence[Asked],
-        contexts: Sequence[Array],
-        policy: Policy,
-        costs: Mapping[str, float],
-    ) -> dict[str, Observation]:
-        observations = {}
-        for one, context in zip(asked, contexts, strict=True):
-            key = StateKey(job.project, one.key.control, one.key.epoch)
-            state = await self._states.current(
-                key, dimension=self._embedder.dimension, lambda_l=job.settings.policy.lambda_l
-            )
-            aggregation = one.question.question.control.aggregation
-            seen = Observation(state, context, one.question.options, aggregation)
-            if (material := policy.material(seen, costs)) is not None:
-                seen = replace(seen, study=await self._studies.current(key, material))
-            observations[one.name] = seen
-        return observations
-
-    async def _calibrated(
-        self,
-        job: Job,
-        asked: Sequence[Asked],
-        plan: Plan,
-        votes: Mapping[str, Mapping[str, str]],
-        decisions: Mapping[str, Decision],
-    ) -> dict[str, float]:
-        """The calibrated scores, frozen here: before any human sees the prediction."""
-        scores = {}
-        for one in asked:
-            name, estimates = one.name, plan.estimates[one.name]
-            if not job.settings.calibrate or name not in decisions or estimates.aggregation != LABEL_VOTE:
-                continue
-            key = StateKey(job.project, one.key.control, one.key.epoch)
-            scorer = await self._scores.current(key, plan.arms, estimates.labels)
-            cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
-            scores[name] = scorer.score_decision(cast, decisions[name])
-        return scores
+        return [*stored, *new]

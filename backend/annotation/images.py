@@ -1,4 +1,4 @@
-"""Images on their way to a model: the web's are named to it, those in Label Studio are sent along."""
+"""Images for models: web images are passed on by address, those in Label Studio are sent as data."""
 
 from __future__ import annotations
 
@@ -15,48 +15,49 @@ from backend.label_studio.client import http_client
 from backend.questions import TaskQuestion
 
 _MOST_BYTES = 20 * 1024 * 1024
-"""What providers take at the most."""
+"""The largest image that providers accept."""
 
 _SECONDS = 15.0
+"""The time limit of a download."""
 
 _UPLOADS = "/data/"
-"""Where Label Studio serves uploaded and local files, to those who may see them."""
+"""The path below which Label Studio serves uploaded and local files to authorised users."""
 
 
 class Images:
-    """Finds the address under which a model can see an image.
+    """Turns the image addresses in tasks into ones that a model can open.
 
-    An address of the task's is never fetched, only passed on: whoever writes the tasks could have the server
-    look around in its own network. The one exception is Label Studio itself, under the address and with the
-    key of the environment, and there only what lies below ``/data/``.
+    Addresses from tasks are passed on, never fetched: otherwise the authors of tasks could make the server
+    probe its own network. The only exception is Label Studio, at the environment's address and with its key,
+    and there only paths below ``/data/``.
 
     Args:
         url: Label Studio's address.
-        key: a token of Label Studio's.
+        key: a token for Label Studio.
     """
 
     def __init__(self, url: str | None = None, key: SecretStr | None = None) -> None:
         self._url, self._key = (url or "").rstrip("/"), key
         self._http: Any = None
 
-    async def shown(self, question: TaskQuestion) -> TaskQuestion:
-        """A question with its images where models can see them.
+    async def question_with_images(self, question: TaskQuestion) -> TaskQuestion:
+        """The question with image addresses that models can open.
 
         Raises:
-            ImageUnavailableError: one of them no model could see.
+            ImageUnavailableError: no model could open one of the images.
         """
-        found = {key: await self.sendable(image, f"data.{key}") for key, image in question.images.items()}
-        return question.showing(found)
+        addresses = {key: await self.sendable(image, f"data.{key}") for key, image in question.images.items()}
+        return question.showing(addresses)
 
     async def sendable(self, address: str, where: str) -> str:
-        """The address itself, or the image in a ``data:`` URL.
+        """The address itself, or a ``data:`` URL with the image's content.
 
         Args:
-            address: what the task's data holds.
+            address: the address in the task's data.
             where: the place that an error names.
 
         Raises:
-            ImageUnavailableError: no model could see it.
+            ImageUnavailableError: no model could open the image.
         """
         path = self._path(address.strip())
         if path is not None:
@@ -70,36 +71,38 @@ class Images:
         )
 
     def _path(self, address: str) -> str | None:
-        """Path and query of a file in Label Studio; ``None`` for an image that is elsewhere."""
-        found = address.removeprefix(self._url)
-        if not found.startswith(_UPLOADS) or not normpath(unquote(urlsplit(found).path)).startswith(_UPLOADS):
+        """Path and query of a file in Label Studio; ``None`` if the image is elsewhere."""
+        path = address.removeprefix(self._url)
+        if not path.startswith(_UPLOADS) or not normpath(unquote(urlsplit(path).path)).startswith(_UPLOADS):
             return None
-        return found
+        return path
 
     def _fetch(self, path: str, where: str) -> str:
         if not self._url or self._key is None:
             raise ImageUnavailableError(
-                "the image is in Label Studio, which the backend has no access to",
+                "the image is in Label Studio, to which the backend has no access",
                 where=where,
                 fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY",
             )
         try:
             kind, content = self._download(path, self._key)
-        except Exception as error:  # the SDK lets httpx's errors through, and has its own
+        except Exception as error:  # errors of httpx and errors of the SDK
             reason = type(error).__name__
             raise ImageUnavailableError(
-                f"Label Studio did not send the image ({reason})", where=where, fix="see whether it shows it"
+                f"Label Studio did not send the image ({reason})",
+                where=where,
+                fix="check that it is shown there",
             ) from None
         if not kind.startswith("image/") or len(content) > _MOST_BYTES:
             raise ImageUnavailableError(
-                "Label Studio sent no image, or one of more than 20 MB",
+                "Label Studio sent no image, or one larger than 20 MB",
                 where=where,
-                fix="see whether the owner of LABEL_STUDIO_API_KEY may open it",
+                fix="check whether the owner of LABEL_STUDIO_API_KEY may open it",
             )
         return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
     def _download(self, path: str, key: SecretStr) -> tuple[str, bytes]:
-        """The content's type, and the content up to one byte too many."""
+        """The content type, and the content; reading stops once it exceeds the largest size."""
         if self._http is None:
             self._http = http_client(self._url, key, _SECONDS)
         content = bytearray()

@@ -1,4 +1,4 @@
-"""Slots for work, given to the smallest request first."""
+"""A priority semaphore: the smallest waiting request gets the next slot."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 
 class Slots:
-    """A semaphore with an order: who opens one task does not wait behind a batch of a thousand.
+    """A semaphore with priorities: a request for one task does not wait behind a batch of a thousand.
 
     Args:
-        free: how many may be taken at once.
+        free: how many slots can be held at once.
     """
 
     def __init__(self, free: int) -> None:
@@ -22,8 +22,8 @@ class Slots:
         self._arrivals = itertools.count()
 
     @asynccontextmanager
-    async def taken(self, size: int) -> AsyncIterator[None]:
-        """Hold a slot for the block; of those that wait the smallest ``size`` is next, then the earliest."""
+    async def slot(self, size: int) -> AsyncIterator[None]:
+        """Hold a slot during the block. The smallest waiting ``size`` is served first, then the earliest."""
         if self._free > 0:
             self._free -= 1
         else:

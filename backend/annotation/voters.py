@@ -1,93 +1,57 @@
-"""The models that are asked about a task: what each is sent, what that costs, and what it answers."""
+"""The models that vote on a task: which can be asked, at what price, and how each votes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
-
 import structlog
 
-from backend.annotation.recording import Asked, Job
+from backend.annotation.job import Job
+from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BadAnswerError, ModelError
-from backend.learning.examples import Examples
-from backend.learning.exemplary import label_texts
-from backend.learning.states import StateKey
 from backend.models import Pool
 from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
-from backend.questions import TaskQuestion
-from backend.questions.prompts.answers import answer_schema, parse_answer
-from backend.questions.prompts.message_parts import Messages, image_count
-from backend.questions.prompts.messages import PromptExample, prompt_messages
+from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.message_parts import image_count
 from backend.telemetry import metrics
-from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What models are sent about a task, and the questions that their answers are read for.
-
-    ``shown`` says of each model how many examples it gets, where there are any.
-    """
-
-    questions: Sequence[TaskQuestion]
-    messages: Messages
-    schema: Mapping[str, Any]
-    examples: Messages = ()
-    tasks: Sequence[int] = ()
-    shown: Mapping[str, int] = field(default_factory=dict)
-
-    def to(self, arm: str) -> Messages:
-        """The messages for one model."""
-        return self.examples if self.shown.get(arm) else self.messages
-
-
 class Voters:
-    """The pool, as one task's questions see it. Used on the process's one event loop only."""
+    """The pool's models, as voters on one task at a time. Used from one event loop only."""
 
-    def __init__(self, queries: CachingPool, pool: Pool, examples: Examples) -> None:
-        self._queries, self._pool, self._examples = queries, pool, examples
+    def __init__(self, queries: CachingPool, pool: Pool) -> None:
+        self._queries, self._pool = queries, pool
 
-    async def prompt(self, job: Job, asked: Sequence[Asked], contexts: Sequence[Array]) -> Prompt:
-        """What the models are sent about these questions of a task, with examples where they are wanted."""
-        questions = [one.question for one in asked]
-        messages = prompt_messages(questions, job.settings.instructions)
-        prompt = Prompt(questions, messages, answer_schema(questions))
-        if job.settings.few_shot and len(asked) == 1:
-            return await self._with_examples(job, asked[0], contexts[0], prompt)
-        return prompt
+    def expected_costs(self, job: Job, prompt: TaskPrompt) -> dict[str, float]:
+        """The expected price in $ of each model that may be asked.
 
-    def costs(self, job: Job, prompt: Prompt) -> dict[str, float]:
-        """The expected price of each model that is not resting; of all when all are.
-
-        Where there is an image, of those that can see.
+        Resting models are left out unless all of them rest. If the prompt has an image, models that take no
+        images are left out.
         """
-        every = [model.name for model in job.settings.models]
-        names = self._seeing(job) if image_count(prompt.messages) else every
+        names = [model.name for model in job.settings.models]
+        if image_count(prompt.messages):
+            names = self._with_vision(job)
         awake = [name for name in names if not self._pool.resting(name)]
-        return {name: self._pool.cost(name, prompt.to(name)) for name in awake or names}
+        return {name: self._pool.cost(name, prompt.for_model(name)) for name in awake or names}
 
     def can_see(self, job: Job) -> bool:
-        """Whether there is a model to show images to; with the policy ``single`` there is only the one."""
-        seeing, only = self._seeing(job), job.settings.policy.model
-        return bool(seeing) if only is None else only in seeing
+        """Whether a model that may be asked takes images; the policy ``single`` asks only its own model."""
+        with_vision, single = self._with_vision(job), job.settings.policy.model
+        return bool(with_vision) if single is None else single in with_vision
 
-    async def vote(self, job: Job, arm: str, prompt: Prompt) -> tuple[dict[str, str], float]:
-        """One model's votes by question, empty where it failed, and what asking it cost in $."""
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> tuple[dict[str, str], float]:
+        """Ask one model.
+
+        Returns:
+            Its votes by question, empty if it failed, and what the call cost in $.
+        """
+        messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
-            job.project,
-            job.task,
-            arm,
-            prompt.to(arm),
-            prompt.schema,
-            job.settings.budget,
-            prompt.questions,
+            job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions
         )
         try:
-            reply = await self._queries.ask(query, patience=job.settings.deadline)
+            reply = await self._queries.ask(query, patience=settings.deadline)
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return {}, error.usage.cost if error.usage else 0.0
@@ -100,25 +64,5 @@ class Voters:
         self._pool.judge(arm, usable=bool(votes))
         return votes, reply.cost
 
-    async def _with_examples(self, job: Job, one: Asked, context: Array, prompt: Prompt) -> Prompt:
-        """The prompt with the nearest human-labelled tasks, for the models that are to see them."""
-        names = label_texts(one.question.question)
-        if names is None or one.question.images:
-            return prompt
-        shelf = await self._examples.shelf(StateKey(job.project, one.key.control, one.key.epoch))
-        near = shelf.nearest(one.key, context, job.settings.few_shot)
-        if not near:
-            return prompt
-        examples = [PromptExample(task.texts, {one.name: names[task.label]}) for task in near]
-        return replace(
-            prompt,
-            examples=prompt_messages(prompt.questions, job.settings.instructions, examples),
-            tasks=[task.task for task in near],
-            shown={
-                model.name: len(near) if shelf.shows(one.key, model.name) else 0
-                for model in job.settings.models
-            },
-        )
-
-    def _seeing(self, job: Job) -> list[str]:
+    def _with_vision(self, job: Job) -> list[str]:
         return [model.name for model in job.settings.models if self._pool.sees(model.name)]

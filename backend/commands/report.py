@@ -13,9 +13,10 @@ from rich.table import Table
 from backend import settings
 from backend.errors import ConfigError
 from backend.ledger import Ledger
-from backend.server.status.build import build
-from backend.server.status.page import count, dollars, interval, moment, of, percent, seconds
-from backend.server.status.report import Alert, Guaranteed, Project, Reliability, Report, Share
+from backend.server.status.build import build_report
+from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share
+from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
+from backend.server.status.report import Alert, ProjectReport, Report
 from backend.settings import Environment
 
 
@@ -46,7 +47,7 @@ def _read(environment: Environment, project: str | None) -> Report:
     ledger = Ledger(environment.database_url)
     try:
         with ledger.read() as connection:
-            report = build(connection, loaded, now=time.time(), project=project)
+            report = build_report(connection, loaded, now=time.time(), project=project)
     finally:
         ledger.close()
     if project is not None and not report.projects:
@@ -58,7 +59,7 @@ def _read(environment: Environment, project: str | None) -> Report:
     return report
 
 
-def _project(console: Console, project: Project) -> None:
+def _project(console: Console, project: ProjectReport) -> None:
     console.rule(f"[bold]Project {escape(project.id)}[/] ({escape(project.key)})", align="left")
     _alerts(console, project.alerts)
     cost = project.cost
@@ -95,7 +96,7 @@ def _alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
         console.print(f"[yellow]![/] {escape(alert.message + fix)}", highlight=False)
 
 
-def _score(found: Reliability) -> str:
+def _score(found: ReliabilityReport) -> str:
     if not found.labels.count:
         return "no human label"
     labels = found.labels
@@ -105,7 +106,7 @@ def _score(found: Reliability) -> str:
     )
 
 
-def _guaranteed(found: Guaranteed) -> str:
+def _guaranteed(found: GuaranteeReport) -> str:
     claim = f"{percent(found.target)} of the labels are right, with {percent(found.confidence)} confidence"
     if found.threshold is None:
         return f"blind labels support no score from which {claim}"
@@ -115,7 +116,7 @@ def _guaranteed(found: Guaranteed) -> str:
     )
 
 
-def _votes(project: Project) -> Table:
+def _votes(project: ProjectReport) -> Table:
     table = _table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
     for model in project.models:
         table.add_row(
@@ -129,7 +130,7 @@ def _votes(project: Project) -> Table:
     return table
 
 
-def _calls(project: Project) -> Table:
+def _calls(project: ProjectReport) -> Table:
     table = _table("model", "calls", "failures", "median", "95%", "dollars")
     for model in project.models:
         table.add_row(
@@ -145,7 +146,7 @@ def _calls(project: Project) -> Table:
     return table
 
 
-def _questions(project: Project) -> Table:
+def _questions(project: ProjectReport) -> Table:
     table = _table("question, epoch", "rounds", "vote right, blind", "reviewed", "last round")
     for question in project.questions:
         table.add_row(

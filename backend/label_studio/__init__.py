@@ -1,1 +1,1 @@
-"""Label Studio's wire: its API, its requests and webhooks, and the predictions that it stores."""
+"""Label Studio's side: its API, its requests and webhooks, and predictions in the form it stores."""

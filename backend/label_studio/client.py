@@ -1,8 +1,8 @@
-"""Label Studio's API as CaMVo uses it (1.23.2): JSON in, JSON out, every failure one of ours.
+"""Label Studio's API as CaMVo uses it (1.23.2): JSON in, JSON out, every failure a ``LabelStudioError``.
 
-label-studio-sdk brings the address, the headers and the key: a personal access token is exchanged for
-short-lived ones, a legacy token is sent as it is. Its typed methods are not used: a page of tasks comes out
-of them in one of several shapes, by the role of whoever asks, and the test prediction is not among them.
+label-studio-sdk handles the address, the headers and the key: it exchanges a personal access token for
+short-lived ones and sends a legacy token as it is. Its typed methods are not used: the shape of a page of
+tasks depends on the caller's role there, and there is no method for the test prediction.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from backend.errors import LabelStudioMissingError
 from backend.label_studio.failures import answer_error, failures
 
 QUICK, SLOW = 30.0, 110.0
-"""Seconds: for a look-up, and for what makes Label Studio call the backend (it waits 100 s itself)."""
+"""Time limits in seconds: for a look-up, and for requests during which Label Studio calls the backend.
+
+Label Studio itself waits 100 s for the backend.
+"""
 
 PAGE = 100
-"""Tasks in one request."""
+"""Tasks per request."""
 
-_READS = 2
-"""Further tries of a request that changes nothing; one that does is never sent twice."""
+_READ_RETRIES = 2
+"""Retries of a request that changes nothing; requests that change something are never sent twice."""
 
 _ANNOTATED = {
     "filter": "filter:tasks:annotations_ids",
@@ -34,17 +37,17 @@ _ANNOTATED = {
 
 
 def http_client(url: str, key: SecretStr, seconds: float) -> Any:
-    """The SDK's own HTTP client, which exchanges a personal access token for one that the server takes.
+    """The SDK's HTTP client, which exchanges a personal access token for one that the server accepts.
 
     Args:
-        url: Label Studio's address, without a slash at its end.
+        url: Label Studio's address, without a trailing slash.
         key: a personal access token or a legacy token.
-        seconds: how long an answer may take.
+        seconds: the time limit for a response.
     """
-    from label_studio_sdk import LabelStudio  # noqa: PLC0415 - a second, and only for who uses it
+    from label_studio_sdk import LabelStudio  # noqa: PLC0415 - the import takes a second
 
-    # The slash keeps the path where the SDK joins the address of its token refresh. Redirects are not
-    # followed: a POST would arrive as a GET, and the key somewhere else.
+    # The slash keeps the path when the SDK joins the address of its token refresh. Redirects are not
+    # followed: a POST would become a GET, and the key would go to another server.
     sdk = LabelStudio(
         base_url=f"{url}/",
         api_key=key.get_secret_value(),
@@ -56,14 +59,14 @@ def http_client(url: str, key: SecretStr, seconds: float) -> Any:
 
 
 class Client:
-    """One Label Studio, with one API key.
+    """One Label Studio server, accessed with one API key.
 
     Args:
-        url: its address, with a path where it has one.
+        url: the server's address, with its path if it has one.
         key: a personal access token or a legacy token.
 
     Raises:
-        LabelStudioKeyError: a personal access token that has expired.
+        LabelStudioKeyError: the personal access token has expired.
     """
 
     def __init__(self, url: str, key: SecretStr) -> None:
@@ -72,111 +75,110 @@ class Client:
             self._http = http_client(self.url, key, QUICK)
 
     def version(self) -> str:
-        """Label Studio's release."""
+        """Label Studio's release number."""
         return str(self._call("GET", "/api/version")["release"])
 
-    # projects and what is attached to them
+    # projects, backends and webhooks
 
     def project(self, number: int) -> dict[str, Any]:
-        """A project with its settings.
+        """Get a project with its settings.
 
         Raises:
-            LabelStudioMissingError: there is none with that number, or the key's owner cannot see it.
+            LabelStudioMissingError: no project has that number, or the key's owner cannot see it.
         """
         return self._object("GET", f"/api/projects/{number}/")
 
     def change_project(self, number: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change settings of a project; Label Studio sends PROJECT_UPDATED, even when nothing is new."""
+        """Change settings of a project. Label Studio sends PROJECT_UPDATED even if nothing changes."""
         return self._object("PATCH", f"/api/projects/{number}/", json=changes)
 
     def backends(self, project: int) -> list[dict[str, Any]]:
-        """A project's ML backends, oldest first; each is asked for its health and set up on the way."""
-        found = self._call("GET", "/api/ml/", params={"project": project}, timeout=SLOW)
-        return sorted(found, key=lambda backend: backend["id"])
+        """A project's ML backends, oldest first. Label Studio calls /health and /setup of each meanwhile."""
+        backends = self._call("GET", "/api/ml/", params={"project": project}, timeout=SLOW)
+        return sorted(backends, key=lambda backend: backend["id"])
 
     def add_backend(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Connect an ML backend; Label Studio tries it before and after."""
+        """Connect an ML backend. Label Studio calls it before and after."""
         return self._object("POST", "/api/ml/", json=values, timeout=SLOW)
 
     def change_backend(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Change an ML backend; ``url`` and ``project`` have to be among ``values`` whatever changes."""
+        """Change an ML backend; ``values`` must always hold ``url`` and ``project``."""
         return self._object("PATCH", f"/api/ml/{number}", json=values, timeout=SLOW)
 
     def remove_backend(self, number: int) -> None:
-        """Disconnect an ML backend; its webhook and its predictions stay."""
+        """Disconnect an ML backend. Its webhook and its predictions stay."""
         self._call("DELETE", f"/api/ml/{number}", timeout=SLOW)
 
     def try_backend(self, number: int) -> dict[str, Any]:
-        """A prediction for a random task that is not stored: ``{"response": [...], "task": {...}, ...}``."""
+        """Predict a random task without storing the result: ``{"response": [...], "task": {...}, ...}``."""
         return self._object("POST", f"/api/ml/{number}/predict/test", params={"random": "true"}, timeout=SLOW)
 
     def webhooks(self, project: int) -> list[dict[str, Any]]:
         """A project's webhooks, oldest first."""
-        found = self._call("GET", "/api/webhooks/", params={"project": project})
-        return sorted(found, key=lambda webhook: webhook["id"])
+        webhooks = self._call("GET", "/api/webhooks/", params={"project": project})
+        return sorted(webhooks, key=lambda webhook: webhook["id"])
 
     def add_webhook(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Create a webhook."""
         return self._object("POST", "/api/webhooks/", json=values)
 
     def change_webhook(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Change a webhook; ``actions`` that are left out are emptied."""
+        """Change a webhook. Label Studio clears ``actions`` if ``values`` does not hold them."""
         return self._object("PATCH", f"/api/webhooks/{number}/", json=values)
 
     def remove_webhook(self, number: int) -> None:
         """Delete a webhook."""
         self._call("DELETE", f"/api/webhooks/{number}/")
 
-    # tabs of the Data Manager, which its API calls views
+    # tabs of the Data Manager, called views in the API
 
     def tabs(self, project: int) -> list[dict[str, Any]]:
         """A project's tabs, from left to right."""
-        found: list[dict[str, Any]] = self._call("GET", "/api/dm/views/", params={"project": project})
-        return found
+        tabs: list[dict[str, Any]] = self._call("GET", "/api/dm/views/", params={"project": project})
+        return tabs
 
     def columns(self, project: int) -> list[dict[str, Any]]:
-        """What the tabs of a project can show of a task."""
-        found: list[dict[str, Any]] = self._object("GET", "/api/dm/columns/", params={"project": project})[
-            "columns"
-        ]
-        return found
+        """The columns that a project's tabs can show."""
+        answer = self._object("GET", "/api/dm/columns/", params={"project": project})
+        columns: list[dict[str, Any]] = answer["columns"]
+        return columns
 
     def add_tab(self, project: int, data: Mapping[str, Any]) -> int:
-        """Add a tab on the right; its number."""
+        """Add a tab on the right and return its number."""
         body = {"project": project, "data": data}
         return int(self._object("POST", "/api/dm/views/", json=body)["id"])
 
     def change_tab(self, number: int, project: int, data: Mapping[str, Any]) -> None:
-        """Change what a tab shows."""
+        """Change a tab's filters, order or columns."""
         self._call("PATCH", f"/api/dm/views/{number}/", json={"project": project, "data": data})
 
     def remove_tab(self, number: int) -> None:
-        """Close a tab for everybody."""
+        """Delete a tab for all users."""
         self._call("DELETE", f"/api/dm/views/{number}/")
 
     # tasks
 
     def count_tasks(self, project: int) -> int:
-        """How many tasks a project has."""
+        """The number of tasks in a project."""
         return int(self._tasks(project, {}, size=1)["total"])
 
     def pages(
         self, project: int, *, annotated: bool = False, size: int = PAGE
     ) -> Iterator[list[dict[str, Any]]]:
-        """Every task with its annotations and predictions, by ascending number, a page at a time.
+        """All tasks with their annotations and predictions, in ascending order of number, page by page.
 
-        A page is asked for by the number it starts behind, not by its own: tasks that are deleted meanwhile
-        do not shift the following ones out of sight.
+        Each page is requested by the last task number of the page before, not by a page number: tasks deleted
+        meanwhile cannot shift others out of the listing.
 
         Args:
             project: the project's number.
-            annotated: only tasks with an annotation, a skipped one too.
-            size: tasks a page.
+            annotated: list only tasks with an annotation; skipped annotations count.
+            size: tasks per page.
         """
         last = 0
         while True:
-            behind = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": last}
-            items = [behind, _ANNOTATED] if annotated else [behind]
+            after = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": last}
+            items = [after, _ANNOTATED] if annotated else [after]
             query = {"filters": {"conjunction": "and", "items": items}, "ordering": ["tasks:id"]}
             page: list[dict[str, Any]] = self._tasks(project, query, size=size)["tasks"]
             if not page:
@@ -185,13 +187,13 @@ class Client:
             last = page[-1]["id"]
 
     def tasks(self, project: int, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """These tasks with their annotations and predictions; those that are gone are absent."""
+        """Tasks with their annotations and predictions; deleted ones are missing from the result."""
         query = {"selectedItems": {"all": False, "included": list(numbers)}}
-        found: list[dict[str, Any]] = self._tasks(project, query, size=len(numbers))["tasks"]
-        return found
+        tasks: list[dict[str, Any]] = self._tasks(project, query, size=len(numbers))["tasks"]
+        return tasks
 
     def has_annotation(self, number: int) -> bool:
-        """Whether an annotation is there (still)."""
+        """Whether an annotation exists."""
         try:
             self._call("GET", f"/api/annotations/{number}/")
         except LabelStudioMissingError:
@@ -201,10 +203,10 @@ class Client:
     # predictions
 
     def import_predictions(self, project: int, predictions: Sequence[Mapping[str, Any]]) -> int:
-        """Store predictions in one request; how many were stored.
+        """Store predictions in one request and return how many were stored.
 
-        Label Studio passes over one that does not fit the label config, and refuses them all when one task
-        is gone.
+        Label Studio skips predictions that do not fit the label config. It refuses all of them if one task
+        has been deleted.
         """
         stored = self._object(
             "POST", f"/api/projects/{project}/import/predictions", json=predictions, timeout=SLOW
@@ -212,15 +214,15 @@ class Client:
         return int(stored["created"])
 
     def add_prediction(self, prediction: Mapping[str, Any]) -> None:
-        """Store one prediction, which Label Studio does not hold against the label config.
+        """Store one prediction without Label Studio's check against the label config.
 
-        For those that it could not: the check of :meth:`import_predictions` fails on the paths of nested
-        Choices, the only form that the editor fills in.
+        The check of :meth:`import_predictions` wrongly refuses the paths of nested Choices, the only form
+        that the editor fills in.
         """
         self._call("POST", "/api/predictions/", json=prediction)
 
     def change_prediction(self, number: int, values: Mapping[str, Any]) -> None:
-        """Replace a prediction's result and score in its place."""
+        """Replace a prediction's result and score."""
         self._call("PATCH", f"/api/predictions/{number}/", json=values)
 
     def remove_prediction(self, number: int) -> None:
@@ -228,15 +230,15 @@ class Client:
         self._call("DELETE", f"/api/predictions/{number}/")
 
     def _tasks(self, project: int, query: Mapping[str, Any], *, size: int) -> dict[str, Any]:
-        # resolve_uri would put signed addresses in the place of the data that /predict gets.
+        # With resolve_uri, Label Studio would replace the data that /predict gets by signed addresses.
         params = {"project": project, "fields": "all", "page_size": size, "resolve_uri": "false"}
         return self._object("GET", "/api/tasks/", params=params | {"query": json.dumps(query)}, timeout=SLOW)
 
-    def _object(self, method: str, path: str, **given: Any) -> dict[str, Any]:
-        answered = self._call(method, path, **given)
-        if not isinstance(answered, dict):
+    def _object(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        body = self._call(method, path, **options)
+        if not isinstance(body, dict):
             raise answer_error(self.url, path)
-        return answered
+        return body
 
     def _call(
         self,
@@ -247,7 +249,7 @@ class Client:
         json: object = None,
         timeout: float = QUICK,
     ) -> Any:
-        options = {"timeout": timeout, "max_retries": _READS if method == "GET" else 0}
+        options = {"timeout": timeout, "max_retries": _READ_RETRIES if method == "GET" else 0}
         with failures(self.url, path):
             response = self._http.request(
                 path, method=method, params=params, json=json, request_options=options

@@ -1,20 +1,16 @@
-"""Requests as Label Studio 1.23 sends them, validated; keys that nobody reads are ignored."""
+"""The bodies of ``/setup`` and ``/predict`` as Label Studio 1.23 sends them; unused keys are ignored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeGuard, TypeVar
 
-from flask import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.errors import BadBodyError
 
-WEBHOOK_HEADER = "X-Camvo-Secret"
-"""The header by which Label Studio's webhooks, which carry no basic auth, prove themselves."""
-
 ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
-"""``<id>.<created_at in unix seconds>``; upstream's server sends the bare id."""
+"""``<id>.<created_at in unix seconds>``; label-studio-ml's server sends the bare id."""
 
 
 class SetupRequest(BaseModel):
@@ -28,7 +24,7 @@ class SetupRequest(BaseModel):
 
 
 class PredictRequest(BaseModel):
-    """POST /predict. Tasks stay raw: a bad one must not cost the others their predictions."""
+    """POST /predict. Tasks stay raw, so that a malformed one does not cost the others their predictions."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
@@ -39,18 +35,18 @@ class PredictRequest(BaseModel):
 
     @property
     def interactive(self) -> bool:
-        """Whether somebody waits in the editor, which takes one prediction and no list of them."""
+        """Whether the editor sent the request; it takes a single prediction per task, not a list."""
         return isinstance(self.params, Mapping) and self.params.get("context") is not None
 
 
 _Request = TypeVar("_Request", bound=BaseModel)
 
 
-def parse(model: type[_Request], body: object) -> _Request:
-    """The body as a request.
+def parse_request(model: type[_Request], body: object) -> _Request:
+    """Validate a body.
 
     Raises:
-        BadBodyError: names the key and what is wrong with it, never its value.
+        BadBodyError: the body does not fit. The error names the key and the rule, never the value.
     """
     try:
         return model.model_validate(body)
@@ -63,35 +59,15 @@ def parse(model: type[_Request], body: object) -> _Request:
 
 
 def is_id(value: object) -> TypeGuard[int]:
-    """Whether a value can be an id of Label Studio's: a whole number that a database holds in 64 bits."""
+    """Whether a value can be one of Label Studio's ids: an integer that fits into a database's 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def task_of(raw: object) -> tuple[int, Mapping[str, Any]] | None:
-    """A task's id and data; ``None`` for something that is no task."""
+def parse_task(raw: object) -> tuple[int, Mapping[str, Any]] | None:
+    """A task's id and data; ``None`` if either is missing or malformed."""
     if not isinstance(raw, Mapping):
         return None
     number, data = raw.get("id"), raw.get("data")
     if not is_id(number) or not isinstance(data, Mapping):
         return None
     return number, data
-
-
-def json_object(request: Request) -> dict[str, Any]:
-    """The body of a request.
-
-    Raises:
-        BadBodyError: it is no JSON object.
-    """
-    body = parsed(request)
-    if not isinstance(body, dict):
-        raise BadBodyError("the body is not a JSON object", where="body", fix="send what Label Studio sends")
-    return body
-
-
-def parsed(request: Request) -> Any:
-    """The body's JSON; ``None`` for one that is broken, or nested deeper than Python reads."""
-    try:
-        return request.get_json(force=True, silent=True)
-    except RecursionError:
-        return None

@@ -1,4 +1,4 @@
-"""Label Studio's webhooks as values: what arrived, and the annotations in it."""
+"""Label Studio's webhooks as values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 from backend.errors import BadBodyError
 from backend.label_studio.payloads import is_id
-from backend.ledger.human_annotations import Annotation
-from backend.questions import LabelConfig
+
+WEBHOOK_HEADER = "X-Camvo-Secret"
+"""The header that authenticates Label Studio's webhooks, which carry no basic auth."""
 
 START_TRAINING = "START_TRAINING"
-"""The one action that comes from Label Studio's ML side, and about a whole project."""
+"""The only action that Label Studio's ML code sends; it is about a whole project."""
 
-_KNOWN_ACTION = re.compile(r"[A-Z_]{1,64}")
+_ACTION = re.compile(r"[A-Z_]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,13 @@ class WebhookEvent:
 
     Attributes:
         action: Label Studio's name of the event.
-        project_key: ``<id>.<created_at in unix seconds>``, as ``/predict`` and ``/setup`` say it.
+        project_key: ``<id>.<created_at in unix seconds>``, as in ``/predict`` and ``/setup``.
         label_config: the project's label config at the time of the event.
-        model_version: the version that the project shows, ``None`` when it shows none.
-        annotations: the full annotations, of ``*_CREATED`` and ``*_UPDATED``.
-        annotation_ids: the ids of deleted ones, which is all that Label Studio sends.
+        model_version: the model version that the project shows, ``None`` if it shows none.
+        annotations: the full annotations of ``*_CREATED`` and ``*_UPDATED``.
+        annotation_ids: the ids of deleted annotations; Label Studio sends nothing else about them.
         task_ids: the ids of deleted tasks.
-        data: the data of the annotated tasks, by their ids, as far as they came along.
+        data: the data of the annotated tasks by task id, as far as the webhook carried them.
     """
 
     action: str
@@ -44,14 +45,14 @@ class WebhookEvent:
     data: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def read(body: Mapping[str, Any]) -> WebhookEvent:
-    """A webhook's body as an event.
+def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
+    """Parse a webhook's body.
 
     Raises:
-        BadBodyError: no action, or a project without an id.
+        BadBodyError: the action, the project's id or its creation time is missing.
     """
     action, project = body.get("action"), body.get("project")
-    if not isinstance(action, str) or not _KNOWN_ACTION.fullmatch(action):
+    if not isinstance(action, str) or not _ACTION.fullmatch(action):
         raise BadBodyError(
             "a webhook needs an action", where="body.action", fix="send Label Studio's payload"
         )
@@ -61,29 +62,31 @@ def read(body: Mapping[str, Any]) -> WebhookEvent:
             where="body.project.id",
             fix='leave "Send payload" of the webhook switched on in Label Studio',
         )
-    given = body.get("annotation")
-    annotations = given if isinstance(given, list) else [given]
-    shown = body.get("task")
+    annotations = _listed(body.get("annotation"))
     return WebhookEvent(
         action=action,
         project_key=project_key(project),
         label_config=str(project.get("label_config") or ""),
         model_version=project.get("model_version") or None,
-        annotations=[one for one in annotations if isinstance(one, Mapping)],
+        annotations=[annotation for annotation in annotations if isinstance(annotation, Mapping)],
         annotation_ids=_ids([*_list(body.get("annotations")), *annotations]),
         task_ids=_ids(_list(body.get("tasks"))),
-        data=data_of(shown if isinstance(shown, list) else [shown]),
+        data=task_data(_listed(body.get("task"))),
     )
 
 
-def parts(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
-    """An event with many annotations or tasks as several, each quick enough for one transaction.
+def split_event(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
+    """Split an event with many annotations or tasks, so that each part is quick to store.
 
-    Other writers wait no longer than one part takes. If we stop between two, START_TRAINING catches up with
-    the rest, as Label Studio repeats nothing.
+    Other writers wait no longer than one part takes. Label Studio does not repeat a webhook: if the process
+    stops between two parts, the next START_TRAINING catches up with the rest.
+
+    Args:
+        event: the event.
+        size: the largest number of annotations or tasks in one part.
     """
-    most = max(len(event.annotations), len(event.annotation_ids), len(event.task_ids), 1)
-    for start in range(0, most, size):
+    longest = max(len(event.annotations), len(event.annotation_ids), len(event.task_ids), 1)
+    for start in range(0, longest, size):
         end = start + size
         yield replace(
             event,
@@ -93,8 +96,8 @@ def parts(event: WebhookEvent, size: int = 20) -> Iterator[WebhookEvent]:
         )
 
 
-def data_of(tasks: Sequence[object]) -> dict[int, Mapping[str, Any]]:
-    """The data of tasks, by their ids."""
+def task_data(tasks: Sequence[object]) -> dict[int, Mapping[str, Any]]:
+    """The data of raw tasks by task id; malformed tasks are left out."""
     return {
         task["id"]: task["data"]
         for task in tasks
@@ -103,7 +106,11 @@ def data_of(tasks: Sequence[object]) -> dict[int, Mapping[str, Any]]:
 
 
 def project_key(project: Mapping[str, Any]) -> str:
-    """The key under which ``/predict`` names the same project: its id and its creation in unix seconds."""
+    """The key that ``/predict`` uses for the same project: its id and its creation time in unix seconds.
+
+    Raises:
+        BadBodyError: the creation time is missing or malformed.
+    """
     try:
         created = datetime.fromisoformat(str(project["created_at"]))
     except (KeyError, ValueError) as error:
@@ -113,45 +120,8 @@ def project_key(project: Mapping[str, Any]) -> str:
     return f"{project['id']}.{int(created.timestamp())}"
 
 
-def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotation]:
-    """The annotations of an event, with the humans' labels read through the label config.
-
-    A skipped annotation teaches nothing, though its result still holds the prediction the form was filled
-    with; neither does one that Label Studio made from a prediction in bulk, which no human looked at, until
-    somebody marks it as the ground truth.
-    """
-    for given in event.annotations:
-        if not is_id(given.get("id")):
-            continue
-        result = [region for region in _list(given.get("result")) if isinstance(region, Mapping)]
-        answers = {question.name: question.vote_from_annotation(result) for question in config.questions}
-        yield Annotation(
-            project=event.project_key,
-            annotation_id=given["id"],
-            task=given["task"] if is_id(given.get("task")) else None,
-            updated_at=str(given.get("updated_at") or ""),
-            labels={control: label for control, label in answers.items() if label is not None},
-            ground_truth=bool(given.get("ground_truth")),
-            teaches=not given.get("was_cancelled")
-            and (bool(given.get("ground_truth")) or not _made_in_bulk(given)),
-            origin=_origin(result),
-            prediction_shown=bool(given.get("prediction")) or given.get("parent_prediction") is not None,
-            completed_by=given["completed_by"] if is_id(given.get("completed_by")) else None,
-        )
-
-
-def _made_in_bulk(annotation: Mapping[str, Any]) -> bool:
-    """Whether Label Studio turned a prediction into this annotation itself: nobody spent any time on it."""
-    from_prediction = annotation.get("parent_prediction") is not None or bool(annotation.get("bulk_created"))
-    return from_prediction and annotation.get("lead_time") is None
-
-
-def _origin(result: Sequence[Mapping[str, Any]]) -> str | None:
-    """How the form was left: any changed region makes the whole "prediction-changed"."""
-    origins = {region["origin"] for region in result if isinstance(region.get("origin"), str)}
-    if len(origins) > 1:
-        return "prediction-changed" if origins & {"prediction", "prediction-changed"} else "manual"
-    return next(iter(origins), None)
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _list(value: object) -> list[Any]:

@@ -1,25 +1,23 @@
-"""Catching up: what people annotated, and raised no event that reached us, is fetched and learnt.
+"""Catching up with annotations whose webhooks never arrived.
 
-Label Studio says nothing about imported annotations, gives a webhook up after one second and never repeats
-one. On START_TRAINING the whole project is compared, page by page, through the same call that learns from
-webhooks: an annotation that is known by its id and ``updated_at`` changes nothing.
+Label Studio sends no event for imported annotations, gives up on a webhook after one second and never repeats
+one. On START_TRAINING all annotations of the project are fetched page by page and applied like webhooks. An
+annotation that is already known by its id and ``updated_at`` changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
-from sqlalchemy import Connection
 
 from backend.errors import LabelStudioError
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.label_studio.webhooks import WebhookEvent
-from backend.learning import feedback
+from backend.learning.actions import prepare_event
 from backend.ledger import Ledger, Writer, human_annotations
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
@@ -29,14 +27,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Fetches what the ledger has missed.
+    """A training step that fetches the annotations which the ledger lacks.
 
     Attributes:
-        ledger: what is known.
-        writer: through which the news are learnt, a few in a transaction.
-        settings: the backend's.
-        environment: says where Label Studio is, and holds the key.
-        clock: unix seconds.
+        ledger: where the known annotations are read.
+        writer: writes the missing ones, a few per transaction.
+        settings: the server's settings.
+        environment: holds Label Studio's address and key.
+        clock: returns unix seconds.
     """
 
     ledger: Ledger
@@ -46,10 +44,10 @@ class CatchUp:
     clock: Callable[[], float]
 
     async def __call__(self, event: WebhookEvent) -> None:
-        """Learn every annotation of the project of a START_TRAINING, and unlearn those that are gone.
+        """Learn all annotations of the event's project, and unlearn the deleted ones.
 
-        Nobody waits for it, so the log says what failed, or what is missing: without an address and a key
-        there is nothing to ask.
+        Failures are logged: nobody awaits the result. Without Label Studio's address and key nothing is
+        fetched; the log says what to set.
         """
         url, key = self.environment.label_studio_url, self.environment.label_studio_api_key
         if url is None or key is None:
@@ -63,56 +61,57 @@ class CatchUp:
             return
         try:
             client = await asyncio.to_thread(Client, url, key)
-            number = await asyncio.to_thread(_same_project, client, event.project_key)
-            seen, gone = await self._learn(client, number, event)
+            number = await asyncio.to_thread(_project_number, client, event.project_key)
+            count, deleted = await self._learn(client, number, event)
         except CamvoError as error:
             _log.error("catch_up_failed", project=event.project_key, code=error.code, reason=str(error))
         else:
-            _log.info("caught_up", project=event.project_key, annotations=seen, deleted=gone)
+            _log.info("caught_up", project=event.project_key, annotations=count, deleted=deleted)
 
     async def _learn(self, client: Client, number: int, event: WebhookEvent) -> tuple[int, int]:
-        """How many annotations there are, and how many of the known ones are not there any more."""
-        # Read before the first page: what is learnt later, from a webhook, may be missing in the pages.
+        """Apply the differences; return the number of annotations, and of known ones that were deleted."""
+        # Read before the first page: annotations learnt later from a webhook may be missing in the pages.
         known = await asyncio.to_thread(self._known, event.project_key)
-        seen: set[int] = set()
+        listed: set[int] = set()
         pages = client.pages(number, annotated=True)
         while (page := await asyncio.to_thread(next, pages, None)) is not None:
-            annotations = [one for task in page for one in task["annotations"]]
-            seen |= {one["id"] for one in annotations}
-            news = replace(event, action="ANNOTATIONS_CREATED", annotations=annotations)
-            await self._apply(replace(news, data=webhooks.data_of(page)))
-        gone = await asyncio.to_thread(_confirmed, client, sorted(known - seen))
-        await self._apply(replace(event, action="ANNOTATIONS_DELETED", annotation_ids=gone))
-        return len(seen), len(gone)
+            annotations = [annotation for task in page for annotation in task["annotations"]]
+            listed |= {annotation["id"] for annotation in annotations}
+            created = replace(event, action="ANNOTATIONS_CREATED", annotations=annotations)
+            await self._apply(replace(created, data=webhooks.task_data(page)))
+        deleted = await asyncio.to_thread(_deleted, client, sorted(known - listed))
+        await self._apply(replace(event, action="ANNOTATIONS_DELETED", annotation_ids=deleted))
+        return len(listed), len(deleted)
 
     async def _apply(self, event: WebhookEvent) -> None:
-        def learn(part: WebhookEvent, connection: Connection) -> None:
-            feedback.apply(connection, part, self.settings, self.clock())
-
-        for part in webhooks.parts(event):
-            await self.writer.run(functools.partial(learn, part))
+        for part in webhooks.split_event(event):
+            apply = await asyncio.to_thread(prepare_event, part, self.settings, self.clock)
+            await self.writer.run(apply)
 
     def _known(self, project: str) -> frozenset[int]:
         with self.ledger.read() as connection:
             return human_annotations.annotation_ids(connection, project)
 
 
-def _same_project(client: Client, key: str) -> int:
-    """The number of the project, once it is sure that this Label Studio is the one that means it.
+def _project_number(client: Client, key: str) -> int:
+    """The number of a project, after checking that it is the same project in this Label Studio.
 
     Raises:
-        LabelStudioError: the project of that number was created at another time: it is another one.
+        LabelStudioError: the project of that number was created at another time, so it is another project.
     """
     number = int(key.partition(".")[0])
     if webhooks.project_key(client.project(number)) != key:
         raise LabelStudioError(
-            f"its project {number} is not the one that is to be learnt from",
+            f"project {number} there is not the project that sent START_TRAINING",
             where=client.url,
             fix="set LABEL_STUDIO_URL to the Label Studio that CaMVo is connected to",
         )
     return number
 
 
-def _confirmed(client: Client, numbers: Sequence[int]) -> list[int]:
-    """Of annotations that no page had, those that are gone: what is forgotten once does not come back."""
+def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:
+    """Of annotations that no page listed, those that no longer exist.
+
+    Each is checked, since a deleted annotation is never learnt again.
+    """
     return [number for number in numbers if not client.has_annotation(number)]

@@ -1,4 +1,4 @@
-"""This process's copies of the states: each a sum over the ledger, caught up before it is read."""
+"""This process's copies of the states. Each is a sum over the ledger, updated before it is read."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
 SNAPSHOT_EVERY = 500
-"""Events between two snapshots of one state: what a start-up has to add up at the most."""
+"""Events between two snapshots of a state, and so the most that a start-up has to add up."""
 
 COPIES = 64
-"""States kept in memory: one of seven arms at d = 384 takes 8 MB."""
+"""States kept in memory; one with seven arms at d = 384 takes 8 MB."""
 
 _PORTION = 256
+"""Events added at once."""
 
 _T = TypeVar("_T")
 Clock = Callable[[], float]
@@ -33,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StateKey:
-    """One question of one project in one epoch has one state."""
+    """Identifies a state: one question of one project in one epoch."""
 
     project: str
     control: str
@@ -49,16 +50,28 @@ class _Copy:
 
 
 class States:
-    """The copies, by key. Used from one event loop only; the ledger is read in ``readers``."""
+    """The copies, by key. Used from one event loop only.
+
+    Args:
+        ledger: where events and snapshots are read.
+        writer: writes snapshots.
+        readers: the threads that read the ledger.
+        clock: returns unix seconds.
+    """
 
     def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: Clock) -> None:
         self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
         self._copies: dict[StateKey, _Copy] = {}
 
     async def current(self, key: StateKey, *, dimension: int, lambda_l: float) -> State:
-        """The state of ``key`` with every event that the ledger holds by now.
+        """The state of a question with every event now in the ledger.
 
-        The state belongs to this object: read it before the next ``await``, do not keep it.
+        The state belongs to this object. Read it before the next ``await``, and do not keep it.
+
+        Args:
+            key: the question.
+            dimension: the embedder's d.
+            lambda_l: the ridge parameter.
         """
         copy = self._copies.pop(key, None)
         if copy is None or copy.state.lambda_l != lambda_l or copy.state.dimension != dimension:
@@ -74,13 +87,13 @@ class States:
         return copy.state
 
     def _forget_idle(self) -> None:
-        """Drop the copies that were not looked at for the longest time; the ledger has what they know."""
+        """Drop the copies that were read longest ago; they can be restored from the ledger."""
         for key in list(self._copies)[: max(len(self._copies) - COPIES, 0)]:
             if not self._copies[key].turn.locked():
                 del self._copies[key]
 
     async def _restore(self, key: StateKey, copy: _Copy) -> None:
-        for snapshot in await self._read(
+        for snapshot in await self._in_reader(
             lambda connection: snapshots.latest(connection, key.project, key.control, key.epoch)
         ):
             try:
@@ -93,7 +106,7 @@ class States:
                 return
 
     async def _catch_up(self, key: StateKey, copy: _Copy) -> None:
-        """Add the news on the loop, in portions: a plan never sees a state in the middle of an addition."""
+        """Add new events in portions, on the event loop: no plan can see a half-added portion."""
 
         def portion(connection: Connection) -> list[Event]:
             return events.after(
@@ -106,11 +119,11 @@ class States:
             )
 
         while True:
-            news = await self._read(portion)
-            if news:
-                copy.state.add(*(Contribution.unpack(event.contribution) for event in news))
-                copy.sequence = news[-1].sequence
-            if len(news) < _PORTION:
+            new_events = await self._in_reader(portion)
+            if new_events:
+                copy.state.add(*(Contribution.unpack(event.contribution) for event in new_events))
+                copy.sequence = new_events[-1].sequence
+            if len(new_events) < _PORTION:
                 return
 
     async def _save(self, key: StateKey, copy: _Copy) -> None:
@@ -122,9 +135,9 @@ class States:
             )
         )
 
-    async def _read(self, function: Callable[[Connection], _T]) -> _T:
-        def run() -> _T:
+    async def _in_reader(self, function: Callable[[Connection], _T]) -> _T:
+        def read() -> _T:
             with self._ledger.read() as connection:
                 return function(connection)
 
-        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read)

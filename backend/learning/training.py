@@ -1,4 +1,4 @@
-"""START_TRAINING: a whole project looked through, in the background, once at a time."""
+"""START_TRAINING: steps over a whole project, run in the background, one run at a time."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ Step = Callable[[WebhookEvent], Awaitable[None]]
 
 
 class Training:
-    """The steps that a START_TRAINING sets off. Used from one event loop only.
+    """The steps that a START_TRAINING triggers. Used from one event loop only.
 
-    Label Studio may send it with every so many annotations, faster than a large project is looked through:
-    while one run is under way, all that come for the same project are one more run after it.
+    Label Studio may send the event more often than a large project can be processed. All events for a
+    project that arrive during one run are served by a single run after it.
 
     Args:
-        steps: what is done, one after the other; each says itself what it could not do.
+        steps: run one after the other; each logs its own failures.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = tuple(steps)
-        self._wanted: dict[str, WebhookEvent] = {}
+        self._pending: dict[str, WebhookEvent] = {}
         self._under_way: set[str] = set()
 
-    async def run(self, event: WebhookEvent) -> None:
-        """Look the event's project through, or see to it that whoever is at it does so once more."""
+    async def train(self, event: WebhookEvent) -> None:
+        """Run the steps for the event's project, or have the run under way repeated for the event."""
         project = event.project_key
-        self._wanted[project] = event
+        self._pending[project] = event
         if project in self._under_way:
             return
         self._under_way.add(project)
         try:
-            while (wanted := self._wanted.pop(project, None)) is not None:
+            while (pending := self._pending.pop(project, None)) is not None:
                 for step in self._steps:
-                    await _taken(step, wanted)
+                    await _take(step, pending)
         finally:
             self._under_way.discard(project)
 
 
-async def _taken(step: Step, event: WebhookEvent) -> None:
+async def _take(step: Step, event: WebhookEvent) -> None:
     try:
         await step(event)
-    except Exception as error:  # nobody waits for it, and the next step has to be taken all the same
+    except Exception as error:  # nobody awaits the result, and the next step must run all the same
         _log.error("training_step_failed", project=event.project_key, kind=type(error).__name__)

@@ -1,1 +1,1 @@
-"""The server: gunicorn, Flask and the runtime of one process."""
+"""The server: gunicorn, the Flask application, and one runtime per worker process."""

@@ -1,4 +1,4 @@
-"""Flask: the wire format of Label Studio's ML backends, and nothing else (Label Studio 1.23)."""
+"""The Flask application: the HTTP interface of Label Studio 1.23's ML backends, and CaMVo's own pages."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ import threading
 
 import structlog
 from flask import Flask, Response, jsonify, request
-from werkzeug.datastructures import WWWAuthenticate
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from backend import settings
-from backend.errors import BodyTooLargeError, ConfigError, RequestError, UnauthorizedError
+from backend.errors import UnauthorizedError
 from backend.label_studio import payloads, webhooks
-from backend.learning import feedback
+from backend.learning.actions import ACTIONS
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
-from backend.server import access
+from backend.server import access, request_bodies
+from backend.server.refusals import register_refusals
 from backend.server.runtime import Runtime
-from backend.server.status import live as status_live
 from backend.server.status import page
-from backend.server.status.build import build
+from backend.server.status.build import build_report
+from backend.server.status.live import read_live
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
-from camvo.errors import CamvoError
 
-_KNOWN_ACTIONS = {*feedback.ACTIONS, webhooks.START_TRAINING}
+_KNOWN_ACTIONS = {*ACTIONS, webhooks.START_TRAINING}
 
 _STATUS_TYPES = ["application/json", "text/html"]
 
@@ -33,7 +31,15 @@ _log = structlog.get_logger(__name__)
 
 
 def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
-    """The application of one worker process, with its runtime started; gunicorn calls this after the fork."""
+    """Create the application of one worker process and start its runtime; called after the fork.
+
+    Args:
+        environment: the environment to use instead of the process's own.
+        embedder: an embedder to use instead of a new one.
+
+    Raises:
+        CamvoError: the settings are wrong, or the ledger cannot be opened.
+    """
     environment = environment or Environment()
     logs.configure(environment.log_level)
     runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)
@@ -42,29 +48,30 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.extensions["camvo"] = runtime
     _register_views(app, runtime, environment)
     _register_guards(app, runtime, environment)
-    _register_refusals(app, environment)
+    register_refusals(app, environment)
     _warn_if_open(environment)
     return app
 
 
 def _warn_if_open(environment: Environment) -> None:
-    """Say loudly at start-up what anybody can do, or that human answers will be turned away."""
+    """Log at start-up if anybody can use the server, or if webhooks will be refused."""
     if environment.basic_auth_user is None:
         _log.warning(
-            "no_authentication", fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS: anybody can spend your money"
+            "no_authentication",
+            fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS: anybody can spend your money",
         )
     if environment.webhook_secret is None:
-        lost = environment.basic_auth_user is not None
-        what = "webhooks_will_be_refused" if lost else "webhooks_unguarded"
+        refused = environment.basic_auth_user is not None
+        event = "webhooks_will_be_refused" if refused else "webhooks_unguarded"
         _log.warning(
-            what, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {payloads.WEBHOOK_HEADER} in Label Studio"
+            event, fix=f"set CAMVO_WEBHOOK_SECRET, and the header {webhooks.WEBHOOK_HEADER} in Label Studio"
         )
 
 
 def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
     version = runtime.settings.model_version
-    # Spare threads keep /health and /webhook answering while predictions wait for models.
-    seats = threading.BoundedSemaphore(max(environment.threads - 2, 1))
+    # Two threads stay free, so that /health and /webhook answer while predictions wait for models.
+    waiters = threading.BoundedSemaphore(max(environment.threads - 2, 1))
 
     @app.get("/")
     @app.get("/health")
@@ -73,30 +80,30 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.post("/setup")
     def setup() -> Response:
-        body = payloads.parse(payloads.SetupRequest, payloads.json_object(request))
-        runtime.remember(body.project, body.extra_params, body.label_config)
+        body = payloads.parse_request(payloads.SetupRequest, request_bodies.json_object(request))
+        runtime.projects.remember(body.project, body.extra_params, body.label_config)
         return jsonify(model_version=version)
 
     @app.post("/predict")
     def predict() -> Response:
-        body = payloads.parse(payloads.PredictRequest, payloads.json_object(request))
+        body = payloads.parse_request(payloads.PredictRequest, request_bodies.json_object(request))
         config = parse_label_config(body.label_config)
-        seated = seats.acquire(blocking=False)
+        may_wait = waiters.acquire(blocking=False)
         try:
             results = runtime.predict(
-                body.project, config, body.tasks, wait=seated, interactive=body.interactive
+                body.project, config, body.tasks, wait=may_wait, interactive=body.interactive
             )
         finally:
-            if seated:
-                seats.release()
+            if may_wait:
+                waiters.release()
         return jsonify(results=results)
 
     @app.post("/webhook")
     def webhook() -> Response:
-        event = webhooks.read(payloads.json_object(request))
+        event = webhooks.parse_webhook(request_bodies.json_object(request))
         metrics.webhooks.labels(action=event.action if event.action in _KNOWN_ACTIONS else "OTHER").inc()
         runtime.learn(event)
-        if event.action != webhooks.START_TRAINING:  # which comes with basic auth, and proves no webhook
+        if event.action != webhooks.START_TRAINING:  # sent with basic auth, so webhooks may still fail
             metrics.last_webhook_at.labels(project=event.project_key).set(runtime.clock())
         return jsonify(status="ok")
 
@@ -106,9 +113,9 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.get("/status")
     def status() -> Response:
-        live = status_live.read(environment)
+        live = read_live(environment)
         with runtime.ledger.read() as connection:
-            report = build(
+            report = build_report(
                 connection,
                 runtime.settings,
                 now=runtime.clock(),
@@ -116,7 +123,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
                 project=request.args.get("project"),
             )
         if _wants_html():
-            answer = Response(page.render(report), content_type="text/html; charset=utf-8")
+            answer = Response(page.render_page(report), content_type="text/html; charset=utf-8")
         else:
             answer = jsonify(dataclasses.asdict(report))
         answer.headers.update({**page.HEADERS, "Vary": "Accept"})
@@ -143,7 +150,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
         raise UnauthorizedError(
             "credentials are missing or wrong",
             where=request.path,
-            fix=f"use basic auth, or for /webhook the header {payloads.WEBHOOK_HEADER}",
+            fix=f"use basic auth, or for /webhook the header {webhooks.WEBHOOK_HEADER}",
         )
 
     @app.after_request
@@ -153,55 +160,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
         return response
 
 
-def _register_refusals(app: Flask, environment: Environment) -> None:
-    @app.errorhandler(CamvoError)
-    def refuse(error: CamvoError) -> tuple[Response, int]:
-        _log.warning("refused", endpoint=request.path, code=error.code, reason=str(error))
-        if isinstance(error, RequestError | ConfigError):
-            status = error.status if isinstance(error, RequestError) else 400
-            answer = jsonify(code=error.code, message=error.message, where=error.where, fix=error.fix)
-            if status == UnauthorizedError.status:
-                answer.www_authenticate = WWWAuthenticate("basic", {"realm": "CaMVo"})
-            return answer, status
-        # Our own trouble, not the caller's: where the ledger is, say, is none of their business.
-        message = "CaMVo cannot do its work"
-        return jsonify(code=error.code, message=message, where=request.path, fix="see its log"), 500
-
-    @app.errorhandler(RequestEntityTooLarge)
-    def too_large(_: RequestEntityTooLarge) -> tuple[Response, int]:
-        limit = environment.max_body_mb
-        return refuse(
-            BodyTooLargeError(
-                f"the body is over {limit} MB",
-                where="body",
-                fix="select fewer tasks or raise CAMVO_MAX_BODY_MB",
-            )
-        )
-
-    @app.errorhandler(HTTPException)
-    def http(error: HTTPException) -> tuple[Response, int]:
-        return jsonify(code="http", message=error.name, where=request.path, fix=None), error.code or 500
-
-    @app.errorhandler(Exception)
-    def internal(error: Exception) -> tuple[Response, int]:
-        # The message may carry a task's text, so only the kind is logged and nothing reaches the caller.
-        _log.error("internal", endpoint=request.path, kind=type(error).__name__, where=_place(error))
-        return jsonify(
-            code="internal", message="an error in CaMVo", where=request.path, fix="see its log"
-        ), 500
-
-
 def _wants_html() -> bool:
-    """Whether a person asks: a browser names HTML, a program JSON or nothing in particular."""
-    wanted = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
-    return wanted in ("html", "text/html")
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the innermost frame, for the log."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return (
-        "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}"
-    )
+    """Whether to answer in HTML. Browsers ask for it; programs ask for JSON or accept anything."""
+    media_type = request.args.get("format") or request.accept_mimetypes.best_match(_STATUS_TYPES)
+    return media_type in ("html", "text/html")

@@ -1,8 +1,19 @@
-"""CaMVo under ``label-studio-ml start``: the same core behind the 2.x line's own base class.
+"""CaMVo behind ``label-studio-ml``'s own server, for those who already run that.
 
-Needs the extra ``[label-studio-ml]``; nothing else imports this module. That server makes a new object for
-each request, so the runtime is kept for the process, and it names a project by its bare id, so its ledger is
-best not shared with ``camvo serve``. It passes on neither deleted annotations nor changes of the project.
+Install the extra ``[label-studio-ml]`` and use the class in the ``_wsgi.py`` that ``label-studio-ml create``
+writes::
+
+    from backend.server.camvo_model import CamvoModel
+    from label_studio_ml.api import init_app
+
+    app = init_app(model_class=CamvoModel)
+
+``label-studio-ml start`` then serves it. ``camvo.yaml`` and the environment are read as by ``camvo serve``.
+No other module imports this one. Three things differ from ``camvo serve``:
+
+- The server creates a new model object for each request; all of them share one runtime per process.
+- Projects are named by their bare id, so do not share the ledger with ``camvo serve``.
+- Deleted annotations and project changes are not passed on.
 """
 
 from __future__ import annotations
@@ -30,14 +41,14 @@ def _runtime() -> Runtime:
 
 
 class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml has no types
-    """A Label Studio model whose predictions are votes and whose training is feedback."""
+    """CaMVo as a model class of ``label-studio-ml``: ``predict`` votes, ``fit`` learns from feedback."""
 
     def setup(self) -> None:
-        """Show the version that predictions carry; keep the project's ``extra_params``."""
+        """Set the model version of the predictions, and store the project's ``extra_params``."""
         runtime = _runtime()
         self.set("model_version", runtime.settings.model_version)
         if self.extra_params:
-            runtime.remember(self.project_id, self.extra_params)
+            runtime.projects.remember(self.project_id, self.extra_params)
 
     def predict(
         self, tasks: list[dict[str, Any]], context: dict[str, Any] | None = None, **kwargs: Any
@@ -50,5 +61,5 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
 
     def fit(self, event: str, data: dict[str, Any], **kwargs: Any) -> None:
         """Learn from a webhook; ``data`` is its payload without the action."""
-        received = webhooks.read({**data, "action": event})
+        received = webhooks.parse_webhook({**data, "action": event})
         _runtime().learn(replace(received, project_key=self.project_id))

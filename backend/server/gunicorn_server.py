@@ -1,4 +1,4 @@
-"""gunicorn: threads that wait, and a runtime that is made after the fork."""
+"""The production server: gunicorn with threaded workers, each with a runtime of its own."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from backend.settings import Environment, export, load
 from camvo.errors import CamvoError
 
 
-class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    """The production server for one environment: gthread workers, no preload.
+class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    """The server for one environment: gthread workers, no preload.
 
-    Neither torch nor an event loop survives a fork, so the application is made in each worker. Workers are
-    given longer to stop than a prediction may take.
+    The application is created in each worker, since neither torch nor an event loop survives a fork. Workers
+    get more time to stop than a prediction may take.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -35,7 +35,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         super().__init__()
 
     def load_config(self) -> None:
-        """Called by gunicorn: our options instead of a command line."""
+        """Set the options; called by gunicorn, which would otherwise read its command line."""
         environment = self._environment
         options = {
             "bind": f"[{environment.host}]:{environment.port}",  # brackets, for IPv6 too
@@ -57,28 +57,28 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        """Called by gunicorn in each worker."""
-        from backend.server.app import create_app  # noqa: PLC0415 - heavy, and only after the fork
+        """Create the application; called by gunicorn in each worker."""
+        from backend.server.app import create_app  # noqa: PLC0415 - heavy, and only allowed after the fork
 
         try:
             return create_app(self._environment)
         except CamvoError as error:
-            _say(str(error))
-            # Any other code would make gunicorn start the same worker again, for ever.
+            _print_status(str(error))
+            # With any other code, gunicorn would restart the worker forever.
             sys.exit(Arbiter.APP_LOAD_ERROR)
 
 
 def serve(environment: Environment) -> None:
-    """Migrate the ledger once, then serve until a signal comes.
+    """Migrate the ledger, then serve until a signal arrives.
 
     Raises:
-        ConfigError: a mistake in ``camvo.yaml``, or a port that cannot be had.
+        ConfigError: ``camvo.yaml`` has a mistake, or the port is not available.
         LedgerError: the ledger cannot be opened.
-        SystemExit: gunicorn has ended; 0 after a signal, 4 when a worker could not start.
+        SystemExit: gunicorn has ended: 0 after a signal, 4 if a worker could not start.
     """
     with _metrics_folder() as folder:
-        server = Server(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
-        _try_port(environment.host, environment.port)
+        server = GunicornServer(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
+        _check_port(environment.host, environment.port)
         migrate(environment.database_url)
         export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
         server.run()
@@ -86,7 +86,7 @@ def serve(environment: Environment) -> None:
 
 @contextmanager
 def _metrics_folder() -> Iterator[Path]:
-    """A new folder that goes when the master does: a worker that ends leaves this block, too."""
+    """A new folder that is deleted when the master ends; a worker that ends leaves this block too."""
     folder, master = Path(tempfile.mkdtemp(prefix="camvo-metrics-")), os.getpid()
     try:
         yield folder
@@ -95,8 +95,12 @@ def _metrics_folder() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _try_port(host: str, port: int) -> None:
-    """Find out before gunicorn does: it would try a taken port again and again."""
+def _check_port(host: str, port: int) -> None:
+    """Check that the port is free, since gunicorn would retry a taken one.
+
+    Raises:
+        ConfigError: the port is not available.
+    """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -105,29 +109,31 @@ def _try_port(host: str, port: int) -> None:
             raise ConfigError(
                 f"cannot listen there: {error.strerror}",
                 where=f"{host}:{port}",
-                fix="stop what listens there already, or choose another --host or --port",
+                fix="stop the program that listens there, or choose another --host or --port",
             ) from None
 
 
-def _say(text: str) -> None:
-    """One line for whoever started the server."""
+def _print_status(text: str) -> None:
+    """Print one line on stderr."""
     print(f"camvo: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _when_ready(server: Any) -> None:
-    """Say where the server is; its workers are still starting."""
-    _say(f"listening on {', '.join(map(str, server.LISTENERS))} (GET /ready says when it can predict)")
+    """Print the server's address. Its workers are still starting."""
+    _print_status(
+        f"listening on {', '.join(map(str, server.LISTENERS))} (GET /ready says when it can predict)"
+    )
 
 
 def _worker_exit(server: Any, worker: Any) -> None:
-    """Let the runtime of a worker that stops finish what is under way."""
+    """Close the runtime of a worker that stops, so that it finishes the work under way."""
     application = getattr(worker, "wsgi", None)
     if isinstance(application, Flask):
         application.extensions["camvo"].close()
 
 
 def _child_exit(server: Any, worker: Any) -> None:
-    """Take the gauges of a worker that is gone out of /metrics."""
-    from prometheus_client import multiprocess  # noqa: PLC0415 - reads its folder from the environment
+    """Remove the gauges of a worker that has ended from /metrics."""
+    from prometheus_client import multiprocess  # noqa: PLC0415 - reads its folder from the environment on import
 
     multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]

@@ -1,15 +1,12 @@
-"""One process's machinery: an event loop in a thread of its own, and everything that lives on it.
+"""One worker process: an event loop in its own thread, and everything that runs on it.
 
-A view hands its work over and waits no longer than its deadline; work under way goes on past it, within a
-bound, so that asking again finds the answers there. Started after the fork: neither a loop nor torch
-survives one.
+A Flask view submits work to the loop and waits until its deadline at most. Unfinished work goes on, within a
+bound, so that a repeated request finds the answers. A runtime is created after the fork: neither an event
+loop nor torch survives one.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import json
 import sys
 import threading
 import time
@@ -18,43 +15,44 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.annotator import Annotator
 from backend.annotation.images import Images
-from backend.annotation.jobs import Jobs
-from backend.annotation.recording import Job
+from backend.annotation.job import Job
+from backend.annotation.job_questions import JobQuestions
+from backend.annotation.job_queue import JobQueue
+from backend.annotation.planning import Planner
 from backend.annotation.voters import Voters
 from backend.errors import BadLabelConfigError
-from backend.label_studio import webhooks
-from backend.label_studio.payloads import task_of
+from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
-from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
-from backend.learning import feedback
+from backend.label_studio.webhooks import START_TRAINING, WebhookEvent, split_event
+from backend.learning.actions import prepare_event
+from backend.learning.background_fits import BackgroundFits
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
-from backend.learning.scores import Scores
+from backend.learning.reward_corrections import RewardCorrections
+from backend.learning.scorers import Scorers
 from backend.learning.states import States
-from backend.learning.studies import Studies
 from backend.learning.training import Training
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import Ledger, Writer
 from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
-from backend.models.heavy_imports import freeze_loaded_objects
 from backend.questions import LabelConfig
-from backend.server import upkeep
-from backend.server.right_of_way import RightOfWay
+from backend.server.loop_thread import LoopThread
+from backend.server.lost_calls import settle_lost_calls
+from backend.server.past_usage import recall_usage
+from backend.server.served_projects import ServedProjects
+from backend.server.urgent_requests import UrgentRequests
+from backend.server.warm_up import warm_up
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
-from camvo.errors import CamvoError
-
-_log = structlog.get_logger(__name__)
 
 _SWITCH = 0.0005
-"""Seconds between turns of Python's lock. A webhook waits for one at every statement of its transaction."""
+"""Python's thread switch interval in seconds. A webhook's thread waits for one at every SQL statement."""
 
 
 class Runtime:
@@ -62,9 +60,9 @@ class Runtime:
 
     Args:
         settings: the validated settings.
-        environment: where the ledger is and what the secrets are.
-        clock: unix seconds; a test may bring its own.
-        embedder: the embedder of the settings, if there is one already; closed with the runtime.
+        environment: the ledger's address and the secrets.
+        clock: returns unix seconds; tests may replace it.
+        embedder: an embedder to use instead of a new one; closed with the runtime.
     """
 
     def __init__(
@@ -84,37 +82,47 @@ class Runtime:
         self.pool = Pool(
             settings.models, keys=environment.keys(settings.models), processes=environment.workers
         )
-        upkeep.recall_usage(self.pool, self.ledger)
-        self._loop = asyncio.new_event_loop()
-        self._right_of_way = RightOfWay(self._loop)
-        self._writer = Writer(self.ledger, give_way=self._right_of_way.give)
+        recall_usage(self.pool, self.ledger)
+        self._thread = LoopThread()
+        self._urgent_requests = UrgentRequests(self._thread.loop)
+        self._writer = Writer(self.ledger, give_way=self._urgent_requests.give_way)
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
-        self._overrides: dict[str, Settings] = {}
+        self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
         self._trainings: set[Future[None]] = set()
-        catch_up = CatchUp(self.ledger, self._writer, settings, environment, self.clock)
-        self._training = Training([catch_up, self._review])
-        self._call_ledger = CallLedger(self._writer, self.clock)
-        self._queries = CachingPool(self.pool, self._call_ledger, retries=settings.retries, clock=self.clock)
+        self._training = Training(
+            [
+                CatchUp(self.ledger, self._writer, settings, environment, clock),
+                RewardCorrections(self.ledger, self._writer, settings, clock),
+            ]
+        )
+        purchases = CallLedger(self._writer, clock)
         sys.setswitchinterval(_SWITCH)
-        self._jobs = Jobs(self._make_annotator(environment), settings.concurrency)
-        self._thread = threading.Thread(target=self._run, name="camvo-loop", daemon=True)
-        self._thread.start()
-        metrics.started_at.set(self.clock())
-        self._warm_up = threading.Thread(target=self._load, name="camvo-warm-up", daemon=True)
+        self._jobs = JobQueue(self._make_annotator(environment, purchases), settings.concurrency)
+        self._thread.start(settle_lost_calls(self._writer, clock), purchases.renew_claims())
+        metrics.started_at.set(clock())
+        self._warm_up = threading.Thread(
+            target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
+        )
         self._warm_up.start()
 
-    def _make_annotator(self, environment: Environment) -> Annotator:
+    def _make_annotator(self, environment: Environment, purchases: CallLedger) -> Annotator:
+        ledger, readers, clock = self.ledger, self._readers, self.clock
+        queries = CachingPool(self.pool, purchases, retries=self.settings.retries, clock=clock)
+        voters = Voters(queries, self.pool)
+        images = Images(environment.label_studio_url, environment.label_studio_api_key)
         return Annotator(
-            ledger=self.ledger,
+            ledger=ledger,
             writer=self._writer,
-            readers=self._readers,
-            states=States(self.ledger, self._writer, self._readers, clock=self.clock),
-            voters=Voters(self._queries, self.pool, Examples(self.ledger, self._readers, clock=self.clock)),
+            readers=readers,
             embedder=self.embedder,
-            images=Images(environment.label_studio_url, environment.label_studio_api_key),
-            scores=Scores(self.ledger, self._readers, clock=self.clock),
-            studies=Studies(self._readers, clock=self.clock),
-            clock=self.clock,
+            questions=JobQuestions(self.embedder, images, voters),
+            examples=Examples(ledger, readers, clock=clock),
+            planner=Planner(
+                States(ledger, self._writer, readers, clock=clock), BackgroundFits(readers, clock=clock)
+            ),
+            voters=voters,
+            scorers=Scorers(ledger, readers, clock=clock),
+            clock=clock,
         )
 
     def predict(
@@ -126,130 +134,76 @@ class Runtime:
         wait: bool = True,
         interactive: bool = False,
     ) -> list[Prediction]:
-        """Predictions for raw tasks, in their order and number; ``[]`` for one that has none (yet).
+        """Predictions for raw tasks, in the order of the tasks; ``[]`` for a task that has none yet.
 
         Args:
             project: Label Studio's key of the project.
             config: the parsed label config.
-            tasks: the tasks as they came; one that cannot be read gets ``[]``.
-            wait: whether to wait until the deadline; otherwise the work only goes on in the background.
-            interactive: whether the editor asks, which takes one prediction for a task, never a list.
+            tasks: the tasks as received; a malformed one gets ``[]``.
+            wait: whether to wait until the deadline. If not, stored predictions are returned, and the other
+                tasks are worked on in the background.
+            interactive: whether the editor sent the request; it takes one prediction per task, not a list.
 
         Raises:
-            BadLabelConfigError: nothing in the config can be voted on.
-            ConfigError: the project's stored ``extra_params`` do not fit the settings any more.
+            BadLabelConfigError: the config has no control that can be voted on.
+            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
         """
         if not config.questions:
-            skipped = "; ".join(f"{one.control}: {one.reason}" for one in config.skipped)
+            skipped = "; ".join(f"{control.control}: {control.reason}" for control in config.skipped)
             raise BadLabelConfigError(
-                f"no control of it can be voted on ({skipped})",
+                f"none of its controls can be voted on ({skipped})",
                 where="label_config",
                 fix="add a control that can be (docs/tags.md)",
             )
-        settings = self.project_settings(project)
+        settings = self.projects.settings(project)
         jobs = [
-            None if (read := task_of(raw)) is None else Job(project, *read, config, settings) for raw in tasks
+            None if (task := parse_task(raw)) is None else Job(project, *task, config, settings)
+            for raw in tasks
         ]
-        deadline = settings.deadline if wait else None
-        future = asyncio.run_coroutine_threadsafe(self._jobs.run(jobs, deadline), self._loop)
-        answers = future.result()
+        answers = self._thread.submit(
+            self._jobs.answer_request(jobs, settings.deadline if wait else None)
+        ).result()
         if not interactive:
             return answers
         return [answer[-1] if isinstance(answer, list) and answer else answer for answer in answers]
 
-    def project_settings(self, project: str) -> Settings:
-        """The settings with the overrides that Label Studio sent in the project's ``extra_params``."""
-        with self.ledger.read() as connection:
-            stored = projects.get(connection, project)
-        if stored is None or stored.extra_params is None:
-            return self.settings
-        # One object for equal overrides, so that identical jobs are recognised by their settings.
-        key = json.dumps(stored.extra_params, sort_keys=True)
-        if key not in self._overrides:
-            self._overrides[key] = self.settings.for_project(stored.extra_params)
-        return self._overrides[key]
-
-    def remember(self, project: str, extra_params: Any, label_config: str | None = None) -> None:
-        """Keep a project's ``extra_params``, which Label Studio sends with ``/setup`` only, and its config.
-
-        Raises:
-            ConfigError: they do not fit the settings; the stored ones stay.
-        """
-        self.settings.for_project(extra_params)
-        with self.ledger.read() as connection:
-            stored = projects.get(connection, project)
-        config = label_config or (stored.label_config if stored else None)
-        if stored is not None and (stored.extra_params, stored.label_config) == (extra_params, config):
-            return
-        self._write(
-            lambda connection: projects.remember(
-                connection, project, extra_params=extra_params, label_config=config, now=self.clock()
-            )
-        )
-
     def learn(self, event: WebhookEvent) -> None:
-        """Store a webhook durably; every process's state catches up with it."""
+        """Store what a webhook says; the states of all processes catch up with it.
+
+        START_TRAINING only starts a training in the background.
+        """
         if event.action == START_TRAINING:
-            future = asyncio.run_coroutine_threadsafe(self._training.run(event), self._loop)
+            future = self._thread.submit(self._training.train(event))
             self._trainings.add(future)
             future.add_done_callback(self._trainings.discard)
             return
-        for part in webhooks.parts(event):
-            self._write(functools.partial(self._apply, part))
+        for part in split_event(event):
+            self._write(prepare_event(part, self.settings, self.clock))
 
-    def _apply(self, event: WebhookEvent, connection: Connection) -> None:
-        feedback.apply(connection, event, self.settings, self.clock())
+    def _write(self, function: Callable[[Connection], object]) -> None:
+        """Run a function in a write transaction, ahead of the writer's other work.
 
-    def _write(self, function: Callable[[Connection], None]) -> None:
-        """Write through the one writer: a thread of its own would wait behind every batch of it.
-
-        Label Studio waits for the answer, and an annotator for Label Studio, so it goes first, and the event
-        loop stands still for it: it would take Python's lock from the writer at every statement.
+        Label Studio waits for the answer, and an annotator for Label Studio. The write goes through the
+        process's one writer, since another connection would wait behind each of the writer's batches.
         """
-        with self._right_of_way.taken():
+        with self._urgent_requests.answering():
             self._writer.submit(function, urgent=True).result()
 
     def ready(self) -> dict[str, bool]:
-        """Whether each part can do its work."""
+        """Whether each part is ready for work."""
         return {
             "ledger": self.ledger.is_ready(),
             "embedder": self.embedder.loaded,
-            "prices": True,  # a model without a price is refused before a runtime exists
             "keys": not self.pool.missing_keys(),
         }
 
     def close(self, patience: float = 10.0) -> None:
-        """Let what is under way finish for ``patience`` seconds, then stop; what was paid for is stored."""
-        asyncio.run_coroutine_threadsafe(self._jobs.drain(patience), self._loop).result()
+        """Let jobs and trainings finish for ``patience`` seconds each, then stop; paid answers are stored."""
+        self._thread.submit(self._jobs.drain(patience)).result()
         wait_for(list(self._trainings), patience)
         self._writer.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.stop()
         self._warm_up.join(patience)  # torch aborts a process that ends in the middle of its import
         self._readers.shutdown()
         self.embedder.close()
         self.ledger.close()
-
-    async def _review(self, event: WebhookEvent) -> None:
-        await upkeep.review(self.ledger, self._writer, event.project_key, self.settings, self.clock)
-
-    def _load(self) -> None:
-        try:
-            self.embedder.load()
-            self.pool.count(self.pool.names[0], [{"role": "user", "content": "warm up"}])
-        except CamvoError as error:
-            _log.error("embedder_unavailable", code=error.code, reason=str(error))
-        freeze_loaded_objects()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._upkeep = [
-            self._loop.create_task(upkeep.give_up_lost_calls(self._writer, self.clock)),
-            self._loop.create_task(self._call_ledger.renew_claims()),
-        ]
-        self._loop.run_forever()
-        rest = asyncio.all_tasks(self._loop)
-        for task in rest:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
-        self._loop.close()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.label_studio.payloads import WEBHOOK_HEADER
+from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
 
 ACTIONS = (

@@ -1,6 +1,6 @@
-"""What became of every project, for people and for programs: ``GET /status`` and ``camvo report``.
+"""The status of every project, for people and for programs: ``GET /status`` and ``camvo report``.
 
-``report`` says what is reported, ``build`` sums it from the ledger, ``live`` adds what only a running server
-knows, ``page`` and ``terminal`` show it. A new section is a dataclass in ``report``, a function that makes it
-and a template in ``templates``.
+``report`` and ``evidence`` define what is reported. ``build`` collects it from the ledger with ``questions``,
+``models``, ``reliability`` and ``alerts``; ``live`` adds what only a running server knows. ``page`` renders
+it as HTML. To add a section, add a dataclass, a function that fills it, and a template in ``templates``.
 """

@@ -1,22 +1,22 @@
-"""What a person should mend, worst first. Label Studio shows none of it."""
+"""Problems that need a person's attention, worst first. Label Studio shows none of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.server.status.report import Alert, Budget, Model, Project, Server
+from backend.server.status.report import Alert, Budget, ModelReport, ProjectReport, ServerReport
 from camvo.errors import CamvoError
 
 RECENT = 86_400.0
-"""Seconds for which a refused webhook is news."""
+"""Seconds for which a refused webhook is reported."""
 
-_LITTLE = 0.05
-"""Share of a budget of which a person should know that no more is left."""
+_NEARLY_SPENT = 0.05
+"""A budget is reported once no more than this share of it is left."""
 
-_ASKED = 20
-"""Rounds after which a model that hardly ever gives a valid vote is reported."""
+_MIN_ROUNDS = 20
+"""Rounds after which a model that seldom gives a valid vote is reported."""
 
-_TRIED = 5
+_MIN_CALLS = 5
 """Calls after which a model that has never answered is reported."""
 
 _HEADER = (
@@ -25,18 +25,32 @@ _HEADER = (
 )
 
 
-def of_server(server: Server | None, today: Budget, now: float) -> tuple[Alert, ...]:
-    """What is wrong for all projects together."""
-    found = [] if server is None else _webhooks(server, now)
+def server_alerts(server: ServerReport | None, today: Budget, now: float) -> tuple[Alert, ...]:
+    """The problems that concern all projects.
+
+    Args:
+        server: ``None`` without a running server.
+        today: the money of this UTC day.
+        now: unix seconds.
+    """
+    alerts = [] if server is None else _webhook_alerts(server, now)
     fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
-    return (*found, *_nearly_spent("day's", today, fix))
+    return (*alerts, *_budget_alerts("day's", today, fix))
 
 
-def of_project(project: Project, model_version: str, *problems: CamvoError | None) -> tuple[Alert, ...]:
-    """What is wrong with one project; ``problems`` were met while its report was made."""
-    found = [Alert(error.code, _told(error), error.fix) for error in problems if error is not None]
+def project_alerts(
+    project: ProjectReport, model_version: str, *problems: CamvoError | None
+) -> tuple[Alert, ...]:
+    """The problems of one project.
+
+    Args:
+        project: its report.
+        model_version: the model version of predictions.
+        problems: errors that occurred while the report was built.
+    """
+    alerts = [Alert(error.code, _message(error), error.fix) for error in problems if error is not None]
     if project.model_version.matches is False:
-        found.append(
+        alerts.append(
             Alert(
                 "model_version_differs",
                 f"The project shows the model version {project.model_version.shown!r}, but predictions are "
@@ -44,13 +58,14 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
                 f"give the model in Label Studio the title {model_version!r}",
             )
         )
-    found += [_without_votes(model) for model in project.models if model.in_pool and _hardly_votes(model)]
-    failing = [model for model in project.models if model.in_pool and _always_fails(model)]
+    pool = [model for model in project.models if model.in_pool]
+    alerts += [_seldom_votes_alert(model) for model in pool if _seldom_votes(model)]
+    failing = [model for model in pool if _always_fails(model)]
     if failing:
-        found.append(_failing(failing))
-    found += _nearly_spent("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
+        alerts.append(_failing_alert(failing))
+    alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
-        found.append(
+        alerts.append(
             Alert(
                 "no_human_answer",
                 "No annotation has arrived yet",
@@ -58,38 +73,38 @@ def of_project(project: Project, model_version: str, *problems: CamvoError | Non
                 "/webhook and be active",
             )
         )
-    return tuple(found)
+    return tuple(alerts)
 
 
-def _always_fails(model: Model) -> bool:
-    return model.calls >= _TRIED and sum(model.failures.values()) == model.calls
+def _always_fails(model: ModelReport) -> bool:
+    return model.calls >= _MIN_CALLS and sum(model.failures.values()) == model.calls
 
 
-def _failing(models: Sequence[Model]) -> Alert:
+def _failing_alert(models: Sequence[ModelReport]) -> Alert:
     codes = sorted({code for model in models for code in model.failures})
     return Alert(
         "model_always_fails",
         f"Every call of {', '.join(model.name for model in models)} has failed ({', '.join(codes)})",
-        "docs/http.md says what the codes mean, and the log of the server what to do (model_failed)",
+        "look the codes up in docs/http.md; the server's log says what to do (model_failed)",
     )
 
 
-def _hardly_votes(model: Model) -> bool:
-    return model.asked >= _ASKED and 2 * model.voted < model.asked
+def _seldom_votes(model: ModelReport) -> bool:
+    return model.asked >= _MIN_ROUNDS and 2 * model.voted < model.asked
 
 
-def _without_votes(model: Model) -> Alert:
-    """It is asked and paid for all the same: what is no label of the config teaches nothing."""
+def _seldom_votes_alert(model: ModelReport) -> Alert:
+    """The model is still asked and paid for, although its answers teach nothing."""
     return Alert(
         "model_hardly_votes",
         f"{model.name} gave no valid vote in {model.asked - model.voted} of {model.asked} rounds",
-        "look at its failures; where there are none, it answers with something that is no label of the "
-        "config: give the labels hints, or take the model out of camvo.yaml",
+        "look at its failures; if there are none, its answers are not labels of the config: give the labels "
+        "hints, or take the model out of camvo.yaml",
     )
 
 
-def _webhooks(server: Server, now: float) -> list[Alert]:
-    """Webhooks that are refused, or will be: Label Studio does not even log a 401."""
+def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
+    """Webhooks that are or will be refused; Label Studio does not log a 401."""
     refused_at, count = server.webhook_refused_at, server.webhooks_refused
     if server.webhooks == "closed" and server.webhook_at is None:
         message = "No human answer arrives: Label Studio's webhooks carry no basic auth, and no secret is set"
@@ -97,22 +112,22 @@ def _webhooks(server: Server, now: float) -> list[Alert]:
     if refused_at is None or now - refused_at > RECENT:
         return []
     message = (
-        f"Webhooks refused since the start: {count}. They lacked the secret, and what people said is lost"
+        f"Webhooks refused since the start: {count}. They lacked the secret, and their annotations are lost"
     )
     return [Alert("webhooks_refused", message, f"{_HEADER}; then save those annotations again")]
 
 
-def _nearly_spent(whose: str, budget: Budget, fix: str) -> list[Alert]:
-    """A call reserves what it can cost at the most, so a budget is used up before nothing is left of it."""
+def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
+    """A call reserves the most that it can cost, so calls are refused before the budget reaches zero."""
     limit, left = budget.limit_usd, budget.left_usd
-    if limit is None or left is None or left > _LITTLE * limit:
+    if limit is None or left is None or left > _NEARLY_SPENT * limit:
         return []
     message = (
-        f"The {whose} budget of {limit:.6g} $ is spent or reserved but for {left:.2g} $: tasks whose calls "
-        "that does not cover get no predictions"
+        f"Only ${left:.2g} of the {whose} budget of ${limit:.6g} is unreserved. Tasks whose calls could cost "
+        "more get no prediction"
     )
     return [Alert("budget_nearly_spent", message, fix)]
 
 
-def _told(error: CamvoError) -> str:
+def _message(error: CamvoError) -> str:
     return error.message if error.where is None else f"{error.where}: {error.message}"

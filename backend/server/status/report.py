@@ -1,4 +1,4 @@
-"""What a report says. The names of the fields are the keys of the JSON, and do not change their meaning.
+"""The report. Field names are the keys of its JSON, and their meaning does not change.
 
 Times are unix seconds, money is in $.
 """
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backend.ledger.reports import HumansRow
+from backend.server.status.evidence import ExamplesReport, GuaranteeReport, ReliabilityReport, Share
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that a person should mend: a stable code, what is wrong, what to do."""
+    """A problem that needs a person's attention: a stable code, what is wrong, and what to do."""
 
     code: str
     message: str
@@ -22,27 +23,8 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """How many of ``count`` were right, ``None`` for what nothing is known about.
-
-    Attributes:
-        count: what was looked at.
-        right: how right they were, summed; a whole number where right and wrong is all there is.
-        share: right / count.
-        low: the lower bound of its 95% interval (Clopper and Pearson).
-        high: the upper one.
-    """
-
-    count: int
-    right: float
-    share: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Budget:
-    """Money spent, set aside for calls under way, and what the limit leaves; ``None`` without a limit."""
+    """Money spent, money reserved for calls under way, and what remains; ``None`` without a limit."""
 
     limit_usd: float | None
     spent_usd: float
@@ -52,13 +34,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the rounds cost beside what asking every model in each of them would have.
+    """The cost of the rounds, compared with asking every model in each of them.
 
     Attributes:
-        budget: the project's account, which also holds calls that came to nothing and deleted tasks' calls.
-        rounds_usd: the rounds that are there.
-        every_model_usd: the same, had every model been asked.
-        saved: the share of that which was not spent, ``None`` where it is 0.
+        budget: the project's account. It also covers failed calls and the calls of deleted tasks.
+        rounds_usd: the cost of the stored rounds.
+        every_model_usd: what they would have cost if every model had been asked.
+        saved: the share of that amount which was saved, ``None`` if the amount is 0.
     """
 
     budget: Budget
@@ -68,58 +50,18 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Guaranteed:
-    """A score from which labels may be accepted without review (docs/calibration.md).
-
-    Attributes:
-        target: the share that has to be right.
-        confidence: how sure that is, at every look.
-        threshold: the smallest score for which it is, ``None`` where the audits support none.
-        low: the lower bound of the share that is right from there on.
-        audits: blind labels with such a score.
-        right: how right these were, summed.
-        labels: labels with such a score: what needs no review.
-        freed: their share of all labels.
-    """
-
-    target: float
-    confidence: float
-    threshold: float | None
-    low: float | None
-    audits: int
-    right: float
-    labels: int
-    freed: float
-
-
-@dataclass(frozen=True, slots=True)
-class ExamplesTried:
-    """How often a model was right on tasks for which there were examples (docs/few_shot.md).
-
-    Attributes:
-        shown: where its prompt had them.
-        left_out: where a coin left them out.
-        helps: the probability that it is more often right with them.
-    """
-
-    shown: Share
-    left_out: Share
-    helps: float
-
-
-@dataclass(frozen=True, slots=True)
 class QuestionReport:
     """One question in one epoch.
 
     Attributes:
         control: the name of its control tag.
-        epoch: the state that its rounds taught.
-        current: whether no other epoch of this control had a later round.
-        rounds: its finished rounds.
-        last_at: when the latest finished.
-        audit: how right the voted labels were on tasks that people labelled blind.
-        reviewed: the same on all other tasks, whose labels are no independent evidence.
-        guarantee: from which score on its labels need no review.
+        epoch: the epoch, which identifies the state that its rounds taught.
+        current: whether the control has no later round in another epoch.
+        rounds: the number of finished rounds.
+        last_at: when the latest round finished.
+        audit: how many voted labels were right on tasks that people labelled blind.
+        reviewed: the same on all other tasks; these labels are no independent evidence.
+        guarantee: the score from which labels need no review.
     """
 
     control: str
@@ -129,29 +71,29 @@ class QuestionReport:
     last_at: float
     audit: Share
     reviewed: Share
-    guarantee: Guaranteed
+    guarantee: GuaranteeReport
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelReport:
     """One model in one project.
 
     Attributes:
         name: its name in the pool.
-        in_pool: whether the project asks it by now.
-        asked: rounds in which it was asked.
-        voted: those in which it gave a valid vote.
-        agreement: how often it agreed with the label voted, where another model voted too and no vote had a
-            say in who was asked.
-        audit: how often it was right on tasks that people labelled blind, where it was asked whatever the
-            votes.
-        reviewed: the same on all other tasks, whose labels are no independent evidence.
-        calls: finished calls, retries among them; answers that were there already are none.
-        failures: code → calls that failed.
-        median_seconds: how long answers took.
-        p95_seconds: what 95% of them did not exceed.
-        cost_usd: what its calls cost, failures too.
-        examples: whether examples in the prompt help it; ``None`` until that was tried.
+        in_pool: whether the project currently asks it.
+        asked: the number of rounds in which it was asked.
+        voted: the number of rounds in which it gave a valid vote.
+        agreement: how often it agreed with the voted label. Only rounds count in which another model voted
+            too and no vote influenced which models were asked.
+        audit: how often it was right on tasks that people labelled blind, in rounds in which no vote
+            influenced whether it was asked.
+        reviewed: the same on all other tasks; these labels are no independent evidence.
+        calls: finished calls including retries; stored answers that were used again do not count.
+        failures: error code → number of failed calls.
+        median_seconds: the median duration of an answer.
+        p95_seconds: the 95th percentile.
+        cost_usd: the cost of its calls, including failed ones.
+        examples: whether examples in the prompt help it, ``None`` until that was tried.
     """
 
     name: str
@@ -166,40 +108,12 @@ class Model:
     median_seconds: float | None
     p95_seconds: float | None
     cost_usd: float
-    examples: ExamplesTried | None
+    examples: ExamplesReport | None
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """The labels whose score lies from ``low`` up to ``high``; their mean score, and how many were right."""
-
-    low: float
-    high: float
-    count: int
-    score: float | None
-    right: Share
-
-
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """Scores beside human labels.
-
-    Attributes:
-        labels: how right all of them were.
-        score: their mean score.
-        ece: the expected calibration error: the distance of score and share in a bin, over all labels.
-        bins: ten equally wide ones.
-    """
-
-    labels: Share
-    score: float | None
-    ece: float | None
-    bins: tuple[Bin, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A control of the label config that gets no predictions, and why."""
+class SkippedControl:
+    """A control of the label config that gets no predictions, and the reason."""
 
     control: str
     tag: str
@@ -208,31 +122,31 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class ModelVersion:
-    """The version that Label Studio's project shows, as far as it said, and whether it is ours."""
+    """The model version that Label Studio's project shows, if known, and whether it equals the server's."""
 
     shown: str | None
     matches: bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class ProjectReport:
     """One project.
 
     Attributes:
-        key: Label Studio's, ``<id>.<created_at in unix seconds>``.
+        key: Label Studio's key, ``<id>.<created_at in unix seconds>``.
         id: its number in Label Studio.
-        alerts: what to mend.
-        model_version: whether Label Studio reads our scores.
-        rounds: finished rounds, of all questions and epochs.
-        tasks_under_way: tasks that are worked on or wait their turn, ``None`` where no server was asked.
-        calls_under_way: calls that have not ended.
-        webhook_at: when the last webhook came since the server started, ``None`` where none did.
-        humans: what people said.
-        cost: what was spent.
+        alerts: the project's problems.
+        model_version: whether Label Studio shows the backend's scores.
+        rounds: the number of finished rounds, over all questions and epochs.
+        tasks_under_way: tasks in progress or waiting, ``None`` without a running server.
+        calls_under_way: unfinished calls.
+        webhook_at: when the last webhook since the server's start arrived, ``None`` if none did.
+        humans: the number of human answers.
+        cost: the cost.
         questions: by control, the current epoch first.
         models: by name.
-        audit: the scores of tasks that people labelled blind; only these certify anything.
-        reviewed: the scores of all other tasks with human labels.
+        audit: the scores on tasks that people labelled blind; only these certify anything.
+        reviewed: the scores on all other tasks with human labels.
         skipped: controls without predictions.
     """
 
@@ -247,23 +161,23 @@ class Project:
     humans: HumansRow
     cost: Cost
     questions: tuple[QuestionReport, ...]
-    models: tuple[Model, ...]
-    audit: Reliability
-    reviewed: Reliability
-    skipped: tuple[Skipped, ...]
+    models: tuple[ModelReport, ...]
+    audit: ReliabilityReport
+    reviewed: ReliabilityReport
+    skipped: tuple[SkippedControl, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """What a running server knows beside the ledger, since it started.
+class ServerReport:
+    """What a running server knows beyond the ledger, since its start.
 
     Attributes:
-        started_at: when.
-        webhooks: ``open`` to anybody, ``guarded`` by the secret header, or ``closed`` for want of a secret.
-        tasks: how the tasks of prediction requests ended, by outcome.
+        started_at: when it started.
+        webhooks: ``open`` to anybody, ``guarded`` by the secret header, or ``closed`` for lack of a secret.
+        tasks: the number of requested tasks by outcome.
         webhook_at: when the last webhook was accepted.
-        webhooks_refused: webhooks turned away with 401.
-        webhook_refused_at: when the last one was.
+        webhooks_refused: the number of webhooks refused with 401.
+        webhook_refused_at: when the last one was refused.
     """
 
     started_at: float
@@ -276,22 +190,22 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything, at one moment.
+    """All projects at one moment.
 
     Attributes:
-        version: CaMVo's.
-        model_version: what predictions are signed with.
+        version: CaMVo's version.
+        model_version: the model version of predictions.
         generated_at: the moment.
-        alerts: what to mend that is about no single project.
-        server: ``None`` where no server was asked.
-        today: all projects together on this UTC day.
-        projects: the one with the latest round first.
+        alerts: problems that concern no single project.
+        server: ``None`` without a running server.
+        today: the money of all projects on this UTC day.
+        projects: the project with the latest round first.
     """
 
     version: str
     model_version: str
     generated_at: float
     alerts: tuple[Alert, ...]
-    server: Server | None
+    server: ServerReport | None
     today: Budget
-    projects: tuple[Project, ...]
+    projects: tuple[ProjectReport, ...]

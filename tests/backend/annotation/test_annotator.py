@@ -1,4 +1,4 @@
-"""One task's way through the whole backend: who is asked, what is decided, what is recorded and paid."""
+"""One task through the whole backend: which models are asked, what is decided, recorded and paid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from label_studio_requests import (
 from sqlalchemy import select
 from whole_backend import CALL, Backend, prompt_of, says, votes
 
-from backend.annotation.recording import is_audit
+from backend.annotation.job import is_audit
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
 from backend.testing import Reply
@@ -31,7 +31,7 @@ from backend.testing import Reply
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")
 ONE_ROUND_IS_ENOUGH = {"n0": 1, "k_min": 3, "delta": 0.0}
-"""After one round the three cheapest models are asked; of equally dear ones the first by name."""
+"""After one round the three cheapest models are asked; ties go to the first name."""
 
 FOUR = ("blue", "green", "grey", "red")
 
@@ -101,7 +101,7 @@ def test_the_score_of_a_prediction_is_the_product_of_its_regions_scores(tmp_path
     assert prediction["score"] == pytest.approx(first * second, abs=1e-12)
 
 
-def test_a_question_that_nobody_answered_is_left_out_of_the_prediction(tmp_path: Path) -> None:
+def test_a_question_without_votes_is_left_out_of_the_prediction(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Gardening")) as backend:
         [prediction] = backend.predict(task(1), project=TWO)
         assert [round_.key.control for round_ in backend.rounds(1)] == ["mood"]
@@ -119,7 +119,7 @@ def test_a_question_whose_text_is_missing_does_not_cost_the_others_theirs(tmp_pa
     assert [region["from_name"] for region in prediction["result"]] == ["mood"]
 
 
-def test_a_question_added_later_keeps_what_was_learnt_about_the_old_one(tmp_path: Path) -> None:
+def test_a_question_added_later_does_not_reset_the_state_of_the_old_one(tmp_path: Path) -> None:
     with Backend(tmp_path, lambda body: says(mood="Sad", topic="Travel")) as backend:
         backend.predict(task(1))
         backend.predict(task(2), project=TWO)
@@ -132,7 +132,7 @@ def test_a_question_added_later_keeps_what_was_learnt_about_the_old_one(tmp_path
 
 
 @pytest.mark.parametrize("nonsense", ["Ecstatic", "", "Glad or Sad", "{}", '{"mood": 5}', "\x00\ud800"])
-def test_an_answer_outside_the_label_set_is_no_vote_and_no_reward(tmp_path: Path, nonsense: str) -> None:
+def test_an_answer_outside_the_label_set_gives_no_vote_and_no_reward(tmp_path: Path, nonsense: str) -> None:
     def script(body: dict[str, Any]) -> Reply:
         return Reply.says(nonsense) if body["model"] == "blue" else says(mood="Glad")
 
@@ -158,7 +158,7 @@ def test_a_model_without_a_vote_is_replaced(tmp_path: Path, broken: Reply) -> No
         assert backend.rounds(2)[0].votes == {"blue": None, "green": "Glad", "grey": "Glad", "red": "Glad"}
 
 
-def test_without_a_failure_nobody_is_asked_beside_the_subset(tmp_path: Path) -> None:
+def test_without_a_failure_only_the_subset_is_asked(tmp_path: Path) -> None:
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=ONE_ROUND_IS_ENOUGH) as backend:
         backend.predict(task(1, "The first."))
         backend.predict(task(2, "The second."))
@@ -186,7 +186,7 @@ def test_after_all_models_failed_the_task_is_asked_again(tmp_path: Path) -> None
 
 
 def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> None:
-    """Answers outside the label set, empty ones and refusals cost money: they are kept, as no votes."""
+    """Answers outside the label set, empty answers and refusals are paid and stored, without a vote."""
     replies = {
         "red": Reply.says("Ecstatic"),
         "green": Reply.says(""),
@@ -198,7 +198,7 @@ def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> No
 
 
 def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Path) -> None:
-    """Five failures in a row put blue to rest; with k_min 3 of then 2 models, both are asked."""
+    """After five failures in a row blue rests; with k_min 3 and only 2 models left, both are asked."""
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue=None)) as backend:
         for number in range(5):
             backend.predict(task(number, f"Entry {number}."))
@@ -247,8 +247,8 @@ def test_an_audited_task_teaches_and_is_not_asked_again(tmp_path: Path) -> None:
         assert (backend.server.count(), len(backend.learnt())) == (3, 3)
 
 
-def test_the_audited_share_is_about_what_was_asked_for() -> None:
-    """20,000 tasks at a tenth: the standard deviation is 42."""
+def test_the_audited_share_is_close_to_the_setting() -> None:
+    """Of 20,000 tasks a tenth is expected; the standard deviation is 42."""
     assert abs(len(audited(0.1, range(20_000))) - 2_000) < 5 * 42
 
 
@@ -263,7 +263,7 @@ def test_nothing_is_audited_at_share_zero() -> None:
 # -- money
 
 
-def test_costs_of_a_round_are_what_was_paid_and_what_everybody_would_have_cost(tmp_path: Path) -> None:
+def test_a_round_stores_the_paid_cost_and_the_cost_of_asking_all_models(tmp_path: Path) -> None:
     """All three were asked at the known price; the fourth round asks three of four at the same price."""
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=ONE_ROUND_IS_ENOUGH) as backend:
         backend.predict(task(1, "The first."))
@@ -286,7 +286,7 @@ def settled(backend: Backend) -> list[Any]:
 
 
 def test_every_call_is_settled_to_the_cent_failures_too(tmp_path: Path) -> None:
-    """What the account says is what the server's reported usage costs, counted apart from our code."""
+    """The account equals the cost of the usage that the server reported, counted by the test."""
     replies = {
         "red": Reply.says('{"mood": "Glad"}', usage=(1000, 10)),
         "green": Reply.says("Ecstatic", usage=(2000, 20)),
@@ -317,7 +317,7 @@ def test_a_failure_without_usage_costs_nothing(tmp_path: Path) -> None:
 
 
 def budget_for(calls: float, tmp_path: Path) -> float:
-    """$ that cover so many calls of this test's prompt, reservations included."""
+    """The amount in $ that covers this many calls of the test's prompt, reservations included."""
     with Backend(tmp_path, ALL_GLAD) as backend:
         backend.predict(task(1))
         [first, *_] = settled(backend)
@@ -325,7 +325,7 @@ def budget_for(calls: float, tmp_path: Path) -> float:
 
 
 @pytest.mark.parametrize("name", ["project_usd", "day_usd"])
-def test_when_the_budget_is_exhausted_the_rest_gets_nothing_and_nobody_is_asked(
+def test_when_the_budget_is_exhausted_no_model_is_asked_and_the_rest_gets_nothing(
     tmp_path: Path, name: str
 ) -> None:
     for folder in ("measured", "limited"):
@@ -413,7 +413,7 @@ def test_other_layout_of_the_config_is_the_same_epoch(tmp_path: Path) -> None:
 
 
 def test_with_history_fewer_models_are_asked(tmp_path: Path) -> None:
-    """Four models that always agree: once each has n₀ = 2 rewards, fewer of them are enough for δ = 0.5."""
+    """Four models always agree; once each has n₀ = 2 rewards, fewer models reach δ = 0.5."""
     policy = {"n0": 2, "k_min": 1, "delta": 0.5}
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=policy) as backend:
         for number in range(4):

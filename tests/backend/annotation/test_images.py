@@ -1,4 +1,4 @@
-"""Files of Label Studio's on their way to a model, from a server that serves them as Label Studio does."""
+"""Images for models, with files from a server that serves them as Label Studio does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Files:
-    """What the server was asked for: path and token."""
+    """The requests that the server received: path and token."""
 
     url: str
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -35,27 +35,27 @@ class Files:
 def files() -> Iterator[Files]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.asked.append((self.path, self.headers.get("authorization", "")))
+            served.asked.append((self.path, self.headers.get("authorization", "")))
             kind, body = "image/png", PNG
             if self.path.endswith("secret.html"):
                 kind = "text/html; charset=utf-8"
             if self.path.endswith("huge.png"):
                 body = bytes(21 * 1024 * 1024)
             self.send_response({"gone.png": 404, "moved.png": 302}.get(self.path.rpartition("/")[2], 200))
-            self.send_header("location", f"{found.url}/data/upload/1/cat.png")
+            self.send_header("location", f"{served.url}/data/upload/1/cat.png")
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-            """Keep the terminal quiet."""
+            """Write no log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Files(f"http://127.0.0.1:{server.server_address[1]}")
+    served = Files(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    yield found
+    yield served
     server.shutdown()
     server.server_close()
     thread.join()
@@ -77,7 +77,7 @@ def test_a_file_of_label_studio_s_is_sent_along(files: Files, path: str) -> None
 
 
 @pytest.mark.parametrize("name", ["secret.html", "huge.png", "gone.png", "moved.png"])
-def test_what_is_no_image_is_not_sent(files: Files, name: str) -> None:
+def test_a_file_that_is_not_an_image_is_not_sent(files: Files, name: str) -> None:
     with pytest.raises(ImageUnavailableError):
         files.sendable(f"/data/upload/1/{name}")
     assert len(files.asked) == 1

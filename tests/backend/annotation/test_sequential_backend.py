@@ -1,4 +1,4 @@
-"""Sequential voting through the whole backend: who is asked, what is decided, learnt and paid."""
+"""Sequential voting through the whole backend: which models are asked, what is decided, learnt and paid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from label_studio_requests import Annotation, Project, annotated, annotations_de
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
-from backend.annotation.jobs import Jobs
+from backend.annotation.job_queue import JobQueue
 from backend.ledger import reports
 from backend.ledger.rounds import Round
 from backend.testing import Reply
@@ -32,27 +32,27 @@ def entry(number: int) -> dict[str, Any]:
 
 
 def vote(number: int, model: str) -> str:
-    """What a model says about an entry: what most do, but for one time in four."""
+    """A model's answer about an entry; one answer in four differs from the majority's."""
     own, slip = hashlib.sha256(f"{number}:{model}".encode()).digest()[:2]
     right = hashlib.sha256(str(number).encode()).digest()[0]
     return MOODS[own % 3] if slip < 64 else MOODS[right % 3]
 
 
 def script(body: dict[str, Any]) -> Reply:
-    found = re.search(r"Entry (\d+)", prompt_of(body))
-    assert found
-    return says(mood=vote(int(found[1]), body["model"]))
+    entry = re.search(r"Entry (\d+)", prompt_of(body))
+    assert entry
+    return says(mood=vote(int(entry[1]), body["model"]))
 
 
 def staged(backend: Backend, number: int) -> Round:
-    """The round of one task that is asked about in stages: by itself it would not be, the same twice is."""
+    """The round of a task asked in stages; sent twice, since a single task is asked at once."""
     backend.predict(entry(number), entry(number))
     [round_] = backend.rounds(number)
     return round_
 
 
 def first_divided(backend: Backend) -> tuple[int, Round]:
-    """The first task whose first stage was not everyone, and its round."""
+    """The first task whose first stage did not ask all models, and its round."""
     for number in range(1, TASKS):
         round_ = staged(backend, number)
         if round_.plan["stages"]["first"] < len(MODELS):
@@ -98,7 +98,7 @@ def test_the_label_is_the_weighted_vote_of_all_models_wherever_it_was_certain(
     assert early > 10
 
 
-def test_the_full_cost_is_what_was_paid_and_the_expected_price_of_the_models_spared(
+def test_the_full_cost_is_the_paid_cost_plus_the_expected_price_of_models_not_asked(
     rounds: Sequence[Round],
 ) -> None:
     for round_ in rounds:
@@ -120,12 +120,12 @@ def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(
 ) -> None:
     at_once = [round_ for round_ in rounds if round_.plan["stages"]["first"] == len(MODELS)]
     with project.ledger.read() as connection:
-        found = {row.model: row for row in reports.sum_votes(connection, Project().key)}
+        rows = {row.model: row for row in reports.sum_votes(connection, Project().key)}
     assert 0 < len(at_once) < len(rounds)
     for arm in MODELS:
-        assert found[arm].asked == sum(arm in round_.votes for round_ in rounds)
-        assert found[arm].compared == len(at_once)
-        assert found[arm].agreed == sum(round_.votes[arm] == round_.label for round_ in at_once)
+        assert rows[arm].asked == sum(arm in round_.votes for round_ in rounds)
+        assert rows[arm].compared == len(at_once)
+        assert rows[arm].agreed == sum(round_.votes[arm] == round_.label for round_ in at_once)
 
 
 # who waits
@@ -153,8 +153,8 @@ def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
     )
 
     async def both() -> None:
-        jobs = Jobs(Noted(), 8)  # type: ignore[arg-type]
-        await asyncio.gather(jobs.run([first, second], 5.0), jobs.run([first], 5.0))  # type: ignore[list-item]
+        jobs = JobQueue(Noted(), 8)  # type: ignore[arg-type]
+        await asyncio.gather(jobs.answer_request([first, second], 5.0), jobs.answer_request([first], 5.0))  # type: ignore[list-item]
 
     asyncio.run(both())
     assert sorted(done) == [(1, False), (2, False)]
@@ -185,7 +185,7 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(tmp_path: Pa
 
 
 def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: Path) -> None:
-    """Before, the policy itself says what it teaches; after, the fit hook does, from what the round keeps."""
+    """An early label is taught by the policy before storage, a late one from the stored round."""
     for name in ("after", "before"):
         (tmp_path / name).mkdir()
     with Backend(tmp_path / "after", script, MODELS, policy=SEQUENTIAL) as backend:
@@ -214,15 +214,15 @@ def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
         [round_] = backend.rounds(30)
     assert round_.label == "Sad"
     assert round_.plan["stack"]["trust"] > 0.9
-    assert max(round_.plan["stack"]["arms"].items(), key=lambda one: one[1])[0] == "violet"
+    assert max(round_.plan["stack"]["arms"].items(), key=lambda item: item[1])[0] == "violet"
     assert prediction["score"] == round_.score > 0.5
 
 
 # failures
 
 
-def test_a_model_that_fails_is_no_vote_and_the_others_decide(tmp_path: Path) -> None:
-    """The model that is asked first always fails: it is put to rest after five failures in a row."""
+def test_a_model_that_fails_gives_no_vote_and_the_others_decide(tmp_path: Path) -> None:
+    """The model that is asked first always fails and rests after five failures in a row."""
 
     def broken(body: dict[str, Any]) -> Reply:
         return Reply.fails(400) if body["model"] == "amber" else script(body)

@@ -17,7 +17,7 @@ async def let_others_run() -> None:
 
 def work(slots: Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
     async def run() -> None:
-        async with slots.taken(size):
+        async with slots.slot(size):
             done.append(size)
             await asyncio.sleep(0)
 
@@ -27,11 +27,11 @@ def work(slots: Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
 async def one_holds_and_two_wait(
     slots: Slots, done: list[int]
 ) -> tuple[asyncio.Event, asyncio.Task[None], list[asyncio.Task[None]]]:
-    """Until the event is set."""
+    """One task holds the slot until the event is set; two others wait for it."""
     gate = asyncio.Event()
 
     async def hold() -> None:
-        async with slots.taken(1):
+        async with slots.slot(1):
             await gate.wait()
 
     holder = asyncio.create_task(hold())
@@ -57,7 +57,7 @@ def test_no_more_than_the_free_slots_are_taken_and_everybody_gets_one(free: int,
 
         async def hold(size: int) -> None:
             nonlocal holding, most, served
-            async with slots.taken(size):
+            async with slots.slot(size):
                 holding += 1
                 most = max(most, holding)
                 await asyncio.sleep(0)
@@ -84,7 +84,7 @@ def test_a_cancelled_waiter_leaves_its_place_to_the_next() -> None:
     assert asyncio.run(scene()) == [3]
 
 
-def test_a_slot_given_to_somebody_who_is_cancelled_at_that_moment_is_passed_on() -> None:
+def test_a_slot_given_to_a_waiter_cancelled_at_that_moment_is_passed_on() -> None:
     async def scene() -> list[int]:
         slots, done = Slots(1), list[int]()
         gate, holder, waiters = await one_holds_and_two_wait(slots, done)
@@ -101,11 +101,11 @@ def test_a_failure_inside_gives_the_slot_back() -> None:
     async def scene() -> bool:
         slots = Slots(1)
         try:
-            async with slots.taken(1):
+            async with slots.slot(1):
                 raise RuntimeError
         except RuntimeError:
             pass
-        async with slots.taken(1):
+        async with slots.slot(1):
             return True
 
     assert asyncio.run(scene())

@@ -1,4 +1,4 @@
-"""Spans, classes of regions and images through the real app: what is asked, predicted, stored and learnt."""
+"""Spans, region classes and images in the real app: what is asked, predicted, stored and learnt."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def script(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    with Backend(tmp_path_factory.mktemp("spans"), script) as made:
-        yield made
+    with Backend(tmp_path_factory.mktemp("spans"), script) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="module")
 def prediction(backend: Backend) -> dict[str, Any]:
-    [made] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
-    return made
+    [prediction] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
+    return prediction
 
 
 def regions(prediction: dict[str, Any], control: str) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ def test_votes_are_stored_as_spans_and_an_answer_without_a_find_as_none(
     assert claims.votes["blue"] is None
 
 
-def test_arms_earn_what_they_share_with_the_vote_and_then_with_the_human(
+def test_arms_earn_their_overlap_with_the_vote_and_then_with_the_human(
     backend: Backend, prediction: dict[str, Any]
 ) -> None:
     assert backend.learnt("ner", SPANS) == {
@@ -164,8 +164,8 @@ def picture(number: int, photo: str, **data: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     folder = tmp_path_factory.mktemp("images")
-    with Backend(folder, lambda _: says(**SEEN), entries={"vision": True}) as made:
-        yield made
+    with Backend(folder, lambda _: says(**SEEN), entries={"vision": True}) as backend:
+        yield backend
 
 
 def test_an_image_is_passed_on_as_a_part_of_the_message(seeing: Backend) -> None:
@@ -214,7 +214,7 @@ def test_models_that_cannot_see_are_not_asked(tmp_path: Path) -> None:
         assert backend.server.count() == 3
 
 
-def test_a_single_model_that_cannot_see_is_not_asked_and_nobody_in_its_place(tmp_path: Path) -> None:
+def test_a_single_model_without_vision_is_not_asked_nor_replaced(tmp_path: Path) -> None:
     policy = {"name": "single", "model": "green"}
     with Backend(tmp_path, lambda _: says(**SEEN), policy=policy) as backend:
         backend.runtime.pool._callers["red"].model.__dict__["sees"] = True
@@ -239,10 +239,12 @@ def test_the_ledger_does_not_keep_the_picture(seeing: Backend) -> None:
 
 def test_each_models_own_prediction_has_its_regions_with_their_classes(tmp_path: Path) -> None:
     with Backend(tmp_path, script, show_votes=True) as backend:
-        [made] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
-    own = {one["model_version"]: one for one in made}
+        [predictions] = backend.predict(task(1, project=SPANS, data=DATA), project=SPANS)
+    own = {prediction["model_version"]: prediction for prediction in predictions}
     ids = {region["id"]: region["value"]["labels"] for region in regions(own["camvo/red"], "ner")}
-    assert [(ids[one["id"]], one["value"]["choices"]) for one in regions(own["camvo/red"], "role")] == [
+    assert [
+        (ids[region["id"]], region["value"]["choices"]) for region in regions(own["camvo/red"], "role")
+    ] == [
         (["PER"], ["guest"]),
         (["PER"], ["host"]),
     ]

@@ -1,4 +1,4 @@
-"""The stacked vote through the whole backend: who is asked, what is kept, corrected, decided and shown."""
+"""The stacked vote through the whole backend: what is asked, kept, corrected, decided and shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STACKED = {"name": "stacked"}
 
 
 def past(n: int) -> Iterable[KeptRound]:
-    """Labelled rounds that asked everyone: four models err together half of the time, violet does not."""
+    """Labelled rounds that asked all models; four of them err together half of the time, violet does not."""
     for number in range(n):
         right, wrong = ("Glad", "Sad") if number % 4 < 2 else ("Sad", "Glad")
         said = [right if number % 2 else wrong] * 4 + [right]
@@ -47,13 +47,13 @@ def past(n: int) -> Iterable[KeptRound]:
 
 
 def alike(n: int) -> Iterable[KeptRound]:
-    """Rounds in which all models said the same, which people found right."""
+    """Rounds in which all models agreed and people confirmed them."""
     for mood in itertools.islice(itertools.cycle(("Glad", "Sad", "Calm")), n):
         yield KeptRound(tuple(CastVote(arm, mood, 0.8) for arm in MODELS), mood, everyone=True)
 
 
 def remember(backend: Backend, rows: Iterable[KeptRound]) -> StateKey:
-    """Have rounds in the ledger that were finished before, as many events as rows."""
+    """Store earlier rounds in the ledger, one event per row."""
     backend.predict(task(900))
     [round_] = backend.rounds(900)
     key = round_.key
@@ -73,7 +73,7 @@ def remember(backend: Backend, rows: Iterable[KeptRound]) -> StateKey:
     return StateKey(key.project, key.control, key.epoch)
 
 
-def kept(backend: Backend) -> list[KeptRound]:
+def kept_rounds(backend: Backend) -> list[KeptRound]:
     return backend.state().kept_rounds.rounds
 
 
@@ -83,7 +83,7 @@ def kept(backend: Backend) -> list[KeptRound]:
 def test_a_round_that_asked_everyone_is_kept_with_its_votes_and_weights(tmp_path: Path) -> None:
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1))
-        [round_], [row] = backend.rounds(1), kept(backend)
+        [round_], [row] = backend.rounds(1), kept_rounds(backend)
     weights = {arm: numbers["weight"] for arm, numbers in round_.plan["arms"].items()}
     assert row == KeptRound.of(round_.votes, weights, None, everyone=True)
     assert dict(round_.votes) == {vote.arm: vote.label for vote in row.votes}
@@ -93,17 +93,17 @@ def test_a_model_that_fails_is_kept_as_one_that_said_nothing(tmp_path: Path) -> 
     said = dict.fromkeys(MODELS, "Glad") | {"blue": None}
     with Backend(tmp_path, votes(**said), MODELS, policy=STACKED) as backend:
         backend.predict(task(1))
-        [row] = kept(backend)
+        [row] = kept_rounds(backend)
     assert {vote.arm: vote.label for vote in row.votes} == said
 
 
 @pytest.mark.parametrize("mood", ["Glad", "Sad"])
 def test_a_human_label_replaces_the_kept_round_by_one_with_the_label(tmp_path: Path, mood: str) -> None:
-    """Also where it is the voted one, so that no reward changes."""
+    """A label that equals the voted one is kept too, although no reward changes."""
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1), task(2))
         backend.hook(annotated(Annotation(number=1, task=1, mood=mood)))
-        assert sorted(row.label or "" for row in kept(backend)) == ["", mood]
+        assert sorted(row.label or "" for row in kept_rounds(backend)) == ["", mood]
 
 
 def test_the_latest_version_of_a_human_label_is_the_one_that_is_kept(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_the_latest_version_of_a_human_label_is_the_one_that_is_kept(tmp_path: P
         first = Annotation(number=1, task=1, mood="Glad")
         backend.hook(annotated(first))
         backend.hook(updated(first.again(mood="Calm")))
-        assert [row.label for row in kept(backend)] == ["Calm"]
+        assert [row.label for row in kept_rounds(backend)] == ["Calm"]
 
 
-def test_a_round_of_before_plans_said_what_is_kept_is_corrected_all_the_same(tmp_path: Path) -> None:
+def test_a_round_whose_plan_lacks_the_key_kept_is_corrected(tmp_path: Path) -> None:
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1))
         plan = dict(backend.rounds(1)[0].plan)
@@ -123,7 +123,7 @@ def test_a_round_of_before_plans_said_what_is_kept_is_corrected_all_the_same(tmp
         with backend.ledger.write() as connection:
             connection.execute(change(tables.rounds).values(plan=plan))
         backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
-        assert [row.label for row in kept(backend)] == ["Sad"]
+        assert [row.label for row in kept_rounds(backend)] == ["Sad"]
 
 
 def deleted(annotation: Annotation) -> dict[str, Any]:
@@ -146,24 +146,24 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1), task(2))
         before = backend.state()
-        given = Annotation(number=1, task=1, mood=mood)
-        backend.hook(annotated(given))
-        assert len([row for row in kept(backend) if row.label]) == 1
-        backend.hook(withdrawn(given))
+        annotation = Annotation(number=1, task=1, mood=mood)
+        backend.hook(annotated(annotation))
+        assert len([row for row in kept_rounds(backend) if row.label]) == 1
+        backend.hook(withdrawn(annotation))
         assert_same_state(backend.state(), before)
 
 
 def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: Path) -> None:
-    """Before, the policy itself says what it teaches; after, the fit hook does, from what the round keeps."""
-    given = annotated(Annotation(number=1, task=1, mood="Sad"))
+    """An early label is taught by the policy before storage, a late one from the stored round."""
+    webhook = annotated(Annotation(number=1, task=1, mood="Sad"))
     for name in ("after", "before"):
         (tmp_path / name).mkdir()
     with Backend(tmp_path / "after", OUTVOTED, MODELS, policy=STACKED) as backend:
         backend.predict(task(1))
-        backend.hook(given)
+        backend.hook(webhook)
         after = backend.state()
     with Backend(tmp_path / "before", OUTVOTED, MODELS, policy=STACKED) as backend:
-        backend.hook(given)
+        backend.hook(webhook)
         backend.predict(task(1))
         assert_same_state(backend.state(), after)
 
@@ -172,7 +172,7 @@ def test_human_labels_that_do_not_teach_are_not_kept(tmp_path: Path) -> None:
     with Backend(tmp_path, OUTVOTED, MODELS, policy=STACKED, human_rewards=False) as backend:
         backend.predict(task(1))
         backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
-        assert [row.label for row in kept(backend)] == [None]
+        assert [row.label for row in kept_rounds(backend)] == [None]
 
 
 # asking in stages
@@ -180,7 +180,7 @@ def test_human_labels_that_do_not_teach_are_not_kept(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def practised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with 200 rounds in which the models agreed, and people with them."""
+    """A ledger with 200 rounds in which the models agreed and people confirmed them."""
     folder = tmp_path_factory.mktemp("practised")
     with Backend(folder, UNANIMOUS, MODELS, policy=STACKED) as backend:
         remember(backend, alike(200))
@@ -188,7 +188,7 @@ def practised(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask_in_stages(backend: Backend, numbers: Sequence[int]) -> list[Round]:
-    """The rounds of tasks that come together and that no coin chose."""
+    """The rounds of tasks sent together that were not selected at random to ask more models."""
     backend.predict(*map(task, numbers))
     rounds = [round_ for number in numbers for round_ in backend.rounds(number)]
     return [round_ for round_ in rounds if round_.plan["stages"]["coin"] == "nobody"]
@@ -226,7 +226,7 @@ def test_a_human_label_on_a_round_that_stopped_early_is_kept_and_teaches_the_fir
         [round_, *_] = ask_in_stages(backend, range(40, 46))
         rewards, before = backend.learnt(), backend.state()
         backend.hook(annotated(Annotation(number=40, task=round_.key.task, mood="Sad")))
-        after, row = backend.learnt(), kept(backend)[-1]
+        after, row = backend.learnt(), kept_rounds(backend)[-1]
         backend.hook(annotations_deleted(40))
         assert_same_state(backend.state(), before)
     assert (row.label, row.everyone) == ("Sad", False)
@@ -240,7 +240,7 @@ def test_a_human_label_on_a_round_that_stopped_early_is_kept_and_teaches_the_fir
 
 @pytest.fixture(scope="module")
 def corrected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with as many labelled rounds as a snapshot takes: violet was right whoever outvoted it."""
+    """A ledger with as many labelled rounds as a snapshot takes; violet was right even when outvoted."""
     folder = tmp_path_factory.mktemp("corrected")
     with Backend(folder, OUTVOTED, MODELS, policy=STACKED) as backend:
         remember(backend, past(SNAPSHOT_EVERY))

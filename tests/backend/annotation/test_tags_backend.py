@@ -1,4 +1,4 @@
-"""One config with every kind of vote, through the real app: predictions, rewards, and what humans change."""
+"""A config with every kind of vote in the real app: predictions, rewards and human corrections."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ DECIDED = {
     "better": {"selected": "left"},
     "order": {"ranker": {"order": ["2", "1", "3"]}},
 }
-"""Every vote weighs the same in the first round."""
+"""In the first round all votes have the same weight."""
 
 TAUGHT = {
     "topics": {"red": 1.0, "green": 0.75, "blue": 0.5},
@@ -106,7 +106,7 @@ def script(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """Task 1 was voted on."""
+    """A backend in which task 1 has a round."""
     with Backend(tmp_path_factory.mktemp("tags"), script) as made:
         made.predict(task(1, data=DATA), project=PROJECT)
         yield made

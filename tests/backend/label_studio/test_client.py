@@ -1,4 +1,4 @@
-"""Label Studio's API through the client: every page once, every refusal an error that says what to do."""
+"""The client of Label Studio's API: each page is read once, and each refusal is an error with a fix."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_only_annotated_tasks_are_fetched_when_no_others_are_wanted(api: LabelSt
 # -- refusals
 
 
-def test_nobody_there() -> None:
+def test_a_server_that_cannot_be_reached_is_an_error() -> None:
     client = Client("http://127.0.0.1:1", SecretStr(KEY))
     assert refusal(client.version, LabelStudioUnreachableError).where == "http://127.0.0.1:1"
 
@@ -132,7 +132,7 @@ def test_something_else_at_that_address_is_said_to_be_it(api: LabelStudioApi, pa
     assert "not Label Studio" in refusal(lambda: api.client().project(PROJECT), LabelStudioError).message
 
 
-def test_what_changes_something_is_sent_once_even_when_it_fails(api: LabelStudioApi) -> None:
+def test_a_request_that_changes_something_is_sent_once_even_if_it_fails(api: LabelStudioApi) -> None:
     path = f"/api/projects/{PROJECT}/import/predictions"
     api.answers["POST", path] = (503, {})
     refusal(lambda: api.client().import_predictions(PROJECT, []), LabelStudioError)

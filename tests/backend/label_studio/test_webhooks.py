@@ -1,4 +1,4 @@
-"""Label Studio's webhooks as values, and what is refused of them."""
+"""Webhooks and their annotations as values, and which webhooks are refused."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from label_studio_requests import (
 
 from backend.errors import BadBodyError
 from backend.label_studio import webhooks
+from backend.label_studio.annotations import annotations_in
 from backend.ledger.human_annotations import Annotation as Stored
 from backend.questions import parse_label_config
 
@@ -31,8 +32,8 @@ CONFIG = parse_label_config(SENTIMENT)
 
 
 def stored(annotation: Annotation) -> Stored:
-    [found] = webhooks.annotations_in(webhooks.read(annotated(annotation)), CONFIG)
-    return found
+    [parsed] = annotations_in(webhooks.parse_webhook(annotated(annotation)), CONFIG)
+    return parsed
 
 
 @pytest.mark.parametrize(
@@ -55,13 +56,13 @@ def test_the_key_agrees_with_the_one_that_predict_uses_in_any_time_zone() -> Non
 
 
 def test_an_annotation_is_read_as_a_whole() -> None:
-    found = stored(
+    parsed = stored(
         Annotation(number=3, task=4, mood="Calm", updated="2026-03-01T00:00:00.5Z", ground_truth=True, user=6)
     )
-    assert (found.annotation_id, found.task, found.completed_by) == (3, 4, 6)
-    assert (found.labels, found.ground_truth, found.teaches) == ({"mood": "Calm"}, True, True)
-    assert found.updated_at == "2026-03-01T00:00:00.5Z"
-    assert found.project == Project().key
+    assert (parsed.annotation_id, parsed.task, parsed.completed_by) == (3, 4, 6)
+    assert (parsed.labels, parsed.ground_truth, parsed.teaches) == ({"mood": "Calm"}, True, True)
+    assert parsed.updated_at == "2026-03-01T00:00:00.5Z"
+    assert parsed.project == Project().key
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_an_annotation_is_read_as_a_whole() -> None:
         *("made-from-prediction-but-ground-truth", "skipped-ground-truth"),
     ],
 )
-def test_only_what_a_human_looked_at_teaches(changes: dict[str, Any], teaches: bool) -> None:
+def test_only_annotations_that_a_human_looked_at_teach(changes: dict[str, Any], teaches: bool) -> None:
     assert stored(Annotation(number=1, task=1, mood="Sad", **changes)).teaches is teaches
 
 
@@ -102,28 +103,28 @@ def test_one_changed_region_makes_the_whole_form_changed(origins: list[str | Non
         {**choice("Sad", f"control{number}"), **({"origin": origin} if origin else {})}
         for number, origin in enumerate(origins)
     ]
-    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
-    assert found.origin == whole
+    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    assert parsed.origin == whole
 
 
 def test_a_list_of_annotations_is_read_like_a_single_one() -> None:
     people = [Annotation(number=number, task=number, mood="Sad") for number in (1, 2, 3)]
-    event = webhooks.read(annotated_in_bulk(people))
-    assert [found.annotation_id for found in webhooks.annotations_in(event, CONFIG)] == [1, 2, 3]
+    event = webhooks.parse_webhook(annotated_in_bulk(people))
+    assert [parsed.annotation_id for parsed in annotations_in(event, CONFIG)] == [1, 2, 3]
 
 
 def test_deletions_carry_ids_only() -> None:
-    assert list(webhooks.read(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
-    assert list(webhooks.read(tasks_deleted(6, 7)).task_ids) == [6, 7]
+    assert list(webhooks.parse_webhook(annotations_deleted(4, 5)).annotation_ids) == [4, 5]
+    assert list(webhooks.parse_webhook(tasks_deleted(6, 7)).task_ids) == [6, 7]
 
 
 @pytest.mark.parametrize("body", [start_training(), project_updated(), tasks_deleted(1)])
 def test_events_without_annotations_have_none(body: dict[str, Any]) -> None:
-    assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
+    assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
 
 
 def test_the_projects_config_and_version_are_read() -> None:
-    event = webhooks.read(project_updated(Project(model_version="title")))
+    event = webhooks.parse_webhook(project_updated(Project(model_version="title")))
     assert (event.label_config, event.model_version) == (SENTIMENT, "title")
 
 
@@ -132,14 +133,14 @@ def test_the_projects_config_and_version_are_read() -> None:
 )
 def test_an_annotation_that_is_none_is_passed_over(annotation: object) -> None:
     body = {**annotated(Annotation(number=1, task=1, mood="Sad")), "annotation": annotation}
-    assert list(webhooks.annotations_in(webhooks.read(body), CONFIG)) == []
+    assert list(annotations_in(webhooks.parse_webhook(body), CONFIG)) == []
 
 
-def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
+def test_an_annotation_whose_result_is_not_a_list_has_no_labels() -> None:
     body = updated(Annotation(number=1, task=1, mood="Sad"))
     body["annotation"]["result"] = "Sad"
-    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
-    assert found.labels == {}
+    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    assert parsed.labels == {}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_a_result_that_is_no_list_is_an_annotation_without_labels() -> None:
 )
 def test_an_event_that_names_no_action_or_project_is_refused(change: dict[str, Any], where: str) -> None:
     with pytest.raises(BadBodyError) as caught:
-        webhooks.read({**start_training(), **change})
+        webhooks.parse_webhook({**start_training(), **change})
     assert caught.value.where == where
     assert caught.value.fix
 
@@ -175,16 +176,16 @@ def test_the_parts_of_an_event_are_all_of_it_in_order_and_none_is_too_long(
         annotation_ids=range(ids),
         task_ids=range(tasks),
     )
-    found = list(webhooks.parts(event, size))
+    parts = list(webhooks.split_event(event, size))
     for name in ("annotations", "annotation_ids", "task_ids"):
-        pieces = [list(getattr(part, name)) for part in found]
+        pieces = [list(getattr(part, name)) for part in parts]
         assert max(map(len, pieces)) <= size
-        assert [one for piece in pieces for one in piece] == list(getattr(event, name))
-    assert {(part.action, part.project_key) for part in found} == {("ANNOTATIONS_CREATED", "7.1")}
+        assert [item for piece in pieces for item in piece] == list(getattr(event, name))
+    assert {(part.action, part.project_key) for part in parts} == {("ANNOTATIONS_CREATED", "7.1")}
 
 
-def test_an_annotation_made_from_a_prediction_was_shown_one_whatever_else_is_said() -> None:
+def test_an_annotation_made_from_a_prediction_counts_as_having_been_shown_one() -> None:
     body = annotated(Annotation(number=1, task=1, mood="Sad", from_prediction=3))
-    del body["annotation"]["prediction"]  # Label Studio's API leaves the copy out
-    [found] = webhooks.annotations_in(webhooks.read(body), CONFIG)
-    assert found.prediction_shown
+    del body["annotation"]["prediction"]  # Label Studio's API omits the copy
+    [parsed] = annotations_in(webhooks.parse_webhook(body), CONFIG)
+    assert parsed.prediction_shown

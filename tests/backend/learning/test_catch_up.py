@@ -1,4 +1,4 @@
-"""START_TRAINING: what raised no event is fetched from Label Studio and learnt, in the background, once."""
+"""START_TRAINING: annotations without a webhook are fetched from Label Studio and learnt once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAD = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 1.0)}
 
 
 class Studio:
-    """A Label Studio, a backend with its key, and a project whose one task was voted "Glad"."""
+    """A Label Studio, a backend with its key, and a project with one task that was voted "Glad"."""
 
     def __init__(self, folder: Path, api: LabelStudioApi, **environment: Any) -> None:
         self.api = api
@@ -32,7 +32,7 @@ class Studio:
 
     @property
     def project(self) -> Project:
-        """The stand-in's project, as webhooks of the other tests' form name it."""
+        """The stand-in's project, as webhooks name it."""
         created = Project().created
         return Project(
             number=self.api.project["id"], label_config=self.api.project["label_config"], created=created
@@ -49,7 +49,7 @@ class Studio:
         wait_until(then, "end of the training")
 
     def finish(self) -> None:
-        """Wait for the trainings that are under way."""
+        """Wait until no training is under way."""
         wait_until(lambda: not self.backend.runtime._trainings, "end of the training")
 
     def learnt(self) -> dict[str, tuple[int, float]]:
@@ -62,17 +62,17 @@ class Studio:
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        yield made
+    with LabelStudioApi() as api:
+        yield api
 
 
 @pytest.fixture
 def studio(tmp_path: Path, api: LabelStudioApi) -> Iterator[Studio]:
     key = SecretStr(KEY)
-    made = Studio(tmp_path, api, label_studio_url=api.url, label_studio_api_key=key)
-    with made.backend:
-        made.vote()
-        yield made
+    studio = Studio(tmp_path, api, label_studio_url=api.url, label_studio_api_key=key)
+    with studio.backend:
+        studio.vote()
+        yield studio
 
 
 def test_an_imported_annotation_is_learnt(studio: Studio) -> None:
@@ -146,7 +146,7 @@ def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("access", "missing"),
     [
         ({}, ["LABEL_STUDIO_URL", "LABEL_STUDIO_API_KEY"]),
         ({"label_studio_url": "http://127.0.0.1:1"}, ["LABEL_STUDIO_API_KEY"]),
@@ -154,13 +154,13 @@ def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> 
     ],
 )
 def test_without_address_or_key_the_log_says_what_is_missing(
-    given: dict[str, Any],
+    access: dict[str, Any],
     missing: list[str],
     tmp_path: Path,
     api: LabelStudioApi,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    studio = Studio(tmp_path, api, **given)
+    studio = Studio(tmp_path, api, **access)
     with studio.backend as backend:
         backend.hook(start_training(studio.project))
         studio.finish()
@@ -174,8 +174,8 @@ def test_without_address_or_key_the_log_says_what_is_missing(
 def test_a_label_studio_that_is_away_is_in_the_log_without_the_key(
     tmp_path: Path, api: LabelStudioApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"label_studio_url": "http://127.0.0.1:1", "label_studio_api_key": SecretStr(KEY)}
-    studio = Studio(tmp_path, api, **given)
+    access = {"label_studio_url": "http://127.0.0.1:1", "label_studio_api_key": SecretStr(KEY)}
+    studio = Studio(tmp_path, api, **access)
     with studio.backend as backend:
         backend.hook(start_training(studio.project))
         studio.finish()

@@ -1,4 +1,4 @@
-"""Examples in prompts: which, for whom, at what price, and that nothing leaks."""
+"""Examples in prompts: which tasks, for which models, at what price, and that nothing leaks."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ TEXTS = {
 
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was labelled is known at once."""
+    """Labelled tasks are used as examples at once."""
     monkeypatch.setattr(examples, "PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)
-def heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coin shows examples to every model; ``test_examples_coin`` is about the coin."""
-    monkeypatch.setattr(examples.Shelf, "shows", lambda self, key, arm: True)
+def always_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples are shown to every model; ``test_examples_left_out`` tests leaving them out."""
+    monkeypatch.setattr(examples.LabelledTasks, "shows_examples", lambda self, key, arm: True)
 
 
 def label(backend: Backend, number: int, mood: str = "Sad", project: Project | None = None) -> None:
-    """A human labels a task; its text comes along with the webhook."""
+    """A human labels a task; the webhook carries its text."""
     body = annotated(Annotation(number=number, task=number, mood=mood), project)
     body["task"] = task(number, TEXTS[number], project)
     backend.hook(body)
@@ -105,10 +105,10 @@ def test_neither_the_task_itself_nor_one_of_the_same_text_is_an_example(tmp_path
         models.sent.clear()
         backend.predict(task(2, TEXTS[2], ref=9))  # other data, the same round
         predict(backend, 4)
-    assert models.sent == []  # the answers to the same text are there already
+    assert models.sent == []  # the answers to the same text are stored already
 
 
-def test_a_withdrawn_label_is_no_example_and_its_text_is_deleted(tmp_path: Path) -> None:
+def test_a_withdrawn_label_is_not_an_example_and_its_text_is_deleted(tmp_path: Path) -> None:
     models = Models()
     with Backend(tmp_path, models, few_shot=3) as backend:
         predict(backend, 1)
@@ -130,7 +130,7 @@ def test_a_deleted_task_takes_its_text_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"skipped": True}, {"mood": None}])
-def test_what_does_not_teach_is_no_example(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_an_annotation_that_does_not_teach_is_not_an_example(tmp_path: Path, changes: dict[str, Any]) -> None:
     models = Models()
     with Backend(tmp_path, models, few_shot=3) as backend:
         predict(backend, 1)
@@ -185,7 +185,7 @@ def test_an_answer_from_before_is_not_passed_off_as_one_with_examples(tmp_path: 
     assert models.examples() == [[(TEXTS[1], "Sad")]] * 3
 
 
-def test_a_task_that_was_predicted_keeps_its_prediction_whatever_is_labelled_since(tmp_path: Path) -> None:
+def test_later_labels_do_not_change_a_stored_prediction(tmp_path: Path) -> None:
     models = Models()
     with Backend(tmp_path, models, few_shot=1) as backend:
         first = predict(backend, 2)

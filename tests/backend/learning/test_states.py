@@ -1,4 +1,4 @@
-"""The states in memory: sums over the ledger, however they are come by."""
+"""States in memory are sums over the ledger, with or without snapshots."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ D = 3
 
 @pytest.fixture
 def writer(sqlite_ledger: Ledger) -> Iterator[Writer]:
-    made = Writer(sqlite_ledger)
-    yield made
-    made.close()
+    writer = Writer(sqlite_ledger)
+    yield writer
+    writer.close()
 
 
 @pytest.fixture
 def readers() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as made:
-        yield made
+    with ThreadPoolExecutor(2) as readers:
+        yield readers
 
 
 class Process:
@@ -91,14 +91,14 @@ def summed(*seeds: int, lambda_l: float = 1.0) -> State:
 
 
 def assert_equal(state: State, expected: State) -> None:
-    """The same counts, and the same sums up to the rounding of adding several at once."""
+    """Equal counts, and equal sums up to rounding."""
     assert (state.rounds, list(state)) == (expected.rounds, list(expected))
     for name in state:
-        one, two = state[name], expected[name]
-        assert one.rewards == two.rewards
-        np.testing.assert_allclose(one.inverse.full(), two.inverse.full(), rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(one.b, two.b, rtol=0.0, atol=1e-12)
-        np.testing.assert_allclose(one.mixture.to_list(), two.mixture.to_list(), rtol=0.0, atol=1e-12)
+        arm, other = state[name], expected[name]
+        assert arm.rewards == other.rewards
+        np.testing.assert_allclose(arm.inverse.full(), other.inverse.full(), rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(arm.b, other.b, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(arm.mixture.to_list(), other.mixture.to_list(), rtol=0.0, atol=1e-12)
 
 
 def snapshots(ledger: Ledger) -> list[int]:
@@ -215,7 +215,7 @@ def test_a_snapshot_and_the_tail_equal_the_sum_from_zero(process: Process, sqlit
 
 @pytest.mark.usefixtures("often")
 def test_a_restart_begins_with_the_latest_snapshot(process: Process, sqlite_ledger: Ledger) -> None:
-    """The events before it are gone from this ledger, so only the snapshot can know them."""
+    """The earlier events are deleted from this ledger, so only the snapshot holds them."""
     for seed in range(7):
         append(sqlite_ledger, lesson(seed))
         process.current()
@@ -260,7 +260,7 @@ def rewards(backend: Backend, number: int) -> dict[str, float]:
     return {arm: row["rewards"] for arm, row in round_.plan["arms"].items()}
 
 
-def test_what_one_process_learns_another_knows_at_its_next_plan(tmp_path: Path) -> None:
+def test_a_process_plans_with_rounds_of_another_process(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT) as one, Backend(tmp_path, SPLIT) as other:
         one.predict(task(1))
         other.predict(task(2))
@@ -291,7 +291,7 @@ def test_a_prediction_of_one_process_is_repeated_by_another_for_nothing(tmp_path
 
 
 def test_two_processes_that_annotate_the_same_task_at_once_record_one_round(tmp_path: Path) -> None:
-    """The second finds the round of the first when it comes to record its own."""
+    """The second process finds the round of the first when it records its own."""
     gate = threading.Event()
 
     def script(body: dict[str, Any]) -> Reply:
@@ -320,7 +320,7 @@ def test_a_restart_continues_where_it_stopped(tmp_path: Path) -> None:
         assert set(rewards(backend, 2).values()) == {1}
 
 
-def test_a_restarted_pool_knows_what_its_models_reported(tmp_path: Path) -> None:
+def test_a_restarted_pool_knows_the_usage_of_its_models(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "How much is this?"}]
     with Backend(tmp_path, SPLIT) as backend:
         backend.predict(task(1))

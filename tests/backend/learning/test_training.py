@@ -1,4 +1,4 @@
-"""Trainings of one project never overlap, and none that is asked for is lost."""
+"""Trainings of one project never overlap, and no requested training is lost."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ def event(project: str = "1.1", label_config: str = "") -> WebhookEvent:
     return WebhookEvent("START_TRAINING", project, label_config)
 
 
-def test_all_that_come_during_a_run_are_one_more_run_with_the_newest_event() -> None:
-    seen: list[str] = []
+def test_events_during_a_run_are_served_by_one_more_run_with_the_newest_event() -> None:
+    configs: list[str] = []
 
     async def scenario() -> None:
         started, go_on = asyncio.Event(), asyncio.Event()
 
         async def step(wanted: WebhookEvent) -> None:
-            seen.append(wanted.label_config)
+            configs.append(wanted.label_config)
             started.set()
             await go_on.wait()
 
         training = Training([step])
-        first = asyncio.create_task(training.run(event(label_config="first")))
+        first = asyncio.create_task(training.train(event(label_config="first")))
         await started.wait()
         for config in ("second", "third"):
-            await training.run(event(label_config=config))
+            await training.train(event(label_config=config))
         go_on.set()
         await first
 
     asyncio.run(scenario())
-    assert seen == ["first", "third"]
+    assert configs == ["first", "third"]
 
 
 def test_projects_do_not_wait_for_each_other() -> None:
@@ -46,27 +46,27 @@ def test_projects_do_not_wait_for_each_other() -> None:
             await asyncio.wait_for(both.wait(), 10)
 
         training = Training([step])
-        await asyncio.gather(training.run(event("1.1")), training.run(event("2.1")))
+        await asyncio.gather(training.train(event("1.1")), training.train(event("2.1")))
 
     asyncio.run(scenario())
 
 
-def test_a_step_that_breaks_is_logged_by_its_kind_and_the_next_is_taken(
+def test_a_failing_step_is_logged_by_its_error_type_and_the_next_step_runs(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     logs.configure("info")
-    seen: list[str] = []
+    projects: list[str] = []
 
     async def breaks(wanted: WebhookEvent) -> None:
         raise KeyError("the text of a task")
 
     async def works(wanted: WebhookEvent) -> None:
-        seen.append(wanted.project_key)
+        projects.append(wanted.project_key)
 
     training = Training([breaks, works])
-    asyncio.run(training.run(event()))
-    asyncio.run(training.run(event()))
-    assert seen == ["1.1", "1.1"]
+    asyncio.run(training.train(event()))
+    asyncio.run(training.train(event()))
+    assert projects == ["1.1", "1.1"]
     logged = "".join(capfd.readouterr())
     assert "KeyError" in logged
     assert "the text of a task" not in logged

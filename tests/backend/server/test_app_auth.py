@@ -1,4 +1,4 @@
-"""Who may do what: basic auth, the webhook's secret header, and every combination of the two."""
+"""Authentication: basic auth, the webhooks' secret header, and every combination of the two."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _GUARDS = {"open": {}, "basic": BASIC, "secret": SECRET, "both": {**BASIC, **SEC
 
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Backend]]:
-    made = {
+    backends = {
         name: Backend(tmp_path_factory.mktemp(name), ALL, environment=environment)
         for name, environment in _GUARDS.items()
     }
-    for backend in made.values():
+    for backend in backends.values():
         backend.__enter__()
-    yield made
-    for backend in made.values():
+    yield backends
+    for backend in backends.values():
         backend.__exit__(None, None, None)
 
 
@@ -55,7 +55,7 @@ def test_health_asks_for_no_credentials(backends: dict[str, Backend], guard: str
 
 @pytest.mark.parametrize(("method", "path", "body"), _PATHS)
 @pytest.mark.parametrize(
-    "given",
+    "credentials",
     [
         NONE,
         HEADER,
@@ -68,9 +68,9 @@ def test_health_asks_for_no_credentials(backends: dict[str, Backend], guard: str
     ids=["none", "header", "bearer", "wrong-password", "wrong-user", "empty", "swapped"],
 )
 def test_everything_else_is_refused_without_the_right_credentials(
-    backends: dict[str, Backend], method: str, path: str, body: object, given: dict[str, Any]
+    backends: dict[str, Backend], method: str, path: str, body: object, credentials: dict[str, Any]
 ) -> None:
-    response = backends["basic"].client.open(path, method=method, json=body, **given)
+    response = backends["basic"].client.open(path, method=method, json=body, **credentials)
     assert (response.status_code, response.get_json()["code"]) == (401, "unauthorized")
 
 
@@ -90,7 +90,7 @@ _ORDINARY = annotated(Annotation(number=1, task=1, mood="Glad"))
 
 
 @pytest.mark.parametrize(
-    ("guard", "given", "ordinary", "training"),
+    ("guard", "credentials", "ordinary", "training"),
     [
         ("open", NONE, 200, 200),
         ("open", HEADER, 200, 200),
@@ -98,7 +98,7 @@ _ORDINARY = annotated(Annotation(number=1, task=1, mood="Glad"))
         ("basic", HEADER, 401, 401),
         ("basic", RIGHT, 200, 200),
         ("basic", {"auth": ("ada", "wrong")}, 401, 401),
-        # Label Studio sends START_TRAINING without the header, which nobody can therefore ask for
+        # Label Studio sends START_TRAINING without the header, so it cannot be required
         ("secret", NONE, 401, 200),
         ("secret", WRONG_HEADER, 401, 200),
         ("secret", HEADER, 200, 200),
@@ -111,11 +111,11 @@ _ORDINARY = annotated(Annotation(number=1, task=1, mood="Glad"))
     ],
 )
 def test_a_webhook_passes_with_the_credentials_or_with_the_secret(
-    backends: dict[str, Backend], guard: str, given: dict[str, Any], ordinary: int, training: int
+    backends: dict[str, Backend], guard: str, credentials: dict[str, Any], ordinary: int, training: int
 ) -> None:
     backend = backends[guard]
-    assert backend.post("/webhook", _ORDINARY, **given).status_code == ordinary
-    assert backend.post("/webhook", start_training(), **given).status_code == training
+    assert backend.post("/webhook", _ORDINARY, **credentials).status_code == ordinary
+    assert backend.post("/webhook", start_training(), **credentials).status_code == training
 
 
 def test_a_body_that_cannot_be_read_does_not_get_past_the_secret(backends: dict[str, Backend]) -> None:

@@ -1,4 +1,4 @@
-"""A slow model and a full house: what is decided is answered, nothing that was paid for is lost."""
+"""Slow models and busy threads: decided tasks are answered, and no paid answer is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Annotation, annotated, predict, task
+from label_studio_requests import Annotation, Project, annotated, predict, task
 from whole_backend import Backend, prompt_of, says
 
 from backend.testing import Reply
@@ -19,14 +19,14 @@ SOON = 0.3  # seconds; for answers that all hang
 
 
 class Gate:
-    """A script whose models wait at the gate when the text says so."""
+    """A script whose models wait for an event if the text says so."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         reply = says(mood="Glad")
-        return reply.held_until(self.open) if "slow" in prompt_of(body) else reply
+        return reply.once(self.open) if "slow" in prompt_of(body) else reply
 
 
 @pytest.fixture
@@ -38,21 +38,19 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def people() -> Iterator[ThreadPoolExecutor]:
-    """Users of Label Studio who ask at the same time."""
-    with ThreadPoolExecutor(8) as made:
-        yield made
+    """Threads for users who send requests at the same time."""
+    with ThreadPoolExecutor(8) as users:
+        yield users
 
 
 def warm(backend: Backend) -> None:
-    """Load the embedder and litellm, so that no deadline is spent on them."""
+    """Load the embedder and litellm, so that they take no time from a deadline."""
     backend.runtime.embedder.load()
     while not backend.predict(task(99_999, "Warm up."))[0]:
         pass
 
 
-def test_what_is_decided_by_the_deadline_is_answered_and_the_rest_is_empty(
-    tmp_path: Path, gate: Gate
-) -> None:
+def test_tasks_decided_by_the_deadline_are_answered_and_the_rest_is_empty(tmp_path: Path, gate: Gate) -> None:
     with Backend(tmp_path, gate, deadline=AMPLE) as backend:
         warm(backend)
         quick, slow, other = backend.predict(task(1, "quick"), task(2, "slow"), task(3, "also quick"))
@@ -68,7 +66,7 @@ def test_after_the_release_the_same_request_is_answered_without_a_new_call(
         assert backend.predict(task(1, "slow")) == [[]]
         gate.open.set()
     calls = backend.server.count()
-    with Backend(tmp_path, gate) as backend:  # the first has written what came late
+    with Backend(tmp_path, gate) as backend:  # the first backend has stored the late answers
         [prediction] = backend.predict(task(1, "slow"))
         assert prediction["result"][0]["value"] == {"choices": ["Glad"]}
         assert (calls, backend.server.count()) == (6, 0)
@@ -114,7 +112,7 @@ def test_a_task_that_is_asked_for_twice_at_once_is_worked_on_once(
     with Backend(tmp_path, gate) as backend:
         asked = people.submit(backend.predict, task(1, "slow"), task(1, "slow"), task(1, "slow"))
         assert backend.server.wait_for(3)
-        assert backend.metric("camvo_tasks_under_way") == 1.0
+        assert backend.metric("camvo_tasks_under_way", project=Project().key) == 1.0
         gate.open.set()
         first, second, third = asked.result()
         assert first == second == third != []
@@ -131,7 +129,7 @@ def test_two_tasks_with_the_same_text_share_the_calls_and_are_two_rounds(tmp_pat
 def test_a_full_house_still_answers_everything_else(
     tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
 ) -> None:
-    """Three threads leave one seat; the second predict gets [] while the first still waits for its model."""
+    """Of three threads only one may wait; the second request gets [] while the first waits for its model."""
     with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
         seated = people.submit(backend.predict, task(1, "slow"))
         assert backend.server.wait_for(3)
@@ -167,7 +165,7 @@ def test_a_seat_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: Ga
         assert backend.predict(task(1, "quick"))[0]
 
 
-def test_closing_waits_for_what_is_under_way(tmp_path: Path, gate: Gate) -> None:
+def test_closing_waits_for_jobs_under_way(tmp_path: Path, gate: Gate) -> None:
     backend = Backend(tmp_path, gate, deadline=SOON)
     with backend:
         warm(backend)
@@ -180,7 +178,7 @@ def test_a_model_that_times_out_has_no_vote_and_the_others_decide(tmp_path: Path
     never = threading.Event()
 
     def script(body: dict[str, Any]) -> Reply:
-        return says(mood="Sad").held_until(never) if body["model"] == "blue" else says(mood="Glad")
+        return says(mood="Sad").once(never) if body["model"] == "blue" else says(mood="Glad")
 
     with Backend(tmp_path, script, entries={"timeout": 0.5}) as backend:
         [prediction] = backend.predict(task(1))

@@ -1,4 +1,4 @@
-"""The app's own manners: health, versions, errors as JSON, limits, metrics, readiness."""
+"""The app's general behaviour: health, versions, errors as JSON, limits, metrics and readiness."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from label_studio_requests import Annotation, Project, annotated, predict, setup
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
-from backend.learning import feedback
-from backend.server import right_of_way
+from backend.server import runtime, urgent_requests
 
 _numbers = itertools.count(1)
 
@@ -36,18 +35,18 @@ def test_versions_lists_the_model_version(backend: Backend, method: str) -> None
     assert backend.client.open("/versions", method=method).get_json() == {"versions": ["camvo"]}
 
 
-def test_the_event_loop_stands_still_while_a_webhook_is_written(
+def test_the_event_loop_pauses_while_a_webhook_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worked, meanwhile = threading.Event(), list[bool]()
     with Backend(tmp_path, votes(red="Glad")) as backend:
 
         def apply(*_: object) -> None:
-            backend.runtime._loop.call_soon_threadsafe(worked.set)
+            backend.runtime._thread.loop.call_soon_threadsafe(worked.set)
             meanwhile.append(worked.wait(0.2))
 
-        monkeypatch.setattr(right_of_way, "_LONGEST", 60.0)
-        monkeypatch.setattr(feedback, "apply", apply)
+        monkeypatch.setattr(urgent_requests, "_LONGEST", 60.0)
+        monkeypatch.setattr(runtime, "prepare_event", lambda *_: apply)
         backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Calm")))
         assert worked.wait(30)
     assert meanwhile == [False]
@@ -55,7 +54,7 @@ def test_the_event_loop_stands_still_while_a_webhook_is_written(
 
 def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gave_way = threading.Event()
-    monkeypatch.setattr(right_of_way.RightOfWay, "give", lambda _: gave_way.set())
+    monkeypatch.setattr(urgent_requests.UrgentRequests, "give_way", lambda _: gave_way.set())
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         backend.predict(task(1))
     assert gave_way.is_set()
@@ -66,7 +65,7 @@ def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("path", ["/predict", "/setup", "/webhook"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"text"', b"null", b"\xff\xfe", b"[" * 100_000])
-def test_a_body_that_is_no_json_object_is_refused(backend: Backend, path: str, body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(backend: Backend, path: str, body: bytes) -> None:
     response = backend.client.post(path, data=body, content_type="application/json")
     assert (response.status_code, response.get_json()["code"]) == (400, "body_invalid")
 
@@ -93,7 +92,7 @@ def test_a_wrong_method_gets_a_405_in_json(backend: Backend) -> None:
     assert set(response.get_json()) == {"code", "message", "where", "fix"}
 
 
-def test_an_error_says_what_where_and_what_to_do_and_quotes_no_task(backend: Backend) -> None:
+def test_an_error_has_a_message_a_place_and_a_fix_and_quotes_no_task(backend: Backend) -> None:
     secret = "the words of a patient"
     response = backend.post("/predict", {"project": 5, "tasks": [task(1, secret)], "label_config": secret})
     assert set(response.get_json()) == {"code", "message", "where", "fix"}
@@ -103,7 +102,7 @@ def test_an_error_says_what_where_and_what_to_do_and_quotes_no_task(backend: Bac
 
 
 def test_an_unforeseen_exception_is_a_500_that_tells_nothing(tmp_path: Path) -> None:
-    """A round that somebody broke by hand makes the read fail in a way that nobody foresaw."""
+    """A round corrupted by hand makes the read fail with an unexpected error."""
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         backend.predict(task(1))
         with backend.ledger.write() as connection:
@@ -158,10 +157,10 @@ def test_an_invented_action_or_url_makes_no_series_of_its_own(backend: Backend) 
 
 
 def test_ready_says_of_each_part_whether_it_is_there(backend: Backend) -> None:
-    backend.predict(task(next(_numbers)))  # the embedder is loaded by now
+    backend.predict(task(next(_numbers)))  # loads the embedder
     response = backend.client.get("/ready")
     assert response.status_code == 200
-    assert response.get_json() == {"ledger": True, "embedder": True, "prices": True, "keys": True}
+    assert response.get_json() == {"ledger": True, "embedder": True, "keys": True}
 
 
 def test_ready_is_503_while_a_key_is_missing(tmp_path: Path) -> None:

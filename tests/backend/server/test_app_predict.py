@@ -1,4 +1,4 @@
-"""POST /predict as Label Studio uses it: what comes back, in which order, and what never does."""
+"""POST /predict as Label Studio uses it: the results, their order, and what they never contain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _numbers = itertools.count(10_000)
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """One for all tests here: every test brings tasks of its own."""
+    """One backend for all tests here; each test uses its own tasks."""
     with Backend(tmp_path_factory.mktemp("predict"), votes(red="Glad", green="Glad", blue="Sad")) as made:
         yield made
 
@@ -72,7 +72,7 @@ def test_a_request_without_tasks_gets_no_results(backend: Backend) -> None:
     assert backend.predict() == []
 
 
-def test_keys_that_nobody_reads_are_ignored(backend: Backend) -> None:
+def test_unknown_keys_are_ignored(backend: Backend) -> None:
     body = {**predict([new_task()]), "something": {"new": 1}, "timeout": 2}
     assert backend.post("/predict", body).status_code == 200
 
@@ -183,7 +183,7 @@ def test_a_repeated_predict_returns_the_stored_prediction(backend: Backend) -> N
     assert backend.predict(asked) == backend.predict(asked)
 
 
-def test_a_repeated_predict_asks_nobody_and_teaches_nothing(backend: Backend) -> None:
+def test_a_repeated_predict_asks_no_model_and_teaches_nothing(backend: Backend) -> None:
     asked = new_task()
     backend.predict(asked)
     calls, events = backend.server.count(), len(backend.events())

@@ -1,4 +1,4 @@
-"""POST /setup: what one project overrides is kept, used, and refused when it does not fit."""
+"""POST /setup: a project's overrides are stored and used, or refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ALL = votes(red="Glad", green="Glad", blue="Sad")
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
-    with Backend(tmp_path, ALL, policy={"n0": 1, "k_min": 1, "delta": 0.0}) as made:
-        yield made
+    with Backend(tmp_path, ALL, policy={"n0": 1, "k_min": 1, "delta": 0.0}) as backend:
+        yield backend
 
 
 def stored(backend: Backend) -> object:
     with backend.ledger.read() as connection:
-        found = projects.get(connection, Project().key)
-    return None if found is None else found.extra_params
+        stored = projects.get(connection, Project().key)
+    return None if stored is None else stored.extra_params
 
 
 def test_setup_answers_the_model_version(backend: Backend) -> None:
@@ -76,14 +76,14 @@ def test_a_projects_override_leaves_other_projects_alone(backend: Backend) -> No
 
 def test_a_projects_k_min_is_used(backend: Backend) -> None:
     backend.post("/setup", setup(extra_params={"k_min": 2}))
-    backend.predict(task(1))  # all three are young and asked
+    backend.predict(task(1))  # all three have too few rewards, so all are asked
     before = backend.server.count()
     backend.predict(task(2, "Something else altogether."))
     assert backend.server.count() - before == 2
 
 
 def test_a_projects_delta_is_used(backend: Backend) -> None:
-    """After one round the cheapest single model is enough for δ = 0; no set at all reaches δ = 1."""
+    """After one round the cheapest model alone reaches δ = 0, and no set reaches δ = 1."""
     backend.predict(task(1))
     before = backend.server.count()
     backend.predict(task(2, "With little confidence."))
@@ -95,8 +95,8 @@ def test_a_projects_delta_is_used(backend: Backend) -> None:
 
 
 def test_a_projects_instructions_reach_the_models_as_an_object_or_as_text(backend: Backend) -> None:
-    given = {"instructions": "Judge as a poet."}
-    for number, extra_params in enumerate((given, json.dumps(given))):
+    overrides = {"instructions": "Judge as a poet."}
+    for number, extra_params in enumerate((overrides, json.dumps(overrides))):
         backend.post("/setup", setup(extra_params=extra_params))
         backend.predict(task(number, f"Entry {number}."))
         assert "Judge as a poet." in prompt_of(backend.server.requests[-1].body)

@@ -1,4 +1,4 @@
-"""Each model's own vote beside the ensemble's, as Label Studio stores predictions that come in a list."""
+"""Each model's own vote beside the ensemble's, as a list of predictions for Label Studio."""
 
 from __future__ import annotations
 

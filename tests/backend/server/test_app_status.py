@@ -1,4 +1,4 @@
-"""GET /status of the real app, its numbers beside a count in plain Python over what the ledger holds."""
+"""GET /status of the real app, compared with counts in plain Python over the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from label_studio_requests import (
 from scipy.stats import binomtest
 from whole_backend import CALL, Backend, says, votes
 
-from backend.annotation.recording import is_audit
+from backend.annotation.job import is_audit
 from backend.ledger.rounds import Round
 from backend.telemetry import metrics
 
@@ -44,7 +44,7 @@ def truth(number: int) -> str:
 
 
 def opinions(body: dict[str, Any]) -> Any:
-    """Red is mostly right, green says Glad, blue fails or answers outside the label set now and then."""
+    """Red is mostly right, green always says Glad, blue sometimes fails or gives an invalid label."""
     number = int(re.findall(r"Entry (\d+) of", str(body["messages"]))[-1])
     if body["model"] == "blue" and number % 5 == 0:
         return votes(blue=None)(body)
@@ -56,43 +56,45 @@ def opinions(body: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """Two projects after thirty tasks, annotations, changes of mind and deletions."""
+    """Two projects after thirty tasks, with annotations, updates and deletions."""
     folder = tmp_path_factory.mktemp("status")
     budget = {"project_usd": 1.0, "day_usd": 0.5}
-    with Backend(folder, opinions, audit=AUDIT, budget=budget) as made:
+    with Backend(folder, opinions, audit=AUDIT, budget=budget) as backend:
         for project in (TRAVEL, DIARY):
-            made.post("/setup", setup(project))
-            made.predict(*(task(number) for number in TASKS), project=project)
+            backend.post("/setup", setup(project))
+            backend.predict(*(task(number) for number in TASKS), project=project)
         for number in TASKS[:24]:
-            made.hook(annotated(Annotation(number=number, task=number, mood=truth(number))))
-        made.hook(updated(Annotation(number=3, task=3, mood="Calm")))
-        made.hook(annotated(Annotation(number=99, task=4, mood="Sad", skipped=True)))
-        made.hook(annotations_deleted(5, 6))
-        made.hook(tasks_deleted(7, 8))
-        made.hook(project_updated(TRAVEL))
-        yield made
+            backend.hook(annotated(Annotation(number=number, task=number, mood=truth(number))))
+        backend.hook(updated(Annotation(number=3, task=3, mood="Calm")))
+        backend.hook(annotated(Annotation(number=99, task=4, mood="Sad", skipped=True)))
+        backend.hook(annotations_deleted(5, 6))
+        backend.hook(tasks_deleted(7, 8))
+        backend.hook(project_updated(TRAVEL))
+        yield backend
 
 
 def report(backend: Backend, **arguments: Any) -> dict[str, Any]:
     response = backend.client.get("/status", **arguments)
     assert response.status_code == 200
-    found: dict[str, Any] = response.get_json()
-    return found
+    body: dict[str, Any] = response.get_json()
+    return body
 
 
 def project_of(backend: Backend, project: Project = DIARY) -> dict[str, Any]:
-    (found,) = [one for one in report(backend)["projects"] if one["key"] == project.key]
-    return dict(found)
+    (named,) = [listed for listed in report(backend)["projects"] if listed["key"] == project.key]
+    return dict(named)
 
 
 def said(backend: Backend) -> dict[int, str]:
-    """Task → the humans' mood, counted from the annotations."""
-    found = {}
+    """Task → the humans' mood, read from the annotations."""
+    labels = {}
     for number in TASKS:
-        given = [one for one in backend.annotations(number) if one.teaches and "mood" in one.labels]
-        if given:
-            found[number] = given[0].labels["mood"]
-    return found
+        annotations = [
+            stored for stored in backend.annotations(number) if stored.teaches and "mood" in stored.labels
+        ]
+        if annotations:
+            labels[number] = annotations[0].labels["mood"]
+    return labels
 
 
 def rounds_of(backend: Backend) -> list[Round]:
@@ -103,24 +105,24 @@ def rounds_of(backend: Backend) -> list[Round]:
 
 
 def test_rounds_and_human_labels_are_counted(backend: Backend) -> None:
-    found = project_of(backend)
-    assert found["rounds"] == len(rounds_of(backend)) == 28
-    assert found["humans"]["tasks"] == len(said(backend)) == 20
-    assert found["humans"]["annotations"] == 21
+    project = project_of(backend)
+    assert project["rounds"] == len(rounds_of(backend)) == 28
+    assert project["humans"]["tasks"] == len(said(backend)) == 20
+    assert project["humans"]["annotations"] == 21
 
 
 def test_a_model_is_compared_with_the_vote_and_with_the_humans(backend: Backend) -> None:
     human = said(backend)
     counted: dict[str, Counter[str]] = {arm: Counter() for arm in ("red", "green", "blue")}
     for round_ in rounds_of(backend):
-        given = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
+        votes_cast = {arm: vote for arm, vote in round_.votes.items() if vote is not None}
         label = human.get(round_.key.task)
         group = "audit" if is_audit(DIARY.key, round_.key.task, AUDIT) else "reviewed"
         for arm in round_.votes:
             counted[arm]["asked"] += 1
-        for arm, vote in given.items():
+        for arm, vote in votes_cast.items():
             counted[arm]["voted"] += 1
-            if len(given) > 1:
+            if len(votes_cast) > 1:
                 counted[arm] += Counter(compared=1, agreed=int(vote == round_.label))
             if label is not None:
                 counted[arm] += Counter({group: 1, f"{group} right": int(vote == label)})
@@ -138,36 +140,36 @@ def test_a_model_is_compared_with_the_vote_and_with_the_humans(backend: Backend)
 
 
 def test_failures_are_named_and_dollars_counted(backend: Backend) -> None:
-    found = {model["name"]: model for model in project_of(backend, TRAVEL)["models"]}
-    assert {name: model["failures"] for name, model in found.items()} == {
+    models = {model["name"]: model for model in project_of(backend, TRAVEL)["models"]}
+    assert {name: model["failures"] for name, model in models.items()} == {
         "red": {},
         "green": {},
         "blue": {"model_rejected": 6},
     }
-    assert {name: model["calls"] for name, model in found.items()} == dict.fromkeys(found, 30)
-    assert found["red"]["cost_usd"] == pytest.approx(30 * CALL)
-    assert found["blue"]["cost_usd"] == pytest.approx(24 * CALL)
-    assert 0.0 < found["red"]["median_seconds"] <= found["red"]["p95_seconds"]
+    assert {name: model["calls"] for name, model in models.items()} == dict.fromkeys(models, 30)
+    assert models["red"]["cost_usd"] == pytest.approx(30 * CALL)
+    assert models["blue"]["cost_usd"] == pytest.approx(24 * CALL)
+    assert 0.0 < models["red"]["median_seconds"] <= models["red"]["p95_seconds"]
 
 
 def test_an_answer_that_was_there_already_is_a_vote_and_no_call(backend: Backend) -> None:
     red = project_of(backend)["models"][2]
     assert (red["name"], red["asked"]) == ("red", 28)
-    assert red["calls"] == 30  # of tasks that were deleted since, too
+    assert red["calls"] == 30  # calls of deleted tasks count too
 
 
 def test_the_cost_stands_beside_that_of_every_model(backend: Backend) -> None:
-    cost, made = project_of(backend)["cost"], rounds_of(backend)
-    paid, full = sum(one.cost_usd for one in made), sum(one.full_cost_usd for one in made)
+    cost, rounds = project_of(backend)["cost"], rounds_of(backend)
+    paid, full = sum(round_.cost_usd for round_ in rounds), sum(round_.full_cost_usd for round_ in rounds)
     assert (cost["rounds_usd"], cost["every_model_usd"]) == pytest.approx((paid, full))
     assert cost["saved"] == pytest.approx(1 - paid / full)
 
 
-def test_the_budget_is_what_the_accounts_leave(backend: Backend) -> None:
-    found = report(backend)
-    spent = {one["key"]: one["cost"]["budget"]["spent_usd"] for one in found["projects"]}
-    assert found["today"]["spent_usd"] == pytest.approx(sum(spent.values()))
-    assert found["today"]["left_usd"] == pytest.approx(0.5 - sum(spent.values()))
+def test_the_budget_left_is_the_limit_less_spent_and_reserved(backend: Backend) -> None:
+    status = report(backend)
+    spent = {project["key"]: project["cost"]["budget"]["spent_usd"] for project in status["projects"]}
+    assert status["today"]["spent_usd"] == pytest.approx(sum(spent.values()))
+    assert status["today"]["left_usd"] == pytest.approx(0.5 - sum(spent.values()))
     assert project_of(backend)["cost"]["budget"]["left_usd"] == pytest.approx(1.0 - spent[DIARY.key])
 
 
@@ -179,16 +181,16 @@ def test_the_scores_are_compared_with_the_human_labels_bin_by_bin(backend: Backe
         for round_ in rounds_of(backend)
         if round_.key.task in human and is_audit(DIARY.key, round_.key.task, AUDIT) == (group == "audit")
     ]
-    found = project_of(backend)[group]
+    scores = project_of(backend)[group]
     gaps = 0.0
-    for position, bin_ in enumerate(found["bins"]):
+    for position, bin_ in enumerate(scores["bins"]):
         inside = [pair for pair in mine if min(int(pair[0] * 10), 9) == position]
         assert bin_["count"] == len(inside)
         gaps += abs(sum(score for score, _ in inside) - sum(right for _, right in inside))
-    assert found["labels"]["count"] == len(mine) > 0
-    assert found["labels"]["right"] == sum(right for _, right in mine)
-    assert found["score"] == pytest.approx(sum(score for score, _ in mine) / len(mine))
-    assert found["ece"] == pytest.approx(gaps / len(mine))
+    assert scores["labels"]["count"] == len(mine) > 0
+    assert scores["labels"]["right"] == sum(right for _, right in mine)
+    assert scores["score"] == pytest.approx(sum(score for score, _ in mine) / len(mine))
+    assert scores["ece"] == pytest.approx(gaps / len(mine))
 
 
 def test_labels_that_teach_nothing_are_checked_against_all_the_same(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ def test_an_annotation_that_comes_before_its_round_is_counted(tmp_path: Path) ->
     with Backend(tmp_path, SPLIT) as backend:
         backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
         backend.predict(task(1))
-        models = {one["name"]: one["reviewed"]["right"] for one in project_of(backend)["models"]}
+        models = {model["name"]: model["reviewed"]["right"] for model in project_of(backend)["models"]}
     assert models == {"red": 0.0, "green": 0.0, "blue": 1.0}
 
 
@@ -217,8 +219,8 @@ def test_a_change_of_mind_counts_once(tmp_path: Path) -> None:
         for mood in ("Sad", "Glad"):
             annotation = annotation.again(mood=mood)
             backend.hook(updated(annotation))
-        models = {one["name"]: one["reviewed"] for one in project_of(backend)["models"]}
-    assert {name: (one["count"], one["right"]) for name, one in models.items()} == {
+        models = {model["name"]: model["reviewed"] for model in project_of(backend)["models"]}
+    assert {name: (model["count"], model["right"]) for name, model in models.items()} == {
         "red": (1, 1.0),
         "green": (1, 1.0),
         "blue": (1, 0.0),
@@ -229,19 +231,19 @@ def test_each_question_and_epoch_is_told_apart(tmp_path: Path) -> None:
     with Backend(tmp_path, opinions) as backend:
         backend.predict(task(1), task(2))
         backend.predict(task(3), project=DIARY.with_config(SENTIMENT_AND_TOPIC.replace("Calm", "Quiet")))
-        found = project_of(backend)["questions"]
-    assert [(one["control"], one["current"], one["rounds"]) for one in found] == [
+        questions = project_of(backend)["questions"]
+    assert [(question["control"], question["current"], question["rounds"]) for question in questions] == [
         ("mood", True, 1),
         ("mood", False, 2),
         ("topic", True, 1),
     ]
 
 
-# -- what should be mended
+# -- alerts
 
 
-def codes(found: dict[str, Any]) -> set[str]:
-    return {alert["code"] for alert in found["alerts"]}
+def codes(reported: dict[str, Any]) -> set[str]:
+    return {alert["code"] for alert in reported["alerts"]}
 
 
 def test_another_model_version_in_the_project_is_an_alert(backend: Backend) -> None:
@@ -266,8 +268,8 @@ def test_a_budget_that_is_nearly_spent_is_an_alert(tmp_path: Path) -> None:
         assert "budget_nearly_spent" not in codes(project_of(backend))
     budget = {"project_usd": 3.1 * CALL, "day_usd": 2 * CALL}
     with Backend(tmp_path, SPLIT, budget=budget) as backend:
-        found = report(backend)
-        assert "budget_nearly_spent" in codes(found)
+        status = report(backend)
+        assert "budget_nearly_spent" in codes(status)
         assert "budget_nearly_spent" in codes(project_of(backend))
 
 
@@ -275,14 +277,18 @@ def test_a_model_that_hardly_ever_gives_a_valid_vote_is_an_alert(tmp_path: Path)
     script = votes(red="Glad", green="no label of the config", blue="Glad")
     with Backend(tmp_path, script) as backend:
         backend.predict(*(task(number) for number in range(1, 21)))
-        [alert] = [one for one in project_of(backend)["alerts"] if one["code"] == "model_hardly_votes"]
+        [alert] = [
+            listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_hardly_votes"
+        ]
     assert alert["message"].startswith("green gave no valid vote in 20 of 20 rounds")
 
 
 def test_models_that_have_never_answered_are_an_alert(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red="Glad", green=None, blue=None)) as backend:
         backend.predict(*(task(number) for number in range(1, 6)))
-        [alert] = [one for one in project_of(backend)["alerts"] if one["code"] == "model_always_fails"]
+        [alert] = [
+            listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_always_fails"
+        ]
     assert alert["message"] == "Every call of blue, green has failed (model_rejected)"
 
 
@@ -314,8 +320,8 @@ def test_extra_params_that_do_not_fit_any_more_are_an_alert(tmp_path: Path) -> N
     with Backend(tmp_path, SPLIT) as backend:
         backend.post("/setup", setup(extra_params={"models": ["red", "green", "blue"]}))
     with Backend(tmp_path, SPLIT, models=("red", "green", "violet")) as backend:
-        found = project_of(backend)
-    assert "model_unknown" in codes(found)
+        project = project_of(backend)
+    assert "model_unknown" in codes(project)
 
 
 def test_a_label_config_that_cannot_be_read_is_an_alert(tmp_path: Path) -> None:
@@ -330,10 +336,10 @@ def test_refused_webhooks_are_counted_and_dated(tmp_path: Path) -> None:
         before = report(backend)["server"]["webhooks_refused"]
         refused = annotated(Annotation(number=1, task=1, mood="Sad"))
         assert backend.post("/webhook", refused).status_code == 401
-        found = report(backend)
-    assert found["server"]["webhooks_refused"] == before + 1
-    assert found["server"]["webhook_refused_at"] == pytest.approx(found["generated_at"], abs=60.0)
-    assert "webhooks_refused" in codes(found)
+        status = report(backend)
+    assert status["server"]["webhooks_refused"] == before + 1
+    assert status["server"]["webhook_refused_at"] == pytest.approx(status["generated_at"], abs=60.0)
+    assert "webhooks_refused" in codes(status)
 
 
 @pytest.mark.parametrize(
@@ -356,10 +362,10 @@ def test_the_last_webhook_of_a_project_is_dated_and_training_is_none(tmp_path: P
         backend.hook(start_training(quiet))
         assert project_of(backend, quiet)["webhook_at"] is None
         backend.hook(project_updated(quiet))
-        found = report(backend)
-        (project,) = found["projects"]
-    assert project["webhook_at"] == pytest.approx(found["generated_at"], abs=60.0)
-    assert project["webhook_at"] <= found["server"]["webhook_at"]
+        status = report(backend)
+        (project,) = status["projects"]
+    assert project["webhook_at"] == pytest.approx(status["generated_at"], abs=60.0)
+    assert project["webhook_at"] <= status["server"]["webhook_at"]
 
 
 def test_tasks_under_way_are_counted_by_project(tmp_path: Path) -> None:
@@ -375,7 +381,7 @@ def test_tasks_under_way_are_counted_by_project(tmp_path: Path) -> None:
 
 
 class Page(html.parser.HTMLParser):
-    """Tags, their attributes and the visible text of a page; every element has to be closed."""
+    """Tags, attributes and visible text of a page; every element must be closed."""
 
     VOID = ("meta", "link", "br")
 
@@ -428,38 +434,38 @@ def test_a_browser_gets_a_page_and_a_program_json(
 
 def test_one_project_can_be_asked_for_by_its_number_or_key(backend: Backend) -> None:
     for name in (str(DIARY.number), DIARY.key):
-        found = report(backend, query_string={"project": name})
-        assert [one["key"] for one in found["projects"]] == [DIARY.key]
+        status = report(backend, query_string={"project": name})
+        assert [project["key"] for project in status["projects"]] == [DIARY.key]
     assert report(backend, query_string={"project": "999"})["projects"] == []
 
 
 def test_the_page_loads_nothing_and_runs_nothing(backend: Backend) -> None:
-    found = page(backend)
-    assert not found.tags.keys() & {"script", "img", "iframe", "form", "object"}
-    links = [value for name, value in found.attributes if name in ("href", "src")]
+    shown = page(backend)
+    assert not shown.tags.keys() & {"script", "img", "iframe", "form", "object"}
+    links = [value for name, value in shown.attributes if name in ("href", "src")]
     assert all(str(link).startswith(("#", "?", "data:,")) for link in links)
-    assert not any(name.startswith("on") for name, _ in found.attributes)
+    assert not any(name.startswith("on") for name, _ in shown.attributes)
     policy = backend.client.get("/status", headers=BROWSER).headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'")
 
 
-def test_what_label_studio_said_is_escaped(backend: Backend) -> None:
+def test_text_from_label_studio_is_escaped(backend: Backend) -> None:
     assert page(backend).tags["i"] == 0
     assert "v1 <i>" in page(backend).text
 
 
-def test_every_header_of_a_table_says_what_it_heads(backend: Backend) -> None:
+def test_every_table_header_has_a_scope(backend: Backend) -> None:
     text = backend.client.get("/status", headers=BROWSER).text
     assert re.findall(r"<th(?![^>]*scope)[ >]", text) == []
 
 
 def test_the_numbers_of_the_json_are_on_the_page(backend: Backend) -> None:
-    found, text = project_of(backend), page(backend).text
-    for model in found["models"]:
+    project, text = project_of(backend), page(backend).text
+    for model in project["models"]:
         assert model["name"] in text
         assert f"{100 * model['agreement']['share']:.1f}%" in text
         assert f"{100 * model['audit']['low']:.1f}–{100 * model['audit']['high']:.1f}%" in text
-    assert f"expected calibration error {100 * found['reviewed']['ece']:.1f}%" in text
+    assert f"expected calibration error {100 * project['reviewed']['ece']:.1f}%" in text
 
 
 def test_a_server_without_projects_says_how_to_connect_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The subclass for ``label-studio-ml start``, over the base class as its 2.x line has it."""
+"""The model class for ``label-studio-ml start``, on a stand-in for the 2.x base class."""
 
 from __future__ import annotations
 
@@ -57,4 +57,4 @@ def test_fit_teaches_the_round_that_predict_made(module: ModuleType) -> None:
 def test_extra_params_are_kept_for_the_project(module: ModuleType) -> None:
     module.CamvoModel.kept["8", "extra_params"] = '{"delta": 0.5}'
     module.CamvoModel(project_id="8", label_config=SENTIMENT)
-    assert module._runtime().project_settings("8").policy.delta == 0.5
+    assert module._runtime().projects.settings("8").policy.delta == 0.5

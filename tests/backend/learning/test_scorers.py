@@ -1,4 +1,4 @@
-"""The scorers of one process: what they are fitted to, and when."""
+"""The scorers of one process: which rounds they are fitted to, and when."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from label_studio_requests import task
 from sqlalchemy import text
 from whole_backend import Backend, votes
 
-from backend.learning.fits import PAUSE
-from backend.learning.scores import Scores
+from backend.learning.fit_cache import PAUSE
+from backend.learning.scorers import Scorers
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round, RoundKey
@@ -46,20 +46,20 @@ def store(ledger: Ledger, tasks: Sequence[int], confirmed: float | None, arms: S
 
 
 class Process:
-    """One process's scorers, under a clock that is set by hand."""
+    """One process's scorers, with a clock set by hand."""
 
     def __init__(self, ledger: Ledger, readers: ThreadPoolExecutor) -> None:
         self.now = 0.0
-        self._scores = Scores(ledger, readers, clock=lambda: self.now)
+        self._scorers = Scorers(ledger, readers, clock=lambda: self.now)
 
     async def current(self, arms: Sequence[str] = ARMS) -> Scorer:
-        return await self._scores.current(KEY, arms, LABELS)
+        return await self._scorers.current(KEY, arms, LABELS)
 
     async def caught_up(self) -> Scorer:
-        """What a prediction is scored with once what goes on in the background has ended."""
+        """The scorer of a prediction once the background fits have ended."""
         self.now += PAUSE
         await self.current()
-        await self._scores._fits.settled()
+        await self._scorers._cache.settled()
         return await self.current()
 
 

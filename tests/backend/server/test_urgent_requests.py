@@ -8,29 +8,29 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.server import right_of_way as module
-from backend.server.right_of_way import RightOfWay
+from backend.server import urgent_requests as module
+from backend.server.urgent_requests import UrgentRequests
 
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    made = asyncio.new_event_loop()
-    thread = threading.Thread(target=made.run_forever)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield made
-    made.call_soon_threadsafe(made.stop)
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
     thread.join()
-    made.close()
+    loop.close()
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop stands still until the request is over, however slow the machine is."""
+    """The loop pauses until the request is answered, however slow the machine is."""
     monkeypatch.setattr(module, "_LONGEST", 60.0)
 
 
 class Clock:
-    """Time that passes where somebody waits, as an event that never comes is waited for."""
+    """A clock that advances when an event is awaited; the event is never set in time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = self.waited = 0.0
@@ -46,18 +46,18 @@ class Clock:
 
 
 class AtOnce(asyncio.SelectorEventLoop):
-    """A loop that has nothing else to do."""
+    """A loop that runs callbacks immediately."""
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:  # type: ignore[override]
         callback()
 
 
 @pytest.mark.usefixtures("patient")
-def test_the_loop_does_nothing_until_the_request_is_over(
+def test_the_loop_pauses_until_the_request_is_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with RightOfWay(loop).taken():
+    with UrgentRequests(loop).answering():
         loop.call_soon_threadsafe(worked.set)
         meanwhile = worked.wait(0.2)
     assert not meanwhile
@@ -65,25 +65,25 @@ def test_the_loop_does_nothing_until_the_request_is_over(
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_request_that_fails_is_over(
+def test_a_failed_request_counts_as_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with pytest.raises(KeyError), RightOfWay(loop).taken():
+    with pytest.raises(KeyError), UrgentRequests(loop).answering():
         raise KeyError
     loop.call_soon_threadsafe(worked.set)
     assert worked.wait(30)
 
 
 @pytest.mark.usefixtures("patient")
-def test_the_loop_stands_still_for_a_request_though_a_later_one_is_over(
+def test_the_loop_pauses_for_a_request_even_if_a_later_one_is_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     busy, worked = threading.Event(), threading.Event()
-    right_of_way = RightOfWay(loop)
+    requests = UrgentRequests(loop)
     loop.call_soon_threadsafe(busy.wait)
-    with right_of_way.taken():
-        with right_of_way.taken():
+    with requests.answering():
+        with requests.answering():
             pass
         loop.call_soon_threadsafe(worked.set)
         busy.set()
@@ -92,47 +92,47 @@ def test_the_loop_stands_still_for_a_request_though_a_later_one_is_over(
     assert worked.wait(30)
 
 
-def test_the_loop_goes_on_after_a_while_whatever_becomes_of_the_request(
+def test_the_loop_goes_on_after_the_limit_if_the_request_is_not_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with RightOfWay(loop).taken():
+    with UrgentRequests(loop).answering():
         loop.call_soon_threadsafe(worked.set)
         assert worked.wait(30)
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_loop_gives_way_to_a_request_that_it_has_not_been_told_of_yet(
+def test_the_loop_gives_way_to_a_request_before_its_callback_has_run(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     busy, gave_way = threading.Event(), threading.Event()
-    right_of_way = RightOfWay(loop)
+    requests = UrgentRequests(loop)
 
     def work() -> None:
         assert busy.wait(30)
-        right_of_way.give()
+        requests.give_way()
         gave_way.set()
 
     loop.call_soon_threadsafe(work)
-    with right_of_way.taken():
+    with requests.answering():
         busy.set()
         meanwhile = gave_way.wait(0.2)
     assert not meanwhile
     assert gave_way.wait(30)
 
 
-def test_the_loop_stands_still_for_half_of_the_time_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_pauses_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     with closing(AtOnce()) as loop:
-        right_of_way = RightOfWay(loop)
+        requests = UrgentRequests(loop)
         for _ in range(1000):
-            with right_of_way.taken():
+            with requests.answering():
                 clock.now += 0.001
     assert clock.waited <= clock.now / 2 + module._LONGEST
 
 
-def test_a_request_while_the_process_stops_is_in_nobodys_way() -> None:
+def test_a_closed_loop_does_not_disturb_a_request() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    with RightOfWay(loop).taken():
+    with UrgentRequests(loop).answering():
         pass

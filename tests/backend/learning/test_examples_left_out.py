@@ -1,4 +1,4 @@
-"""The coin that shows examples or leaves them out, and what the ledger makes of it."""
+"""Examples are left out at random, and the ledger records which votes had examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend.ledger.database import tables
 
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was labelled is known at once."""
+    """Labelled tasks are used as examples at once."""
     monkeypatch.setattr(examples, "PAUSE", 0.0)
 
 
@@ -30,7 +30,7 @@ def label(backend: Backend, number: int) -> None:
 
 
 def shown(backend: Backend, number: int) -> dict[str, int | None]:
-    """How many examples each model's vote on a task was given with."""
+    """The number of examples behind each model's vote on a task."""
     votes, rounds = tables.votes, tables.rounds
     query = select(votes.c.model, votes.c.examples).join(rounds, rounds.c.id == votes.c.round_id)
     with backend.ledger.read() as connection:
@@ -46,13 +46,13 @@ def test_the_ledger_says_which_votes_were_given_with_examples(tmp_path: Path) ->
         label(backend, 1)
         models.sent.clear()
         predict(backend, 3)
-        given = {body["model"]: len(body["messages"]) // 2 - 1 for body in models.sent}
-        assert shown(backend, 3) == given
-    assert set(given.values()) == {0, 1}
+        example_counts = {body["model"]: len(body["messages"]) // 2 - 1 for body in models.sent}
+        assert shown(backend, 3) == example_counts
+    assert set(example_counts.values()) == {0, 1}
 
 
 def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> None:
-    """One that was right without, and one that was right with them."""
+    """One model is right without examples only, the other with them only."""
     with Backend(tmp_path, Models(), models=("slow", "quick"), few_shot=1, policy={"k_min": 1}) as backend:
         with backend.ledger.write() as connection:
             rows = [
@@ -73,7 +73,7 @@ def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> No
         page = backend.client.get("/status?format=html").text
     assert counts["slow"] < 15
     assert counts["quick"] > 45
-    found = {model["name"]: model["examples"] for model in report["models"]}
-    assert (found["slow"]["helps"], found["quick"]["helps"]) == pytest.approx((0.0, 1.0), abs=0.01)
-    assert (found["quick"]["shown"]["share"], found["quick"]["left_out"]["share"]) == (1.0, 0.0)
+    reported = {model["name"]: model["examples"] for model in report["models"]}
+    assert (reported["slow"]["helps"], reported["quick"]["helps"]) == pytest.approx((0.0, 1.0), abs=0.01)
+    assert (reported["quick"]["shown"]["share"], reported["quick"]["left_out"]["share"]) == (1.0, 0.0)
     assert "<strong>quick</strong> was right in 100.0%" in page

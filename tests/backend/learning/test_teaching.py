@@ -1,4 +1,4 @@
-"""What human answers change in the rewards, counted by hand from the ledger of the real app."""
+"""How human answers change the rewards, counted by hand from the ledger of the real app."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from camvo.state.state import State
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 
 VOTE = {"red": (1, 1.0), "green": (1, 1.0), "blue": (1, 0.0)}
-"""What the vote of SPLIT, "Glad", teaches."""
+"""The rewards that the voted label of SPLIT, "Glad", teaches."""
 SAD = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 1.0)}
 CALM = {"red": (1, 0.0), "green": (1, 0.0), "blue": (1, 0.0)}
 
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
-    """Task 1 was voted "Glad" by two of three."""
-    with Backend(tmp_path, SPLIT) as made:
-        made.predict(task(1))
-        yield made
+    """A backend in which two of three models voted "Glad" on task 1."""
+    with Backend(tmp_path, SPLIT) as backend:
+        backend.predict(task(1))
+        yield backend
 
 
 def human(mood: str | None = "Sad", number: int = 1, **changes: Any) -> Annotation:
@@ -54,7 +54,7 @@ def human(mood: str | None = "Sad", number: int = 1, **changes: Any) -> Annotati
 
 
 def assert_same_state(one: State, other: State) -> None:
-    """Counts exactly, floats to 1e-9."""
+    """Equal counts, and equal floats up to 1e-9."""
     assert (one.rounds, sorted(one)) == (other.rounds, sorted(other))
     for arm in one:
         mine, theirs = one[arm], other[arm]
@@ -92,7 +92,7 @@ def test_an_update_whose_creation_never_came_is_learnt(backend: Backend) -> None
     assert backend.learnt() == SAD
 
 
-def test_a_deletion_by_id_alone_restores_what_the_vote_taught(backend: Backend) -> None:
+def test_a_deletion_by_id_alone_restores_the_rewards_of_the_vote(backend: Backend) -> None:
     before = backend.state()
     backend.hook(annotated(human("Sad")))
     backend.hook(annotations_deleted(1))
@@ -135,7 +135,7 @@ def test_a_human_label_does_not_change_the_stored_prediction(backend: Backend) -
     assert backend.predict(task(1)) == before
 
 
-def test_the_next_plan_knows_what_the_human_said(backend: Backend) -> None:
+def test_the_next_plan_uses_the_human_label(backend: Backend) -> None:
     backend.hook(annotated(human("Sad")))
     backend.predict(task(2))
     agreement = {arm: row["agreement"] for arm, row in backend.rounds(2)[0].plan["arms"].items()}
@@ -211,9 +211,9 @@ def test_annotations_made_from_predictions_in_bulk_teach_nothing(backend: Backen
 
 
 def test_a_human_update_of_an_annotation_made_in_bulk_teaches(backend: Backend) -> None:
-    [made] = bulk("Glad")
-    backend.hook(annotated_in_bulk([made]))
-    backend.hook(updated(made.again(mood="Sad", lead_time=3.0)))
+    [annotation] = bulk("Glad")
+    backend.hook(annotated_in_bulk([annotation]))
+    backend.hook(updated(annotation.again(mood="Sad", lead_time=3.0)))
     assert backend.learnt() == SAD
 
 
@@ -288,10 +288,10 @@ _SAYING = st.tuples(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_SAYING, max_size=8))
-def test_whatever_people_did_withdrawing_it_restores_the_state(
+def test_withdrawing_all_annotations_restores_the_state(
     backend: Backend, sayings: list[tuple[str, int, str]]
 ) -> None:
-    """Every example has a task of its own; at its end nobody's word is left."""
+    """Each example has its own task; at the end all annotations are withdrawn."""
     number = 1000 + len(backend.events())
     backend.predict(task(number, "Always the same entry."))
     before = backend.state()
@@ -332,7 +332,7 @@ def test_a_human_answer_to_one_question_leaves_the_other_alone(tmp_path: Path) -
     ],
     ids=["empty", "unknown-label", "other-control", "two-labels", "two-regions", "no-choices", "no-region"],
 )
-def test_a_result_that_is_no_answer_to_the_question_teaches_nothing(
+def test_a_result_that_does_not_answer_the_question_teaches_nothing(
     backend: Backend, result: list[Any]
 ) -> None:
     body = annotated(human("Sad"))
@@ -355,7 +355,7 @@ def test_human_rewards_can_be_switched_off_and_are_stored_all_the_same(tmp_path:
 # -- START_TRAINING
 
 
-def test_start_training_teaches_what_was_stored_while_rewards_were_off(tmp_path: Path) -> None:
+def test_start_training_teaches_labels_stored_while_rewards_were_off(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT, human_rewards=False) as backend:
         backend.predict(task(1), task(2))
         backend.hook(annotated(human("Sad")))
@@ -438,7 +438,7 @@ def test_another_model_version_in_the_project_is_warned_about(
 
 
 def test_an_annotation_reaches_the_round_that_setup_and_predict_made(backend: Backend) -> None:
-    """The webhook names the project by id and creation time, ``/predict`` by one string."""
+    """The webhook sends the project's id and creation time, ``/predict`` a single key."""
     body = annotated(human("Sad"))
     assert "7.1772" not in str(body)
     assert Project().key.startswith("7.1772")
@@ -456,7 +456,7 @@ def test_a_human_label_corrects_the_rounds_of_every_epoch_that_knows_it(
 
 
 def test_a_label_that_an_epoch_does_not_know_teaches_nothing_there(backend: Backend) -> None:
-    """ "Cross" was no choice when the models voted on the old label set: it says nothing about them."""
+    """ "Cross" was not a choice when the models voted, so it says nothing about them."""
     backend.hook(annotated(human("Cross"), Project(label_config=MORE_MOODS)))
     assert backend.learnt() == VOTE
 

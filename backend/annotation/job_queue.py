@@ -1,4 +1,4 @@
-"""Jobs under way: identical ones are one, late ones go on, and each request gets an answer for every task."""
+"""Runs jobs: identical ones are merged, late ones go on, and every task of a request gets an answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.recording import Job
+from backend.annotation.job import Job
 from backend.annotation.slots import Slots
 from backend.errors import TaskError
 from backend.label_studio.prediction import Prediction
@@ -17,22 +17,22 @@ from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
 BACKGROUND = 1000
-"""Tasks that may go on, or wait their turn, after their request was answered; more are dropped."""
+"""Jobs that may run or wait after their request was answered; further ones are cancelled."""
 
 _GLANCE = 0.3
-"""Seconds in which stored predictions are looked up."""
+"""Seconds in which stored predictions are looked up if the request must not wait for models."""
 
 _Task: TypeAlias = asyncio.Task[Prediction | None]
 
 _log = structlog.get_logger(__name__)
 
 
-class Jobs:
+class JobQueue:
     """The jobs of one process. Used from its event loop only.
 
     Args:
         annotator: does one job.
-        concurrency: jobs worked on at once; those of the smallest request first.
+        concurrency: jobs worked on at once; jobs of the smallest request go first.
     """
 
     def __init__(self, annotator: Annotator, concurrency: int) -> None:
@@ -41,11 +41,13 @@ class Jobs:
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
 
-    async def run(self, jobs: Sequence[Job | None], deadline: float | None) -> list[Prediction]:
-        """One answer for each job, after ``deadline`` seconds at the latest; ``None`` stands for no job.
+    async def answer_request(self, jobs: Sequence[Job | None], deadline: float | None) -> list[Prediction]:
+        """Run the jobs of one request and return an answer for each, ``[]`` for one that is not ready.
 
-        Without a deadline the process is too busy for anybody to wait: what is in the ledger is answered, the
-        rest goes on in the background.
+        Args:
+            jobs: the request's jobs; ``None`` for a task that could not be read.
+            deadline: seconds to wait. If ``None``, the process is too busy to wait: stored predictions are
+                returned, and the other jobs go on in the background.
         """
         tasks = [None if job is None else self._start(job, len(jobs)) for job in jobs]
         waiting = [task for task in tasks if task is not None]
@@ -53,11 +55,11 @@ class Jobs:
             await asyncio.wait(waiting, timeout=_GLANCE if deadline is None else deadline)
         late = "busy" if deadline is None else "deadline"
         answers = [self._answer(job, task, late) for job, task in zip(jobs, tasks, strict=True)]
-        self._let_go(waiting)
+        self._move_to_background(waiting)
         return answers
 
     async def drain(self, patience: float) -> None:
-        """Wait up to ``patience`` seconds for what is under way, then give the rest up."""
+        """Wait up to ``patience`` seconds for the jobs under way, then cancel the rest."""
         tasks = list(self._under_way.values())
         if tasks:
             await asyncio.wait(tasks, timeout=patience)
@@ -66,12 +68,13 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, job: Job, size: int) -> _Task:
-        """Begin a job, or join the identical one under way: Label Studio asks the same in parallel.
+        """Start a job, or join the identical one under way: Label Studio sends equal requests in parallel.
 
-        It goes on as it was begun: a task of a batch that is opened meanwhile is asked about in stages.
+        A joined job keeps the ``size`` that it was started with. A task of a batch that somebody opens
+        meanwhile is still asked in stages.
         """
-        # Equal settings are one object. Equal configs need not be: threads that parse the same text for the
-        # first time together each get their own.
+        # Equal settings are one object. Equal configs may be several: threads that parse the same text for
+        # the first time together each get their own.
         key = (job.project, job.task, repr(job.data), job.config, id(job.settings))
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
@@ -80,15 +83,15 @@ class Jobs:
 
     async def _annotate(self, job: Job, size: int) -> Prediction | None:
         with metrics.tasks_under_way.labels(project=job.project).track_inprogress():
-            async with self._slots.taken(size):
+            async with self._slots.slot(size):
                 try:
                     return await self._annotator.annotate(job, alone=size == 1)
                 except Exception as error:
                     _report(job, error)
                     raise
 
-    def _let_go(self, tasks: Sequence[_Task]) -> None:
-        """Let late tasks go on in the background, as many as there is room for."""
+    def _move_to_background(self, tasks: Sequence[_Task]) -> None:
+        """Let unfinished tasks go on in the background as long as there is room; cancel the others."""
         for task in tasks:
             if task.done() or task in self._background:
                 continue
@@ -106,7 +109,9 @@ class Jobs:
             return []
         if not task.done():
             metrics.tasks.labels(outcome=late).inc()
-            _log.info("no_prediction", project=job.project, task=job.task, code=late, reason="work goes on")
+            _log.info(
+                "no_prediction", project=job.project, task=job.task, code=late, reason="the work goes on"
+            )
             return []
         if task.cancelled() or task.exception() is not None:
             return []
@@ -116,7 +121,10 @@ class Jobs:
 
 
 def _report(job: Job, error: Exception) -> None:
-    """Log and count a task without a prediction; an unforeseen error's text might quote the task."""
+    """Log and count a task without a prediction.
+
+    Of an unexpected error only the type is logged: its text might quote the task.
+    """
     code, reason = "internal", type(error).__name__
     if isinstance(error, CamvoError):
         code, reason = error.code, str(error)

@@ -1,0 +1,67 @@
+"""Jobs and their questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backend.ledger.rounds import RoundKey
+from backend.questions import LabelConfig, TaskQuestion
+from backend.settings import Settings
+from camvo.votes.aggregation import Aggregation
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task to annotate.
+
+    Attributes:
+        project: the project's key.
+        task: Label Studio's task id.
+        data: the task's data.
+        config: the parsed label config.
+        settings: the project's settings.
+    """
+
+    project: str
+    task: int
+    data: Mapping[str, Any]
+    config: LabelConfig
+    settings: Settings
+
+    @property
+    def audit(self) -> bool:
+        """Whether the task is kept blind, so that people label it without seeing a prediction."""
+        return is_audit(self.project, self.task, self.settings.audit)
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuestion:
+    """A question of a job, and the key of its round."""
+
+    question: TaskQuestion
+    key: RoundKey
+
+    @property
+    def name(self) -> str:
+        """The control's name."""
+        return self.question.name
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How the control counts votes."""
+        return self.question.question.control.aggregation
+
+
+def is_audit(project: str, task: int, share: float) -> bool:
+    """Whether a task is kept blind for an audit; decided by a hash, so that all processes agree.
+
+    Args:
+        project: the project's key.
+        task: the task's id.
+        share: the share of tasks to audit, in [0, 1].
+    """
+    digest = hashlib.sha256(f"audit:{project}:{task}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64

@@ -1,0 +1,50 @@
+"""What a policy observes of a task's questions before it plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from backend.annotation.job import Job, JobQuestion
+from backend.learning.background_fits import BackgroundFits
+from backend.learning.states import StateKey, States
+from camvo.policies.estimates import Observation
+from camvo.policies.plan import Plan
+from camvo.policies.policy import Policy
+from camvo.typing import Array
+
+
+class Planner:
+    """Plans with the current states. Used from one event loop only."""
+
+    def __init__(self, states: States, background_fits: BackgroundFits) -> None:
+        self._states, self._background_fits = states, background_fits
+
+    async def plan(
+        self,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        contexts: Sequence[Array],
+        policy: Policy,
+        costs: Mapping[str, float],
+    ) -> Plan:
+        """The policy's plan for several questions of a task.
+
+        Args:
+            job: the task.
+            questions: the questions.
+            contexts: each question's context, of length d.
+            policy: the project's policy.
+            costs: the expected price in $ of each model that may be asked.
+        """
+        observations = {}
+        for question, context in zip(questions, contexts, strict=True):
+            key = StateKey(job.project, question.key.control, question.key.epoch)
+            state = await self._states.current(
+                key, dimension=context.shape[0], lambda_l=job.settings.policy.lambda_l
+            )
+            observation = Observation(state, context, question.question.options, question.aggregation)
+            if (data := policy.fit_data(observation, costs)) is not None:
+                observation = replace(observation, fit=await self._background_fits.current(key, data))
+            observations[question.name] = observation
+        return policy.plan(observations, costs)

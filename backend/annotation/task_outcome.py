@@ -1,0 +1,59 @@
+"""The outcome of asking models about a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from camvo.policies.plan import Plan
+from camvo.policies.policy import Policy
+from camvo.votes import registry
+from camvo.votes.decision import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """The votes on a task's questions, and how they were decided.
+
+    Attributes:
+        policy: the policy that planned and decided.
+        plan: its plan.
+        votes: for each model asked, its votes by question; empty if the call failed.
+        decisions: by question, for the questions that got a vote.
+        costs: the cost of each model asked, in $.
+        scores: the calibrated score by question, for questions whose policy score was calibrated.
+        examples: the tasks shown as examples.
+        shown: how many examples each model's prompt had.
+    """
+
+    policy: Policy
+    plan: Plan
+    votes: Mapping[str, Mapping[str, str]]
+    decisions: Mapping[str, Decision]
+    costs: Mapping[str, float]
+    scores: Mapping[str, float]
+    examples: Sequence[int] = ()
+    shown: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> float:
+        """What was paid, in $."""
+        return sum(self.costs.values())
+
+    @property
+    def full_cost(self) -> float:
+        """The cost of asking every model, in $; for models not asked it is their expected price."""
+        expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
+        return sum((expected | dict(self.costs)).values())
+
+    def describe(self, question: str) -> dict[str, Any]:
+        """The JSON that a round stores: the plan, the aggregation, the policy's own score, the examples."""
+        aggregation = self.plan.estimates[question].aggregation
+        description = {
+            "aggregation": registry.describe_aggregation(aggregation),
+            "score": self.decisions[question].score,
+        }
+        if self.examples:
+            description["examples"] = list(self.examples)
+        return self.plan.describe(question) | description

@@ -1,0 +1,84 @@
+"""What models are sent about a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from backend.annotation.job import Job, JobQuestion
+from backend.learning.examples import Examples
+from backend.learning.labelled_texts import label_texts
+from backend.learning.states import StateKey
+from backend.questions import TaskQuestion
+from backend.questions.prompts.answers import answer_schema
+from backend.questions.prompts.message_parts import Messages
+from backend.questions.prompts.messages import PromptExample, prompt_messages
+from camvo.typing import Array
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrompt:
+    """The prompt about a task, with and without examples.
+
+    Attributes:
+        questions: the questions that answers are parsed for.
+        messages: the prompt without examples.
+        schema: the JSON schema of an answer.
+        examples: the prompt with examples, if there are any.
+        tasks: the tasks shown as examples.
+        shown: how many examples each model gets; empty if there are none.
+    """
+
+    questions: Sequence[TaskQuestion]
+    messages: Messages
+    schema: Mapping[str, Any]
+    examples: Messages = ()
+    tasks: Sequence[int] = ()
+    shown: Mapping[str, int] = field(default_factory=dict)
+
+    def for_model(self, arm: str) -> Messages:
+        """The messages for one model."""
+        return self.examples if self.shown.get(arm) else self.messages
+
+
+async def write_prompt(
+    job: Job, questions: Sequence[JobQuestion], contexts: Sequence[Array], examples: Examples
+) -> TaskPrompt:
+    """Write the prompt about several questions of a task.
+
+    It has examples if ``few_shot`` is set and there is one question that takes them.
+
+    Args:
+        job: the task.
+        questions: the questions to ask together.
+        contexts: each question's context, of length d.
+        examples: the labelled tasks to take examples from.
+    """
+    asked = [question.question for question in questions]
+    prompt = TaskPrompt(asked, prompt_messages(asked, job.settings.instructions), answer_schema(asked))
+    if job.settings.few_shot and len(questions) == 1:
+        return await _with_examples(prompt, job, questions[0], contexts[0], examples)
+    return prompt
+
+
+async def _with_examples(
+    prompt: TaskPrompt, job: Job, question: JobQuestion, context: Array, examples: Examples
+) -> TaskPrompt:
+    texts = label_texts(question.question.question)
+    if texts is None or question.question.images:
+        return prompt
+    labelled = await examples.current(StateKey(job.project, question.key.control, question.key.epoch))
+    nearest = labelled.nearest(question.key, context, job.settings.few_shot)
+    if not nearest:
+        return prompt
+    shown = [PromptExample(task.texts, {question.name: texts[task.label]}) for task in nearest]
+    return replace(
+        prompt,
+        examples=prompt_messages(prompt.questions, job.settings.instructions, shown),
+        tasks=[task.task for task in nearest],
+        shown={
+            model.name: len(nearest) if labelled.shows_examples(question.key, model.name) else 0
+            for model in job.settings.models
+        },
+    )

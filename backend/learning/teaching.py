@@ -1,0 +1,90 @@
+"""What rounds teach: rewards by the vote at first, corrected by signed contributions as humans answer.
+
+Every correction is an event of its own, so each process's state can catch up by addition (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from backend.learning.human_labels import confirmation, human_label, teacher
+from backend.ledger import events, rounds, votes
+from backend.ledger.events import Kind
+from backend.ledger.rounds import Round, RoundKey
+from backend.settings import Settings
+from backend.telemetry import metrics
+from camvo.policies.teaching import TaughtRound
+from camvo.state.contribution import Contribution, revision
+
+
+def store_round(
+    connection: Connection,
+    round_: Round,
+    contribution: Contribution,
+    *,
+    now: float,
+    examples: Mapping[str, int],
+) -> None:
+    """Store a finished round, the outcome of each vote, and what the round teaches.
+
+    Args:
+        connection: a write transaction.
+        round_: the round.
+        contribution: what it teaches.
+        now: unix seconds.
+        examples: how many examples each model's prompt had, for the models that were offered examples.
+    """
+    round_id = rounds.insert(connection, round_)
+    agreed = _rewards(_taught(round_, round_.label, "vote"))
+    confirmed = _confirmed(round_, round_.human)
+    votes.store(connection, round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples)
+    _append(connection, round_.key, "round", contribution, round_id, now)
+
+
+def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
+    """Make the rewards and vote outcomes of a task's rounds agree with the current human labels."""
+    for round_ in rounds.of_task(connection, project, task):
+        human = human_label(connection, round_.key, round_.plan)
+        if human != round_.human:
+            rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
+            votes.set_confirmed(connection, round_, _confirmed(round_, human))
+        label, by = teacher(round_.label, human, settings)
+        if (label, by) == (round_.taught, round_.taught_by):
+            continue
+        change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
+        if change.changes or change.kept or change.dropped:
+            _append(connection, round_.key, "revision", change, round_.id, now)
+            metrics.revisions.labels(project=project).inc()
+        rounds.set_taught(connection, round_.id, label, by)
+
+
+def _append(  # noqa: PLR0917 - the columns of one event
+    connection: Connection, key: RoundKey, kind: Kind, contribution: Contribution, round_id: int, now: float
+) -> None:
+    events.append(
+        connection,
+        key.project,
+        control=key.control,
+        epoch=key.epoch,
+        kind=kind,
+        contribution=contribution.pack(),
+        round_id=round_id,
+        now=now,
+    )
+
+
+def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
+    """What the stored round teaches by a label, which is a vote's or a human's."""
+    record = TaughtRound.stored(round_.plan, round_.context, round_.votes)
+    return record.contribution(label or round_.label, human=by == "human")
+
+
+def _rewards(contribution: Contribution) -> dict[str, float]:
+    return {change.arm: change.added for change in contribution.changes if change.added is not None}
+
+
+def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
+    """The reward of each vote against the human label; empty without one."""
+    return {} if human is None else _rewards(_taught(round_, human, "human"))

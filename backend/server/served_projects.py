@@ -1,0 +1,66 @@
+"""The projects that one process serves: their settings, and what ``/setup`` says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection
+
+from backend.learning.projects import is_new, project_settings, remember_project
+from backend.ledger import Ledger, projects
+from backend.settings import Settings
+
+
+class ServedProjects:
+    """Looks projects up in the ledger.
+
+    Args:
+        ledger: where projects are read.
+        settings: the server's settings.
+        write: runs a function in a write transaction.
+        clock: returns unix seconds.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        write: Callable[[Callable[[Connection], object]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger, self._settings, self._write, self._clock = ledger, settings, write, clock
+        self._by_overrides: dict[str, Settings] = {}
+
+    def settings(self, project: str) -> Settings:
+        """The settings with a project's own overrides; one object for equal overrides.
+
+        Raises:
+            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+        """
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        if stored is None or stored.extra_params is None:
+            return self._settings
+        overrides = json.dumps(stored.extra_params, sort_keys=True)
+        if overrides not in self._by_overrides:
+            own_settings, problem = project_settings(stored, self._settings)
+            if problem is not None:
+                raise problem
+            self._by_overrides[overrides] = own_settings
+        return self._by_overrides[overrides]
+
+    def remember(self, project: str, extra_params: Any, label_config: str | None = None) -> None:
+        """Store a project's ``extra_params``, which Label Studio sends with ``/setup`` only, and its config.
+
+        Raises:
+            ConfigError: the ``extra_params`` do not fit the settings; the stored ones stay.
+        """
+        self._settings.for_project(extra_params)
+        columns = {"extra_params": extra_params, "label_config": label_config}
+        with self._ledger.read() as connection:
+            stored = projects.get(connection, project)
+        if is_new(stored, columns):
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))

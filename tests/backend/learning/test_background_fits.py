@@ -1,0 +1,109 @@
+"""The background fits of one process: which fit a plan gets, and when the next one starts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from backend.learning.background_fits import BackgroundFits
+from backend.learning.fit_cache import PAUSE
+from backend.learning.states import StateKey
+from camvo.policies.background_fits import Fit, FitData, StackedFitData, WeightsFitData, fitted
+from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
+
+KEY = StateKey("7.1", "mood", "epoch")
+
+
+def fit_data(n: int) -> StackedFitData:
+    said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
+    latest = LatestRounds(tuple(KeptRound(said, "Glad", everyone=True) for _ in range(n)))
+    return StackedFitData(latest, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
+
+
+class Process:
+    """One process's background fits, with a clock set by hand and a single worker thread."""
+
+    def __init__(self, worker: ThreadPoolExecutor) -> None:
+        self.now, self.worker = 0.0, worker
+        self._fits = BackgroundFits(worker, clock=lambda: self.now)
+
+    async def current(self, data: FitData) -> Fit:
+        return await self._fits.current(KEY, data)
+
+    async def settled(self) -> None:
+        await self._fits._cache.settled()
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    with ThreadPoolExecutor(1) as worker:
+        yield Process(worker)
+
+
+def test_the_first_plan_waits_for_a_fit(process: Process) -> None:
+    data = fit_data(20)
+    assert asyncio.run(process.current(data)) == fitted(data)
+
+
+def test_a_plan_gets_the_latest_fit_while_the_next_one_is_under_way(process: Process) -> None:
+    before, after = fit_data(20), fit_data(40)
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE
+        busy = threading.Event()
+        process.worker.submit(busy.wait)
+        assert await process.current(after) == fitted(before)
+        busy.set()
+        await process.settled()
+        assert await process.current(after) == fitted(after)
+
+    asyncio.run(run())
+
+
+def test_new_data_within_the_pause_starts_no_fit(process: Process) -> None:
+    before, after = fit_data(20), fit_data(40)
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE / 2
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == fitted(before)
+
+    asyncio.run(run())
+
+
+def test_other_agreement_weights_start_a_fit_of_the_same_rounds(process: Process) -> None:
+    latest = fit_data(20).latest
+    before = WeightsFitData(latest, ("Glad", "Sad"), (("blue", 1.0), ("red", 1.0)))
+    after = replace(before, weights=(("blue", 2.0), ("red", 0.5)))
+
+    async def run() -> None:
+        await process.current(before)
+        process.now += PAUSE
+        await process.current(replace(before, weights=before.weights[::-1]))
+        await process.settled()
+        assert await process.current(before) is fitted(before)
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == fitted(after)
+
+    asyncio.run(run())
+
+
+def test_another_asking_order_has_its_own_fit(process: Process) -> None:
+    one = fit_data(20)
+    other = replace(one, order=("red", "blue"))
+
+    async def run() -> None:
+        first = await process.current(one)
+        assert await process.current(other) == fitted(other)
+        assert await process.current(one) is first
+
+    asyncio.run(run())

@@ -78,7 +78,10 @@ def backend(models: int, latency: float) -> Iterator[tuple[httpx.Client, psutil.
         "output_price": 1.0,
         "max_concurrency": CONCURRENCY // models + (CONCURRENCY % models > 0),
     }
-    config = {"models": [{"name": f"model {k}", **entry} for k in range(models)], "policy": {"k_min": models}}
+    config = {
+        "models": [{"name": f"model {k}", **entry} for k in range(models)],
+        "policy": {"name": "camvo", "k_min": models},
+    }
     (folder / "camvo.yaml").write_text(yaml.safe_dump(config))
     environment = {
         **os.environ,

@@ -18,7 +18,7 @@ from backend.models.embedder.embedder import Embedder
 from backend.questions import label_config
 from backend.questions.prompts import prompts
 from backend.settings import Environment, Settings
-from backend.settings.policies import in_force, policy_of
+from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
 from camvo.policies.estimates import Observation
 from camvo.state.state import State
@@ -57,8 +57,8 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
 
 
 def _policy(found: Settings) -> str:
-    name, idle = in_force(found.policy)
-    return f"{name}, to which {', '.join(idle)} {'mean' if idle[1:] else 'means'} nothing" if idle else name
+    name, without_effect = policy_in_force(found.policy)
+    return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
 
 
 def _keys(found: Settings, pool: Pool) -> str:

@@ -48,6 +48,7 @@ from backend.questions import LabelConfig
 from backend.server import upkeep
 from backend.server.right_of_way import RightOfWay
 from backend.settings import Environment, Settings
+from backend.settings.policies import warn_of_implied_policy
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
@@ -167,6 +168,7 @@ class Runtime:
         key = json.dumps(stored.extra_params, sort_keys=True)
         if key not in self._overrides:
             self._overrides[key] = self.settings.for_project(stored.extra_params)
+            warn_of_implied_policy(self._overrides[key].policy, project)
         return self._overrides[key]
 
     def remember(self, project: str, extra_params: Any, label_config: str | None = None) -> None:

@@ -48,7 +48,7 @@ def installation(
     studio: LabelStudio, models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
     folder = tmp_path_factory.mktemp("server")
-    path = config_for(models, folder, policy={"k_min": 3})
+    path = config_for(models, folder, policy={"name": "camvo", "k_min": 3})
     config = yaml.safe_load(path.read_text())
     config["models"] = [{**model, "vision": True} for model in config["models"]]
     path.write_text(yaml.safe_dump(config))

@@ -78,7 +78,9 @@ def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
         for name in MODELS
     ]
     path = folder / "camvo.yaml"
-    path.write_text(yaml.safe_dump({"models": entries, "retries": 0, "policy": {"k_min": 3}, **settings}))
+    path.write_text(
+        yaml.safe_dump({"models": entries, "retries": 0, "policy": {"name": "camvo", "k_min": 3}, **settings})
+    )
     return path
 
 

@@ -267,7 +267,7 @@ def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
 def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable) -> None:
     found = done(table, chosen("camvo", "majority"))
     camvo, majority = summarised([run.row for run in found])
-    assert (camvo.policies.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
+    assert (camvo.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
     accuracies = [run.row.accuracy for run in found[:2] if run.row.accuracy is not None]
     assert camvo.means["accuracy"] == pytest.approx(np.mean(accuracies))
     interval = camvo.intervals["accuracy"]

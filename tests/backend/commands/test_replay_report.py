@@ -338,9 +338,9 @@ def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
 
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     program = """
-import sys, backend.replay.report
+import sys, backend.commands.replay.report
 print("matplotlib" in sys.modules)
-import backend.replay.report.page
+import backend.commands.replay.report.page
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """
     environment = {"PYTHONPATH": ":".join(sys.path)}

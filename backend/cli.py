@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect import commands
-from backend.commands.replay import command, synthetic_command
-from backend.commands.review import command as review_command
+from backend.commands.connect import connect_command, predict_command
+from backend.commands.replay import replay_command, synthetic_command
+from backend.commands.review import review_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -52,9 +52,9 @@ def demo(
     """Show the main job on real text, without a key or a network."""
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.demo import run  # noqa: PLC0415 - the same
+    from backend.commands.demo.demo import run_demo  # noqa: PLC0415 - the same
 
-    run.run(console=Console(), serve=serve, port=port)
+    run_demo(console=Console(), serve=serve, port=port)
 
 
 @app.command()
@@ -106,11 +106,11 @@ def report(
     report.run(Console(), environment, project=project, as_json=as_json)
 
 
-app.command()(command.replay)
+app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)
-app.command()(commands.connect)
-app.command()(commands.disconnect)
-app.command()(commands.predict)
+app.command()(connect_command.connect)
+app.command()(connect_command.disconnect)
+app.command()(predict_command.predict)
 app.command()(review_command.review)
 
 

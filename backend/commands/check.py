@@ -90,7 +90,7 @@ def _embedder(found: Settings) -> str:
 def _webhooks(environment: Environment) -> str:
     if environment.basic_auth_user is not None and environment.webhook_secret is None:
         raise ConfigError(
-            "Label Studio's webhooks carry no basic auth: every human answer would be refused",
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
             where="CAMVO_WEBHOOK_SECRET",
             fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
         )

@@ -12,9 +12,9 @@ import numpy as np
 import policies
 from numpy.typing import NDArray
 
-from backend.commands.replay.grid import Experiment, Shuffle, runs
-from backend.commands.replay.policies import Setting
-from backend.commands.replay.results import Run
+from backend.commands.replay.grid import Experiment, Shuffle, replay_all
+from backend.commands.replay.policies import ReplaySetting
+from backend.commands.replay.results import ReplayRun
 from camvo.policies.policy import Policy
 from camvo.replays import measures
 from camvo.replays.rescored import rescored
@@ -46,13 +46,15 @@ class Kept:
         self, table: VotesTable, shuffles: Mapping[int, Shuffle], chosen: Mapping[str, Policy], jobs: int
     ) -> None:
         """The rows that are not there yet."""
-        settings = [Setting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()]
-        found = runs(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
+        settings = [
+            ReplaySetting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()
+        ]
+        found = replay_all(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
         for setting in settings:
             self.add(setting.name, [record(next(found), table, one.human) for one in shuffles.values()])
 
 
-def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) -> dict[str, Any]:
+def record(run: ReplayRun, table: VotesTable, human: NDArray[np.bool_] | None = None) -> dict[str, Any]:
     """What is kept of a run: points against the full vote, cost, errors of its own and of shown scores."""
     shown, confirmed = None, None
     if run.row.policy in policies.SHOWN:
@@ -73,7 +75,7 @@ def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) 
     }
 
 
-def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | None]:
+def shown_errors(run: ReplayRun, items: VotesTable) -> tuple[float | None, float | None]:
     """ECE of the scores that the server would show: without a human label, and calibrated by 500.
 
     The 500 are drawn at random, and the ECE is that of all others; ``None`` for tables of fewer than 1,000.
@@ -90,7 +92,7 @@ def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | Non
     return plain, measures.calibration_error(labels[rest], fitted(scores[rest]), truth[rest])
 
 
-def taught_error(run: Run, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
+def taught_error(run: ReplayRun, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
     """ECE of the scores that the server would show after these human labels, on all items that came later."""
     scores = rescored(run.trace, items, human)
     late = np.arange(len(human)) > np.flatnonzero(human)[-1]

@@ -17,7 +17,7 @@ import pytest
 from command_line import called
 from server_process import child, run_cli, wait_until
 
-from backend.commands.replay.results import AVERAGED, Row, Summary
+from backend.commands.replay.results import AVERAGED, ReplayRow, Summary
 from camvo.replays.synthetic import SyntheticModel, votes_table
 
 DOCUMENTED = (Path(__file__).parents[3] / "docs" / "replay.md").read_text("utf-8")
@@ -65,7 +65,7 @@ def out(folder: Path, printed: str) -> dict[str, Any]:
 
 
 def test_a_row_of_the_json_has_the_documented_fields(out: dict[str, Any]) -> None:
-    names = [field.name for field in fields(Row)]
+    names = [field.name for field in fields(ReplayRow)]
     assert [list(row) for row in out["rows"]] == [names] * 8
     for name in names:
         assert f"| `{name}` |" in DOCUMENTED
@@ -198,7 +198,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
 
 def test_a_row_of_the_study_is_a_row_of_a_replay_at_its_gamma_and_alpha(study: Any) -> None:
     _, out = study
-    names = ["gamma", "alpha", *(field.name for field in fields(Row))]
+    names = ["gamma", "alpha", *(field.name for field in fields(ReplayRow))]
     assert [list(row) for row in out["rows"]] == [names] * 4
     assert [(row["gamma"], row["seed"]) for row in out["rows"]] == [(0.0, 0), (0.0, 1), (0.8, 0), (0.8, 1)]
     assert {sum(row["per_label"][label]["support"] for label in ("no", "yes")) for row in out["rows"]} == {50}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.prices import read
+from backend.commands.replay.prices import read_prices
 from backend.errors import ReplayError
 
 MODELS = ("large", "small")
@@ -14,27 +14,27 @@ MODELS = ("large", "small")
 def from_file(folder: Path, content: object) -> dict[str, float]:
     path = folder / "prices.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
-    return read(str(path), MODELS, Path("votes.csv"))
+    return read_prices(str(path), MODELS, Path("votes.csv"))
 
 
 def test_prices_are_given_as_pairs_or_in_a_file_by_themselves_or_under_their_key(tmp_path: Path) -> None:
     wanted = {"large": 2.5, "small": 0.0}
-    assert read("small=0, large=2.5", MODELS, Path("votes.csv")) == wanted
+    assert read_prices("small=0, large=2.5", MODELS, Path("votes.csv")) == wanted
     assert from_file(tmp_path, wanted) == wanted
     assert from_file(tmp_path, {"name": "x", "usd_per_million_input_tokens": wanted}) == wanted
 
 
 def test_prices_are_in_the_order_of_the_models() -> None:
-    assert list(read("small=1,large=2", MODELS, Path("votes.csv"))) == ["large", "small"]
+    assert list(read_prices("small=1,large=2", MODELS, Path("votes.csv"))) == ["large", "small"]
 
 
 def test_a_name_may_hold_an_equals_sign() -> None:
-    assert read("a=b=1", ("a=b",), Path("votes.csv")) == {"a=b": 1.0}
+    assert read_prices("a=b=1", ("a=b",), Path("votes.csv")) == {"a=b": 1.0}
 
 
 def test_without_any_the_json_beside_the_table_has_them(tmp_path: Path) -> None:
     (tmp_path / "votes.json").write_text('{"large": 1, "small": 2}')
-    assert read(None, MODELS, tmp_path / "votes.csv") == {"large": 1.0, "small": 2.0}
+    assert read_prices(None, MODELS, tmp_path / "votes.csv") == {"large": 1.0, "small": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_without_any_the_json_beside_the_table_has_them(tmp_path: Path) -> None:
 )
 def test_prices_that_are_none_are_refused(given: str | None, said: str) -> None:
     with pytest.raises(ReplayError) as caught:
-        read(given, MODELS, Path("votes.csv"))
+        read_prices(given, MODELS, Path("votes.csv"))
     assert str(caught.value).startswith(said)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.votes_file import VotesFile, read
+from backend.commands.replay.votes_file import VotesFile, read_votes
 from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
@@ -13,7 +13,7 @@ GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,n
 def table(folder: Path, content: str | bytes) -> VotesFile:
     path = folder / "votes.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read(path)
+    return read_votes(path)
 
 
 def refusal(folder: Path, content: str | bytes) -> str:
@@ -90,4 +90,4 @@ def test_a_text_that_was_taken_for_a_label_is_not_printed_whole(tmp_path: Path) 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match=r"none\.csv: cannot be read \(No such file"):
-        read(tmp_path / "none.csv")
+        read_votes(tmp_path / "none.csv")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from backend.commands.replay.report.study import Setting
+from backend.commands.replay.report.data import SettingRuns
 from backend.commands.replay.report.style import WIDTH, new_figure, short
 
 _COLUMNS = 4
@@ -22,7 +22,7 @@ class Cell:
     first: bool
     last: bool
 
-    def title(self, setting: Setting, *more: str) -> None:
+    def title(self, setting: SettingRuns, *more: str) -> None:
         """Two lines: the policy, and its parameters with whatever else there is to say."""
         second = ", ".join([*setting.parameters, *filter(None, more)])
         lines = filter(None, [short(setting.policy, 26), second])

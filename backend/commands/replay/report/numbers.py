@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from backend.commands.replay.report.study import Setting, Study
+from backend.commands.replay.report.data import ReportData, SettingRuns
 
 MISSING = "–"
 
@@ -19,12 +19,12 @@ class Column:
     heading: str
     text: Callable[[float], str]
 
-    def mean(self, setting: Setting) -> str:
+    def mean(self, setting: SettingRuns) -> str:
         """The mean over the shuffles."""
         mean = setting.mean(self.field)
         return MISSING if mean is None else self.text(mean)
 
-    def interval(self, setting: Setting) -> str | None:
+    def interval(self, setting: SettingRuns) -> str | None:
         """Its 95% interval, ``None`` where there is none or it is a single number as written."""
         interval = setting.interval(self.field)
         low, high = map(self.text, interval or (0.0, 0.0))
@@ -35,12 +35,12 @@ class Column:
 class TargetMet(Column):
     """In how many shuffles the target was met."""
 
-    def mean(self, setting: Setting) -> str:
+    def mean(self, setting: SettingRuns) -> str:
         """Counted, not averaged."""
         told = [run.row.target_met for run in setting.runs if run.row.target_met is not None]
         return f"{sum(told)} of {len(told)}" if told else MISSING
 
-    def interval(self, setting: Setting) -> str | None:
+    def interval(self, setting: SettingRuns) -> str | None:
         """A count has none."""
         return None
 
@@ -70,20 +70,20 @@ _COLUMNS = (
 )
 
 
-def columns(study: Study) -> list[Column]:
+def columns(data: ReportData) -> list[Column]:
     """The columns that have a number in any row."""
     return [
-        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in study.settings)
+        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in data.settings)
     ]
 
 
-def findings(study: Study) -> list[str]:
+def findings(data: ReportData) -> list[str]:
     """What was replayed, in plain sentences."""
-    table = study.table
+    table = data.table
     known = int((table.truth >= 0).sum())
     sizes = (
         f"{many(len(table.truth), 'item')}, {many(len(table.prices), 'model')},"
-        f" {many(len(table.labels), 'label')}, {many(study.shuffles, 'shuffle')}."
+        f" {many(len(table.labels), 'label')}, {many(data.shuffles, 'shuffle')}."
     )
     if not known:
         return [
@@ -95,15 +95,15 @@ def findings(study: Study) -> list[str]:
     return [sizes, *partly]
 
 
-def targets(study: Study) -> list[str]:
+def targets(data: ReportData) -> list[str]:
     """For each δ, the setting that met its target in every shuffle at the least cost."""
     return [
-        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(study, delta)}."
-        for delta, level in study.targets.items()
+        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(data, delta)}."
+        for delta, level in data.targets.items()
     ]
 
 
-def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
+def label_rows(setting: SettingRuns) -> list[tuple[str, list[str]]]:
     """For each label its mean precision, recall and F1 over the shuffles, and its items."""
     rows = []
     for label in setting.runs[0].row.per_label:
@@ -122,10 +122,10 @@ def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _cheapest(study: Study, delta: float) -> str:
+def _cheapest(data: ReportData, delta: float) -> str:
     met = [
         setting
-        for setting in study.settings
+        for setting in data.settings
         if setting.summary.delta == delta and all(run.row.target_met for run in setting.runs)
     ]
     if not met:

@@ -10,7 +10,7 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from backend.commands.replay.report.study import Setting
+from backend.commands.replay.report.data import SettingRuns
 
 PAPER, INK, MUTED, GRID, DOT = "#ffffff", "#1f2328", "#59636e", "#dfe3e8", "#b6bec7"
 THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"}
@@ -78,7 +78,7 @@ class Style:
     marker: str
 
 
-def styles(settings: Sequence[Setting]) -> list[Style]:
+def styles(settings: Sequence[SettingRuns]) -> list[Style]:
     """A colour for each policy and δ or agreement; settings that share it differ in lines and markers.
 
     A policy without δ has a marker of its own, because several of them may lie on one point.

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.replay.results import Point, Run, Summary, point
+from backend.commands.replay.results import Point, ReplayRun, Summary, point
 from camvo.errors import InvalidParameterError
 from camvo.replays.clairvoyant import Clairvoyant, clairvoyant
 from camvo.replays.frontier import fixed_sets, frontier, set_accuracy
@@ -34,11 +34,11 @@ _SAMPLE_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class SettingRuns:
     """One policy with its parameters, and its run on every shuffle."""
 
     summary: Summary
-    runs: tuple[Run, ...]
+    runs: tuple[ReplayRun, ...]
 
     @property
     def policy(self) -> str:
@@ -108,11 +108,11 @@ class Static:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class ReportData:
     """The table and the settings; ``truth`` says whether any right label is known."""
 
     table: VotesTable
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingRuns, ...]
 
     @property
     def truth(self) -> bool:
@@ -156,19 +156,19 @@ class Study:
         return {delta: delta * self.full for delta in sorted(deltas)} if self.truth else {}
 
 
-def study(table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary]) -> Study:
+def report_data(table: VotesTable, runs: Sequence[ReplayRun], summaries: Sequence[Summary]) -> ReportData:
     """Bring the runs to their summaries.
 
     Raises:
         InvalidParameterError: there is nothing to draw, or a summary without a run.
     """
-    found: dict[Point, list[Run]] = {}
+    found: dict[Point, list[ReplayRun]] = {}
     for run in runs:
         found.setdefault(point(run.row), []).append(run)
-    settings = tuple(Setting(summary, tuple(found.get(point(summary), ()))) for summary in summaries)
+    settings = tuple(SettingRuns(summary, tuple(found.get(point(summary), ()))) for summary in summaries)
     if not settings or not all(setting.runs for setting in settings):
         raise InvalidParameterError("a report needs at least one setting, and a run of each")
-    return Study(table, settings)
+    return ReportData(table, settings)
 
 
 def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:

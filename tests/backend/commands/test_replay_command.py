@@ -149,9 +149,9 @@ def test_the_same_again_is_the_same_but_for_the_speed(folder: Path, out: dict[st
     [
         (["none.csv"], "none.csv: cannot be read"),
         (["votes.csv", "--prices", "large=1"], "--prices: no price for the model 'mid' of votes.csv"),
-        (["votes.csv", "--embeddings", "votes.csv"], "votes.csv: is no array"),
-        (["votes.csv", "--policy", "best"], "--policy best: no such policy"),
-        (["votes.csv", "--delta", "high"], "--delta: 'high' is no list of numbers"),
+        (["votes.csv", "--embeddings", "votes.csv"], "votes.csv: is not an array"),
+        (["votes.csv", "--policy", "best"], "--policy best: there is no such policy"),
+        (["votes.csv", "--delta", "high"], "--delta: 'high' is not a list of numbers"),
         (["votes.csv", "--lambda-l", "0"], "--lambda-l: "),
         (["votes.csv", "--json", "nowhere/out.json"], "--json nowhere/out.json: its folder is missing"),
         (["votes.csv", "--json", "."], "--json .: is a folder"),
@@ -210,7 +210,7 @@ def test_correlations_that_cannot_be_are_said_to_be_clamped(study: Any) -> None:
     assert independent["clamped"] == []
     assert len(clamped["clamped"]) == 10
     assert max(pair["attained"] for pair in clamped["clamped"]) < 0.8
-    assert "γ = 0.8 is more than 10 of 21 pairs of models" in " ".join(text.split())
+    assert "γ = 0.8 is impossible for 10 of 21 pairs of models" in " ".join(text.split())
 
 
 def test_everything_in_the_json_of_the_study_is_documented(study: Any) -> None:

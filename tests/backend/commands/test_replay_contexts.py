@@ -51,9 +51,9 @@ def test_embeddings_are_read_as_float64(dtype: str, tmp_path: Path) -> None:
         (np.ones((2, 4)), "e.npy: (2, 4) does not fit the 3 items of votes.csv: needs (3, d)"),
         (np.ones(3), "e.npy: (3,) does not fit the 3 items of votes.csv: needs (3, d)"),
         (np.ones((3, 0)), "e.npy: (3, 0) does not fit the 3 items of votes.csv: needs (3, d)"),
-        (np.ones((3, 4), dtype=int), "e.npy: int64 are no embeddings: needs floats"),
-        (b"text", "e.npy: is no array in NumPy's .npy format"),
-        (b"", "e.npy: is no array in NumPy's .npy format"),
+        (np.ones((3, 4), dtype=int), "e.npy: int64 is not a type of embeddings: needs floats"),
+        (b"text", "e.npy: is not an array in NumPy's .npy format"),
+        (b"", "e.npy: is not an array in NumPy's .npy format"),
     ],
 )
 def test_an_array_that_does_not_fit_is_refused(array: Any, said: str, tmp_path: Path) -> None:

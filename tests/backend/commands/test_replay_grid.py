@@ -109,14 +109,17 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("best", "--policy best: no such policy (camvo, ccamvo, sequential, stacked, baseline, majority"),
-        ("single", "--policy single: no such policy"),
-        ("camvo:a", "--policy camvo:a: no such policy"),
-        ("single:d", "--policy single:d: 'd' is no model of the table (a, b, c)"),
-        ("subset:a+d", "--policy subset:a+d: 'd' is no model of the table (a, b, c)"),
-        ("subset:", "--policy subset:: '' is no model of the table"),
-        ("random", "--policy random: no such policy"),
-        ("random:few", "--policy random:few: 'few' is no number (random:0.5)"),
+        (
+            "best",
+            "--policy best: there is no such policy (known: camvo, ccamvo, sequential, stacked, baseline",
+        ),
+        ("single", "--policy single: there is no such policy"),
+        ("camvo:a", "--policy camvo:a: there is no such policy"),
+        ("single:d", "--policy single:d: 'd' is not a model of the table (models: a, b, c)"),
+        ("subset:a+d", "--policy subset:a+d: 'd' is not a model of the table (models: a, b, c)"),
+        ("subset:", "--policy subset:: '' is not a model of the table"),
+        ("random", "--policy random: there is no such policy"),
+        ("random:few", "--policy random:few: 'few' is not a number (give e.g. random:0.5)"),
         ("random:0", "--policy random:0: a share of the models"),
         ("cascade:2", "--policy cascade:2: a score to reach"),
     ],
@@ -141,7 +144,7 @@ def test_an_agreement_that_is_no_share_is_refused() -> None:
 def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
     many = tuple(f"m{number}" for number in range(21))
     assert replay_settings(["majority"], [0.9], [1], [0.99], Parameters(), models=many)
-    with pytest.raises(ReplayError, match="21 models, at most 20 can be searched"):
+    with pytest.raises(ReplayError, match="21 models, and at most 20 can be searched"):
         replay_settings(["camvo"], [0.9], [1], [0.99], Parameters(), models=many)
 
 

@@ -41,15 +41,21 @@ def test_without_any_the_json_beside_the_table_has_them(tmp_path: Path) -> None:
     ("given", "said"),
     [
         ("large=1", "--prices: no price for the model 'small' of votes.csv"),
-        ("large=1,small=2,tiny=3", "--prices: 'tiny' is no model of votes.csv (large, small)"),
-        ("large=1,small=-2", "--prices, small: -2.0 is no price in dollars"),
-        ("large=1,small=nan", "--prices, small: nan is no price in dollars"),
-        ("large=1,small=inf", "--prices, small: inf is no price in dollars"),
-        ("large=1,small=dear", "--prices, small: 'dear' is no price in dollars"),
+        ("large=1,small=2,tiny=3", "--prices: 'tiny' is not a model of votes.csv (models: large, small)"),
+        ("large=1,small=-2", "--prices, small: -2.0 is not a price in dollars"),
+        ("large=1,small=nan", "--prices, small: nan is not a price in dollars"),
+        ("large=1,small=inf", "--prices, small: inf is not a price in dollars"),
+        ("large=1,small=dear", "--prices, small: 'dear' is not a price in dollars"),
         ("large=1,large=2", "--prices: 'large=2' is not one model=usd each"),
         ("large=1,", "--prices: '' is not one model=usd each"),
-        ("none.json", "none.json: no prices: cannot be read (No such file or directory) (--prices FILE or "),
-        (None, "votes.json: no prices: cannot be read (No such file or directory) (--prices FILE or name=u"),
+        (
+            "none.json",
+            "none.json: no prices: cannot be read (No such file or directory) (give --prices FILE.json or",
+        ),
+        (
+            None,
+            "votes.json: no prices: cannot be read (No such file or directory) (give --prices FILE.json or",
+        ),
     ],
 )
 def test_prices_that_are_none_are_refused(given: str | None, said: str) -> None:
@@ -61,10 +67,10 @@ def test_prices_that_are_none_are_refused(given: str | None, said: str) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("no json", "prices.json: is no JSON in UTF-8"),
+        ("no json", "prices.json: is not JSON in UTF-8 (correct the file)"),
         ([1, 2], 'prices.json: needs {"model": usd, …}, by itself or under "usd_per_million_input_tokens"'),
-        ({"large": "1", "small": 2}, "prices.json, large: '1' is no price in dollars"),
-        ({"large": True, "small": 2}, "prices.json, large: True is no price in dollars"),
+        ({"large": "1", "small": 2}, "prices.json, large: '1' is not a price in dollars (give 0 or more)"),
+        ({"large": True, "small": 2}, "prices.json, large: True is not a price in dollars (give 0 or more)"),
     ],
 )
 def test_a_file_without_prices_is_refused(content: object, said: str, tmp_path: Path) -> None:

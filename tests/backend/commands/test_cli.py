@@ -179,7 +179,7 @@ def test_check_prints_what_each_model_would_cost_and_the_sum(checks: Checks) -> 
     printed = checks["plain"][1].stdout
     costs = [float(cost) for cost in re.findall(r"embedded/\S+\s+│\s+([\d.]+) │ yes", printed)]
     assert len(costs) == 7
-    total = re.search(r"together \$([\d.]+) a task", printed)
+    total = re.search(r"\$([\d.]+) per task", printed)
     assert total is not None
     assert float(total[1]) == pytest.approx(sum(costs), abs=1e-6)
 

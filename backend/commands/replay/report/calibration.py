@@ -1,4 +1,4 @@
-"""What the scores are worth: reliability diagrams and risk–coverage curves."""
+"""The quality of the scores: reliability diagrams and risk–coverage curves."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _POINTS = 300
 
 
 def reliability_diagrams(data: ReportData) -> Picture | None:
-    """A diagram for each setting; nothing without truth."""
+    """Draw a reliability diagram for each setting; ``None`` without truth."""
     if not data.truth:
         return None
     figure, cells = grid(len(data.settings), height=2.8, margin=0.7, parts=(4, 1))
-    edges, most = np.arange(BINS) / BINS, max(len(run.order) for one in data.settings for run in one.runs)
+    edges, most = (
+        np.arange(BINS) / BINS,
+        max(len(run.order) for setting in data.settings for run in setting.runs),
+    )
     decades = [10**power for power in range(0, int(np.log10(most)) + 1, 2 if most >= 1000 else 1)]
     chosen = styles(data.settings)
     for cell, setting, style in zip(cells, data.settings, chosen, strict=True):
@@ -79,7 +82,7 @@ def reliability_diagrams(data: ReportData) -> Picture | None:
 
 
 def risk_coverage(data: ReportData) -> Picture | None:
-    """The error rate among the most certain answers; nothing without truth."""
+    """Draw the error rate among the most certain answers; ``None`` without truth."""
     if not data.truth:
         return None
     figure = new_figure(WIDTH, 4.2)
@@ -110,11 +113,11 @@ def risk_coverage(data: ReportData) -> Picture | None:
 
 
 _SETTLED = 0.02
-"""Coverage below which no risk is drawn: a few answers move it too much."""
+"""Coverage below which no risk is drawn, because it rests on too few answers."""
 
 
 def _answers(data: ReportData, setting: SettingRuns) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
-    """Labels, scores and truth of all shuffles."""
+    """Return the labels, scores and truth of all shuffles."""
     return (
         np.concatenate([run.trace.labels for run in setting.runs]),
         np.concatenate([run.trace.scores for run in setting.runs]),
@@ -123,7 +126,7 @@ def _answers(data: ReportData, setting: SettingRuns) -> tuple[NDArray[np.int64],
 
 
 def _mean_curve(data: ReportData, setting: SettingRuns) -> tuple[Array, Array]:
-    """The mean over the shuffles of the risk at the same coverages."""
+    """Return coverages, and the mean risk over the shuffles at each."""
     at = np.linspace(_SETTLED, 1, _POINTS).astype(np.float64)
     curves = []
     for run in setting.runs:

@@ -8,7 +8,7 @@ from backend.commands.replay.report.style import INK, Picture, percent_tick, sho
 
 
 def calls_per_model(data: ReportData) -> Picture:
-    """Bars for each setting, the dearest model on top."""
+    """Draw bars for each setting, with the most expensive model on top."""
     models = sorted(data.table.prices, key=lambda model: -data.table.prices[model])
     names = [f"{short(model, 26)}  ${data.table.prices[model]:g}" for model in models]
     figure, cells = grid(

@@ -1,4 +1,4 @@
-"""What each policy cost and how right it was, among all fixed sets of models."""
+"""The cost and accuracy of each policy, compared with all fixed sets of models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from camvo.typing import Array
 
 
 def cost_accuracy(data: ReportData) -> Picture:
-    """The scatter of cost and accuracy, or of cost and agreement where no truth is known."""
+    """Draw cost against accuracy, or without truth against agreement."""
     field = "accuracy" if data.truth else "agreement"
     figure = new_figure(WIDTH, 5.2)
     axes = figure.add_subplot()
@@ -64,7 +64,7 @@ def cost_accuracy(data: ReportData) -> Picture:
 
 
 def _static(axes: Axes, data: ReportData) -> list[Artist]:
-    """The fixed sets, the best of them, the single models and the full vote."""
+    """Draw the fixed sets, the best of them, the single models and the full vote."""
     costs, worth, models = data.static.costs, data.static.worth, len(data.table.prices)
     best = data.static.best
     return [
@@ -76,7 +76,7 @@ def _static(axes: Axes, data: ReportData) -> list[Artist]:
 
 
 def _bars(setting: SettingRuns, field: str) -> tuple[Array, Array, Array] | None:
-    """The mean point of a setting, and the ends of its intervals of cost and of worth."""
+    """Return a setting's mean point, and the ends of its intervals of cost and worth."""
     cost, worth = setting.mean("cost"), setting.mean(field)
     if cost is None or worth is None:
         return None
@@ -98,7 +98,7 @@ def _policy(axes: Axes, mean: Array, arms: Sequence[Array], style: Style) -> Art
 
 
 def _scale(axes: Axes, data: ReportData, levels: Array) -> float:
-    """Set the limits and return the lower one: sets far below all ``levels`` must not flatten the rest."""
+    """Set the limits and return the lower one. Sets far below all ``levels`` stay outside."""
     low, high = levels.min(), max(levels.max(), data.static.worth.max())
     margin = 0.05 * (high - low or 1.0)
     axes.set(xlim=(0, data.table.full_cost * 1.04 or 1.0), ylim=(low - margin, high + margin))

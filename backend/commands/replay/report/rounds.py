@@ -1,4 +1,4 @@
-"""How accuracy and cost went on from round to round."""
+"""Accuracy and cost over the rounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backend.commands.replay.results import ReplayRun
 from camvo.typing import Array
 
 _POINTS = 300
-"""Of a line: more of them make the files large and the lines no clearer."""
+"""Points of a line. More would make the files larger, but the lines no clearer."""
 _NOISE = 0.01
 """Share of the rounds at the start for which no accuracy is drawn."""
 _UNSETTLED = 0.1
@@ -31,7 +31,7 @@ _UNSETTLED = 0.1
 
 
 def over_rounds(data: ReportData) -> Picture:
-    """Cumulative accuracy, where the truth is known, above cumulative cost."""
+    """Draw cumulative accuracy, if the truth is known, above cumulative cost."""
     figure = new_figure(WIDTH, 6.4 if data.truth else 3.6)
     panels = figure.subplots(2 if data.truth else 1, 1, sharex=True, squeeze=False)[:, 0]
     chosen = styles(data.settings)
@@ -53,7 +53,7 @@ def over_rounds(data: ReportData) -> Picture:
 
 
 def cumulative_accuracy(data: ReportData, run: ReplayRun) -> Array:
-    """The share of right labels among the first t items whose truth is known, NaN for the very first."""
+    """Return the share of right labels among the first t items with a known truth; NaN at the start."""
     truth = data.table.truth[run.order]
     known = np.cumsum(truth >= 0)
     right = np.cumsum((run.trace.labels == truth) & (truth >= 0))
@@ -63,7 +63,7 @@ def cumulative_accuracy(data: ReportData, run: ReplayRun) -> Array:
 
 
 def cumulative_cost(data: ReportData, run: ReplayRun) -> Array:
-    """What the first t items cost, as a share of asking every model about them."""
+    """Return the cost of the first t items, as a share of asking every model about them."""
     rounds = np.arange(1, len(run.order) + 1)
     share: Array = np.cumsum(run.trace.costs) / (rounds * (data.table.full_cost or 1.0))
     return share
@@ -76,9 +76,9 @@ def _lines(
     value: Callable[[ReplayRun], Array],
     levels: list[float],
 ) -> list[Artist]:
-    """The mean of each setting with a band of one standard deviation; ``levels`` have to be in view."""
+    """Draw each setting's mean with a band of one standard deviation; keep ``levels`` in view."""
     handles: list[Artist] = []
-    seen = list(levels)
+    in_view = list(levels)
     for setting, style in zip(data.settings, chosen, strict=True):
         rounds, mean, deviation = _band(setting, value)
         handles += axes.plot(rounds, mean, color=style.colour, dashes=style.dashes)
@@ -87,8 +87,8 @@ def _lines(
                 rounds, mean - deviation, mean + deviation, color=style.colour, alpha=0.12, linewidth=0
             )
         settled = rounds >= _UNSETTLED * rounds[-1]
-        seen += [*(mean - deviation)[settled], *(mean + deviation)[settled]]
-    low, high = np.nanmin(seen), np.nanmax(seen)
+        in_view += [*(mean - deviation)[settled], *(mean + deviation)[settled]]
+    low, high = np.nanmin(in_view), np.nanmax(in_view)
     margin = 0.06 * (high - low or 1.0)
     axes.set_ylim(max(0.0, low - margin), high + margin)
     return handles

@@ -1,4 +1,4 @@
-"""The lines that accuracy has to reach."""
+"""The lines of the targets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from camvo.typing import Array
 
 
 def target_lines(axes: Axes, data: ReportData) -> None:
-    """A dashed line at δ × full for each δ, named at the right of the axes. To be called at the very end."""
+    """Draw a dashed line at δ × full for each δ, named on the right. Call this after all other drawing."""
     if not data.targets:
         return
     figure = axes.get_figure(root=True)
-    assert figure is not None  # noqa: S101 - axes that were made by a figure
+    assert figure is not None  # noqa: S101 - a figure created these axes
     for level in data.targets.values():
         axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
     names = [
@@ -42,7 +42,7 @@ def target_lines(axes: Axes, data: ReportData) -> None:
 
 
 def spread(positions: Array, gap: float) -> Array:
-    """The ascending positions nearest to the given ascending ones that keep ``gap`` between neighbours."""
+    """Return the ascending positions nearest to ``positions`` with at least ``gap`` between neighbours."""
     steps = gap * np.arange(len(positions))
     apart: Array = isotonic_regression(positions - steps).x + steps
     return apart

@@ -39,7 +39,7 @@ def camvo(
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", help="The camvo.yaml to use [default: CAMVO_CONFIG, else the defaults]."),
+    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
 ]
 
 
@@ -48,7 +48,7 @@ def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Keep the server running, to connect Label Studio to it.")
     ] = False,
-    port: Annotated[int | None, typer.Option(help="Port of the server [default: a free one].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the server.", show_default="a free one")] = None,
 ) -> None:
     """Start a demo server, label 60 texts, print accuracy and cost. Needs no API key and no network.
 
@@ -65,13 +65,14 @@ def demo(
 def serve(
     config: Config = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on [default: CAMVO_HOST, else 127.0.0.1].")
+        str | None, typer.Option(help="Address to listen on.", show_default="CAMVO_HOST, else 127.0.0.1")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to listen on [default: CAMVO_PORT, else 9090].")
+        int | None,
+        typer.Option(min=1, max=65535, help="Port to listen on.", show_default="CAMVO_PORT, else 9090"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Worker processes [default: CAMVO_WORKERS, else 1].")
+        int | None, typer.Option(min=1, help="Worker processes.", show_default="CAMVO_WORKERS, else 1")
     ] = None,
 ) -> None:
     """Run the ML backend for Label Studio, until Ctrl-C.
@@ -105,7 +106,7 @@ def check(config: Config = None) -> None:
 def report(
     config: Config = None,
     project: Annotated[
-        str | None, typer.Option(help="The number of one project in Label Studio [default: all].")
+        str | None, typer.Option(help="The number of one project in Label Studio.", show_default="all")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
 ) -> None:

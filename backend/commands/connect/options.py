@@ -10,7 +10,9 @@ import typer
 LabelStudioUrl: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--label-studio", help="Label Studio's address, e.g. http://host:8080 [default: LABEL_STUDIO_URL]."
+        "--label-studio",
+        help="Label Studio's address, e.g. http://host:8080.",
+        show_default="LABEL_STUDIO_URL",
     ),
 ]
 ProjectNumber: TypeAlias = Annotated[
@@ -20,10 +22,11 @@ BackendUrl: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--backend-url",
-        help="URL at which Label Studio reaches CaMVo [default: from CAMVO_HOST and CAMVO_PORT].",
+        help="URL at which Label Studio reaches CaMVo.",
+        show_default="from CAMVO_HOST and CAMVO_PORT",
     ),
 ]
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--config", help="The server's camvo.yaml [default: CAMVO_CONFIG, else the defaults]."),
+    typer.Option("--config", help="The server's camvo.yaml.", show_default="CAMVO_CONFIG"),
 ]

@@ -21,15 +21,16 @@ def replay(
     prices: Annotated[
         str | None,
         typer.Option(
-            help="$ per million input tokens: model=usd,… or a JSON file"
-            " [default: the JSON file beside VOTES.csv].",
+            help="$ per million input tokens: model=usd,… or a JSON file.",
+            show_default="the JSON file beside VOTES.csv",
             rich_help_panel=DATA,
         ),
     ] = None,
     embeddings: Annotated[
         Path | None,
         typer.Option(
-            help="Contexts of the items (.npy) [default: embed the texts once and cache the result].",
+            help="Contexts of the items (.npy).",
+            show_default="embed the texts once and cache the result",
             rich_help_panel=DATA,
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""The command line; each command imports what it needs when it runs."""
+"""The command line. Each command imports what it needs when it runs, which keeps the help fast."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect import commands
-from backend.commands.replay import command, synthetic_command
-from backend.commands.review import command as review_command
+from backend.commands.connect import connect_command, predict_command
+from backend.commands.replay import replay_command, synthetic_command
+from backend.commands.review import review_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -24,47 +24,61 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(metadata.version("camvo"))  # noqa: T201 - this is what a person reads
+        print(metadata.version("camvo"))  # noqa: T201 - the output
         raise typer.Exit
 
 
 @app.callback()
 def camvo(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A Label Studio ML backend that asks the cheapest models whose weighted vote is confident enough."""
+    """Pre-label Label Studio tasks with several LLMs, and stop paying for votes once the label is settled."""
 
 
 Config = Annotated[
-    Path | None, typer.Option("--config", help="camvo.yaml; without one the embedded voters are used.")
+    Path | None,
+    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
 ]
 
 
 @app.command()
 def demo(
     serve: Annotated[
-        bool, typer.Option("--serve", help="Stay up, so that a Label Studio can be connected.")
+        bool, typer.Option("--serve", help="Keep the server running, to connect Label Studio to it.")
     ] = False,
-    port: Annotated[int | None, typer.Option(help="Port of the server; a free one by default.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the server.", show_default="a free one")] = None,
 ) -> None:
-    """Show the main job on real text, without a key or a network."""
+    """Start a demo server, label 60 texts, print accuracy and cost. Needs no API key and no network.
+
+    Example: camvo demo --serve --port 9090
+    """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.demo import run  # noqa: PLC0415 - the same
+    from backend.commands.demo.demo import run_demo  # noqa: PLC0415 - the same
 
-    run.run(console=Console(), serve=serve, port=port)
+    run_demo(console=Console(), serve=serve, port=port)
 
 
 @app.command()
 def serve(
     config: Config = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on.", show_default="CAMVO_HOST, else 127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port to listen on.", show_default="CAMVO_PORT, else 9090"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes.", show_default="CAMVO_WORKERS, else 1")
+    ] = None,
 ) -> None:
-    """Serve Label Studio with gunicorn."""
+    """Run the ML backend for Label Studio, until Ctrl-C.
+
+    Example: camvo serve --config camvo.yaml --host 0.0.0.0 --port 9090
+    """
     from backend import settings  # noqa: PLC0415 - the help must not wait for it
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
@@ -75,51 +89,53 @@ def serve(
 
 @app.command()
 def check(config: Config = None) -> None:
-    """Validate everything and say what one text would cost, without spending anything."""
+    """Check the configuration, keys, ledger and embedder, and estimate the cost of one text. Spends nothing.
+
+    Example: camvo check --config camvo.yaml
+    """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.check import run  # noqa: PLC0415 - the same
-    from backend.settings import Environment  # noqa: PLC0415 - the same
+    from backend.commands.check import check_setup  # noqa: PLC0415 - the same
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
 
-    environment = Environment()
-    if config is not None:
-        environment = environment.model_copy(update={"config": config})
-    if not run(Console(), environment):
+    if not check_setup(Console(), environment_with(config)):
         raise typer.Exit(1)
 
 
 @app.command()
 def report(
     config: Config = None,
-    project: Annotated[str | None, typer.Option(help="Number of one project in Label Studio.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what GET /status gives programs.")] = False,
+    project: Annotated[
+        str | None, typer.Option(help="The number of one project in Label Studio.", show_default="all")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
 ) -> None:
-    """Say what became of every project so far, from the ledger; no server is needed."""
+    """Print accuracy, cost and alerts of every project so far. Reads the ledger; needs no server.
+
+    Example: camvo report --project 1
+    """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands import report  # noqa: PLC0415 - the same
-    from backend.settings import Environment  # noqa: PLC0415 - the same
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
+    from backend.commands.report import print_report  # noqa: PLC0415 - the same
 
-    environment = Environment()
-    if config is not None:
-        environment = environment.model_copy(update={"config": config})
-    report.run(Console(), environment, project=project, as_json=as_json)
+    print_report(Console(), environment_with(config), project=project, as_json=as_json)
 
 
-app.command()(command.replay)
+app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)
-app.command()(commands.connect)
-app.command()(commands.disconnect)
-app.command()(commands.predict)
+app.command()(connect_command.connect)
+app.command()(connect_command.disconnect)
+app.command()(predict_command.predict)
 app.command()(review_command.review)
 
 
 def main() -> None:
-    """The console script: an expected error is one line on standard error and exit code 2."""
+    """Run the console script. An expected error is one line on standard error, with exit code 2."""
     try:
         app()
     except CamvoError as error:
-        print(f"camvo: {error}", file=sys.stderr)  # noqa: T201 - this is what a person reads
+        print(f"camvo: {error}", file=sys.stderr)  # noqa: T201 - the output
         sys.exit(2)
 
 

@@ -1,4 +1,4 @@
-"""``camvo check``: is everything there, and what would one text cost? Nothing is spent."""
+"""``camvo check``: check the configuration, and estimate the cost of one text. Spends nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.prompts.messages import prompt_messages
 from backend.settings import Environment, Settings
-from backend.settings.policies import in_force, policy_of
+from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
 from camvo.policies.estimates import Observation
 from camvo.state.state import State
@@ -26,24 +26,28 @@ from camvo.state.state import State
 _SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}
 
 
-def run(console: Console, environment: Environment) -> bool:
-    """Check each part in turn and print what was found; whether all of them are fit to serve."""
-    found = settings.load(environment.config)
+def check_setup(console: Console, environment: Environment) -> bool:
+    """Check each part and print the results; return whether the server can start.
+
+    Raises:
+        ConfigError: ``camvo.yaml`` is invalid, or a model has no price.
+    """
+    loaded = settings.load(environment.config)
     console.print(
         f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
         highlight=False,
     )
-    _step(console, "policy", lambda: _policy(found))
-    pool = Pool(found.models, keys=environment.keys(found.models))
+    _step(console, "policy", lambda: _policy(loaded))
+    pool = Pool(loaded.models, keys=environment.keys(loaded.models))
     console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
-    fit = [
-        _step(console, "keys", lambda: _keys(found, pool)),
+    results = [
+        _step(console, "keys", lambda: _keys(loaded, pool)),
         _step(console, "ledger", lambda: _ledger(environment)),
-        _step(console, "embedder", lambda: _embedder(found)),
+        _step(console, "embedder", lambda: _embedder(loaded)),
         _step(console, "webhooks", lambda: _webhooks(environment)),
     ]
-    _sample(console, found, pool)
-    return all(fit)
+    _print_estimate(console, loaded, pool)
+    return all(results)
 
 
 def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
@@ -56,33 +60,33 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
     return True
 
 
-def _policy(found: Settings) -> str:
-    name, idle = in_force(found.policy)
-    return f"{name}, to which {', '.join(idle)} {'mean' if idle[1:] else 'means'} nothing" if idle else name
+def _policy(loaded: Settings) -> str:
+    name, without_effect = policy_in_force(loaded.policy)
+    return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
 
 
-def _keys(found: Settings, pool: Pool) -> str:
-    if _is_free(found):
+def _keys(loaded: Settings, pool: Pool) -> str:
+    if _is_free(loaded):
         return "none needed"
     missing = pool.missing_keys()
     if missing:
         raise ConfigError(
-            f"not set: {', '.join(missing)}", fix="set the variables in the server's environment"
+            f"not set: {', '.join(missing)}", fix="set these variables in the server's environment"
         )
-    return "present (not tried: that would cost money)"
+    return "present (not tried, because that would cost money)"
 
 
-def _is_free(found: Settings) -> bool:
-    """Whether nothing but embedded voters can be asked."""
-    return all(model.is_embedded for model in found.models)
+def _is_free(loaded: Settings) -> bool:
+    """Whether all models are embedded voters."""
+    return all(model.is_embedded for model in loaded.models)
 
 
 def _ledger(environment: Environment) -> str:
     return f"{migrate(environment.database_url)}, opened and migrated"
 
 
-def _embedder(found: Settings) -> str:
-    embedder = Embedder(found.embedder)
+def _embedder(loaded: Settings) -> str:
+    embedder = Embedder(loaded.embedder)
     embedder.embed([_SAMPLE["text"]])
     return f"{embedder.identity}, d = {embedder.dimension}"
 
@@ -90,35 +94,37 @@ def _embedder(found: Settings) -> str:
 def _webhooks(environment: Environment) -> str:
     if environment.basic_auth_user is not None and environment.webhook_secret is None:
         raise ConfigError(
-            "Label Studio's webhooks carry no basic auth: every human answer would be refused",
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
             where="CAMVO_WEBHOOK_SECRET",
             fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
         )
     return (
-        "guarded by the secret header" if environment.webhook_secret else "open to whoever reaches the port"
+        "protected by the secret header"
+        if environment.webhook_secret
+        else "accepted from anyone who can reach the port"
     )
 
 
-def _sample(console: Console, found: Settings, pool: Pool) -> None:
-    """What one short text would cost a project that has learnt nothing yet."""
+def _print_estimate(console: Console, loaded: Settings, pool: Pool) -> None:
+    """Print the cost of one short text in a project that has learnt nothing yet."""
     config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
     (question,) = (question.about(_SAMPLE) for question in config.questions)
-    messages = prompt_messages([question], found.instructions)
+    messages = prompt_messages([question], loaded.instructions)
     costs = {name: pool.cost(name, messages) for name in pool.names}
-    state = State(1, found.policy.lambda_l)
+    state = State(1, loaded.policy.lambda_l)
     observation = Observation(state, np.ones(1), question.options)
-    plan = policy_of(found.policy).plan({"sentiment": observation}, costs)
+    plan = policy_of(loaded.policy).plan({"sentiment": observation}, costs)
     table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
     for column in ("model", "litellm", "expected $", "asked"):
         table.add_column(column, justify="right" if column == "expected $" else "left")
-    for model in found.models:
+    for model in loaded.models:
         asked = "yes" if model.name in plan.subset else ""
         table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked)
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
     console.print(
-        f"together ${total:.7f} a task, ${total * 100_000:,.2f} for a hundred thousand such tasks;",
-        "answers count with max_tokens until some have come"
-        + ("; embedded voters' prices are nominal, nobody pays them" if _is_free(found) else ""),
+        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks. Until there are answers,"
+        " each counts as max_tokens long."
+        + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
         highlight=False,
     )

@@ -1,4 +1,4 @@
-"""``camvo report``: the same numbers on the terminal, from the ledger alone."""
+"""``camvo report``: the numbers of ``GET /status`` on the terminal, from the ledger alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from backend.server.status.report import Alert, ProjectReport, Report
 from backend.settings import Environment
 
 
-def run(console: Console, environment: Environment, *, project: str | None, as_json: bool) -> None:
-    """Print the report of every project, or of one.
+def print_report(console: Console, environment: Environment, *, project: str | None, as_json: bool) -> None:
+    """Print the report on every project, or on one.
 
     Raises:
-        ConfigError: the ledger knows no such project.
+        ConfigError: the ledger has no such project.
         LedgerError: the ledger cannot be read.
     """
-    report = _read(environment, project)
+    report = _load_report(environment, project)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)
         return
@@ -35,14 +35,14 @@ def run(console: Console, environment: Environment, *, project: str | None, as_j
     limit = "" if today.limit_usd is None else f" of {dollars(today.limit_usd)}"
     opening = f"CaMVo {report.version}, {moment(report.generated_at)}"
     console.print(f"{opening}; spent today {dollars(today.spent_usd)}{limit}", highlight=False)
-    _alerts(console, report.alerts)
-    for one in report.projects:
-        _project(console, one)
+    _print_alerts(console, report.alerts)
+    for reported in report.projects:
+        _print_project(console, reported)
     if not report.projects:
-        console.print("No project has come up yet.")
+        console.print("The ledger has no project yet.")
 
 
-def _read(environment: Environment, project: str | None) -> Report:
+def _load_report(environment: Environment, project: str | None) -> Report:
     loaded = settings.load(environment.config)
     ledger = Ledger(environment.database_url)
     try:
@@ -52,16 +52,16 @@ def _read(environment: Environment, project: str | None) -> Report:
         ledger.close()
     if project is not None and not report.projects:
         raise ConfigError(
-            f"the ledger knows no project {project!r}",
+            f"the ledger has no project {project!r}",
             where="--project",
-            fix="leave it out to see every project",
+            fix="leave the option out to see every project",
         )
     return report
 
 
-def _project(console: Console, project: ProjectReport) -> None:
+def _print_project(console: Console, project: ProjectReport) -> None:
     console.rule(f"[bold]Project {escape(project.id)}[/] ({escape(project.key)})", align="left")
-    _alerts(console, project.alerts)
+    _print_alerts(console, project.alerts)
     cost = project.cost
     saved = "" if cost.saved is None else f", {percent(cost.saved)} saved"
     left = "" if cost.budget.left_usd is None else f"; {dollars(cost.budget.left_usd)} of the budget left"
@@ -80,9 +80,9 @@ def _project(console: Console, project: ProjectReport) -> None:
             guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
             console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
     for model in project.models:
-        if (tried := model.examples) is not None:
-            parts = f"right {_of(tried.shown)} with them, {_of(tried.left_out)} without"
-            line = f"{model.name}: {parts}; they help with probability {tried.helps:.2f}"
+        if (examples := model.examples) is not None:
+            parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
+            line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
             console.print(f"{'examples':<16} {escape(line)}", highlight=False)
     for table in (_votes(project), _calls(project), _questions(project)):
         console.print(table)
@@ -90,29 +90,30 @@ def _project(console: Console, project: ProjectReport) -> None:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 
 
-def _alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
+def _print_alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
     for alert in alerts:
         fix = "" if alert.fix is None else f" ({alert.fix})"
         console.print(f"[yellow]![/] {escape(alert.message + fix)}", highlight=False)
 
 
-def _score(found: ReliabilityReport) -> str:
-    if not found.labels.count:
+def _score(reliability: ReliabilityReport) -> str:
+    labels = reliability.labels
+    if not labels.count:
         return "no human label"
-    labels = found.labels
     return (
-        f"{percent(found.score)} on average, right {percent(labels.share)} ({interval(labels)}, "
-        f"n = {count(labels.count)}), ECE {percent(found.ece)}"
+        f"{percent(reliability.score)} on average, right {percent(labels.share)} ({interval(labels)}, "
+        f"n = {count(labels.count)}), ECE {percent(reliability.ece)}"
     )
 
 
-def _guaranteed(found: GuaranteeReport) -> str:
-    claim = f"{percent(found.target)} of the labels are right, with {percent(found.confidence)} confidence"
-    if found.threshold is None:
+def _guaranteed(guarantee: GuaranteeReport) -> str:
+    confidence = percent(guarantee.confidence)
+    claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
+    if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}"
     return (
-        f"from score {found.threshold:g} on: {claim}; frees {of(found.labels, 'label')} "
-        f"({percent(found.freed)}), by {count(found.audits)} blind ones"
+        f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
+        f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones"
     )
 
 
@@ -172,7 +173,7 @@ def _of(share: Share) -> str:
 
 
 def _cell(share: Share) -> str:
-    """A share above its interval."""
+    """Return a share, with its interval on the next line."""
     if not share.count:
         return "–"
     return f"{percent(share.share)} of {count(share.count)}\n[dim]{interval(share)}[/]"

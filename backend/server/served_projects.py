@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from backend.learning.projects import is_new, project_settings, remember_project
 from backend.ledger import Ledger, projects
 from backend.settings import Settings
+from backend.settings.policies import warn_of_implied_policy
 
 
 class ServedProjects:
@@ -49,6 +50,7 @@ class ServedProjects:
             own_settings, problem = project_settings(stored, self._settings)
             if problem is not None:
                 raise problem
+            warn_of_implied_policy(own_settings.policy, project)
             self._by_overrides[overrides] = own_settings
         return self._by_overrides[overrides]
 

@@ -1,16 +1,17 @@
-"""What can be set: ``camvo.yaml``, the environment, and the ``extra_params`` of one Label Studio project.
+"""The settings: ``camvo.yaml``, the environment, and the ``extra_params`` of one Label Studio project.
 
-The file says what is asked and how it is decided (:class:`Settings`), the environment where CaMVo runs and
-what is secret (:class:`Environment`). Both are frozen; every mistake is a
-:class:`~camvo.errors.ConfigError` that names the place, the value and what to do about it.
+The file lists the models and says how tasks are decided (:class:`Settings`). The environment says where CaMVo
+runs, and holds the secrets (:class:`Environment`). Both are frozen. Every mistake is a
+:class:`~backend.errors.ConfigError` that names the place, the value and the fix.
 """
 
 from __future__ import annotations
 
 from .environment import Environment, child_environment, export
-from .file import load, render
+from .file import load
 from .models import ModelSettings
-from .settings import BudgetSettings, PolicySettings, Settings
+from .policies import PolicySettings
+from .settings import BudgetSettings, Settings
 
 __all__ = [
     "BudgetSettings",
@@ -21,5 +22,4 @@ __all__ = [
     "child_environment",
     "export",
     "load",
-    "render",
 ]

@@ -1,8 +1,8 @@
-"""The built-in voters with their nominal prices: the pool when nothing else is configured."""
+"""The embedded voters with their nominal prices: the pool if ``camvo.yaml`` lists no models."""
 
 from __future__ import annotations
 
-from backend.settings.models import ModelSettings
+from .models import ModelSettings
 
 _PRICES = {
     "overlap": (0.05, 0.20),
@@ -19,4 +19,4 @@ DEFAULT_MODELS: tuple[ModelSettings, ...] = tuple(
     ModelSettings(name=name, model=f"embedded/{name}", input_price=per_input, output_price=per_output)
     for name, (per_input, per_output) in _PRICES.items()
 )
-"""All of them with their nominal prices, the cheapest first."""
+"""Every embedded voter, cheapest first."""

@@ -1,4 +1,4 @@
-"""Where CaMVo runs and what is secret: the environment variables."""
+"""The environment variables: where CaMVo runs, and its secrets."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from backend.errors import ConfigError
 from .mistakes import config_error
 from .models import ModelSettings
 
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(lambda v: str(v).lower())]
-
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], BeforeValidator(lambda level: str(level).lower())
+]
 
 _OWN = ("CAMVO_", "BASIC_AUTH_", "LABEL_STUDIO_", "PROMETHEUS_MULTIPROC_DIR")
 
 
 class Environment(BaseSettings):
-    """The variables ``CAMVO_…``, ``BASIC_AUTH_…``, ``LABEL_STUDIO_…``; an empty one is as good as absent.
+    """The variables ``CAMVO_…``, ``BASIC_AUTH_…`` and ``LABEL_STUDIO_…``. An empty one counts as absent.
 
     Raises:
-        ConfigError: a variable that cannot be read; ``where`` is its name.
+        ConfigError: a variable is invalid; ``where`` is its name.
     """
 
     model_config = SettingsConfigDict(
@@ -41,9 +42,9 @@ class Environment(BaseSettings):
     )
 
     database_url: str = Field(default="sqlite:///camvo.sqlite", repr=False)
-    """The ledger; kept out of ``repr`` since it may hold a password."""
+    """The ledger's database. Not in ``repr``, because it may hold a password."""
     config: Path | None = None
-    """``camvo.yaml``; the embedded voters when unset."""
+    """The path of ``camvo.yaml``; if unset, the defaults apply."""
     basic_auth_user: str | None = Field(
         default=None, validation_alias=AliasChoices("basic_auth_user", "BASIC_AUTH_USER")
     )
@@ -51,75 +52,77 @@ class Environment(BaseSettings):
         default=None, validation_alias=AliasChoices("basic_auth_pass", "BASIC_AUTH_PASS")
     )
     webhook_secret: SecretStr | None = None
-    """What the header of a webhook must carry when it comes without basic auth."""
+    """The value that a webhook without basic auth must have in its header ``X-Camvo-Secret``."""
     label_studio_url: str | None = Field(
         default=None, validation_alias=AliasChoices("label_studio_url", "LABEL_STUDIO_URL")
     )
-    """Where Label Studio is. Never taken from a request: the API key goes there."""
+    """Label Studio's address. Never taken from a request, because the API key is sent there."""
     label_studio_api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("label_studio_api_key", "LABEL_STUDIO_API_KEY")
     )
-    """A personal access token or a legacy token of somebody who may change the project."""
+    """A personal access token or a legacy token of a user who may change the project."""
     host: str = "127.0.0.1"
     port: int = Field(default=9090, ge=0, le=65535)
-    """0 takes a free one."""
+    """The port to listen on; 0 chooses a free one."""
     workers: int = Field(default=1, ge=1)
-    """Processes."""
+    """Worker processes."""
     threads: int = Field(default=32, ge=3)
-    """Threads a worker; two of them are kept free for ``/health`` and webhooks."""
+    """Threads per worker; two of them are reserved for ``/health`` and webhooks."""
     max_body_mb: int = Field(default=10, ge=1)
-    """Megabytes that a request may have; Label Studio sends every task of a project in one."""
+    """The largest request, in megabytes. Label Studio sends all tasks of a project in one."""
     log_level: LogLevel = "info"
     prometheus_multiproc_dir: Path | None = Field(
         default=None, validation_alias=AliasChoices("prometheus_multiproc_dir", "PROMETHEUS_MULTIPROC_DIR")
     )
-    """Where the worker processes share their metrics; ``camvo serve`` sets it."""
+    """The folder in which worker processes share their metrics; ``camvo serve`` sets it."""
 
     @model_validator(mode="wrap")
     @classmethod
-    def _named(cls, data: object, handler: ModelWrapValidatorHandler[Environment]) -> Environment:
+    def _errors_name_variables(
+        cls, data: object, handler: ModelWrapValidatorHandler[Environment]
+    ) -> Environment:
         try:
-            made = handler(data)
+            environment = handler(data)
         except ValidationError as error:
             raise _variable_error(error) from None
-        if (made.basic_auth_user is None) != (made.basic_auth_pass is None):
-            missing = "BASIC_AUTH_USER" if made.basic_auth_user is None else "BASIC_AUTH_PASS"
+        if (environment.basic_auth_user is None) != (environment.basic_auth_pass is None):
+            missing = "BASIC_AUTH_USER" if environment.basic_auth_user is None else "BASIC_AUTH_PASS"
             raise ConfigError(
-                "is missing", where=missing, fix="set both BASIC_AUTH_USER and BASIC_AUTH_PASS, or none"
+                "is missing", where=missing, fix="set both BASIC_AUTH_USER and BASIC_AUTH_PASS, or neither"
             )
-        if made.label_studio_url is not None and "@" in made.label_studio_url:
+        if environment.label_studio_url is not None and "@" in environment.label_studio_url:
             raise ConfigError(
-                "credentials do not belong in an address",
+                "an address must not contain credentials",
                 where="LABEL_STUDIO_URL",
-                fix="set LABEL_STUDIO_API_KEY",
+                fix="remove them and set LABEL_STUDIO_API_KEY",
             )
-        return made
+        return environment
 
     def secret(self, name: str) -> str | None:
-        """The value of a variable that ``api_key_env`` names, ``None`` when unset or blank."""
+        """Return the value of the variable ``name``, or ``None`` if it is unset or blank."""
         return os.environ.get(name, "").strip() or None
 
     def keys(self, models: Sequence[ModelSettings]) -> dict[str, str]:
-        """Model name → API key, of the models that name a variable which is set."""
+        """Return model name → API key, for the models whose ``api_key_env`` is set."""
         named = {model.name: self.secret(model.api_key_env) for model in models if model.api_key_env}
         return {name: key for name, key in named.items() if key is not None}
 
 
 def export(**variables: str) -> None:
-    """Set variables that libraries read when they are imported, and that child processes inherit."""
+    """Set variables that libraries read on import and that child processes inherit."""
     os.environ.update(variables)
 
 
 def child_environment(**variables: str) -> dict[str, str]:
-    """The environment for a child process that runs with the defaults and ``variables``."""
+    """Return the environment of a child process: CaMVo's defaults, and ``variables``."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     return inherited | variables
 
 
 def _variable_error(error: ValidationError) -> ConfigError:
-    """The same error under the name that stands in the environment."""
-    made = config_error(error, "environment", Environment, joint=": ")
+    """Return the mistake under the name of its environment variable."""
+    mistake = config_error(error, "environment", Environment, joint=": ")
     name = str(error.errors()[0]["loc"][0]).upper()
     named = name.startswith(("BASIC_AUTH", "LABEL_STUDIO", "PROMETHEUS"))
     where = name if named else f"CAMVO_{name.removeprefix('CAMVO_')}"
-    return ConfigError(made.message, where=where, fix=made.fix)
+    return ConfigError(mistake.message, where=where, fix=mistake.fix)

@@ -1,4 +1,4 @@
-"""Reading ``camvo.yaml``, and printing the settings that came of it."""
+"""Reading ``camvo.yaml``."""
 
 from __future__ import annotations
 
@@ -9,46 +9,29 @@ from pydantic import ValidationError
 
 from backend.errors import ConfigError
 
-from .masking import masked
+from .built_in_voters import DEFAULT_MODELS
 from .mistakes import config_error, shown
-from .models import ModelSettings
 from .settings import Settings
 
 
 def load(path: Path | None) -> Settings:
-    """The settings in a file; where it names no models, and for ``None``, the pool is the embedded voters.
+    """Load the settings from a file; ``None`` means the defaults.
+
+    The embedded voters are the pool if the file lists no models.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or says something that cannot be.
+        ConfigError: the file cannot be read, is not YAML, or has an invalid key or value.
     """
-    content = {} if path is None else _read(path)
+    content = {} if path is None else _read_yaml(path)
     if "models" not in content:
-        content = {**content, "models": _embedded()}
+        content = {**content, "models": list(DEFAULT_MODELS)}
     try:
         return Settings.model_validate(content)
     except ValidationError as error:
         raise config_error(error, "camvo.yaml" if path is None else path.name, Settings) from None
 
 
-def render(settings: Settings) -> str:
-    """The effective settings as YAML in the form of ``camvo.yaml``, without anything secret."""
-    content = settings.model_dump(mode="json")
-    content["models"] = [_entry(model) for model in settings.models]
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
-
-
-def _entry(model: ModelSettings) -> dict[str, object]:
-    own = model.model_dump(mode="json", exclude={"parameters"}, exclude_none=True)
-    return own | {key: masked(key, value) for key, value in model.parameters.items()}
-
-
-def _embedded() -> list[ModelSettings]:
-    from backend.settings.built_in_voters import DEFAULT_MODELS  # noqa: PLC0415 - it imports the settings in turn
-
-    return list(DEFAULT_MODELS)
-
-
-def _read(path: Path) -> dict[object, object]:
+def _read_yaml(path: Path) -> dict[object, object]:
     where = path.name
     try:
         text = path.read_text(encoding="utf-8")
@@ -56,13 +39,13 @@ def _read(path: Path) -> dict[object, object]:
         raise ConfigError(
             f"there is no file {path}",
             where=where,
-            fix="correct the path, or name none to try the embedded voters",
+            fix="correct the path, or give none to use the embedded voters",
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError("is no UTF-8 text", where=where, fix="save it as UTF-8") from None
+        raise ConfigError("is not UTF-8 text", where=where, fix="save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(
-            f"cannot be read: {error.strerror}", where=where, fix="give a file that CaMVo may read"
+            f"cannot be read: {error.strerror}", where=where, fix="give a file that CaMVo can read"
         ) from None
     return _parse(text, where)
 
@@ -74,35 +57,35 @@ def _parse(text: str, where: str) -> dict[object, object]:
             _refuse_repeated_keys(node, where, "", set())
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise _broken(error, where) from None
-    except ValueError as error:  # PyYAML takes 2024-99-99 for a date
+        raise _syntax_error(error, where) from None
+    except ValueError as error:  # PyYAML reads 2024-99-99 as a date
         raise ConfigError(f"a value cannot be read ({error})", where=where, fix="put it in quotes") from None
     if content is None:
         raise ConfigError(
-            "is empty", where=where, fix="list the models, or name no file to try the embedded voters"
+            "is empty", where=where, fix="list the models, or give no file to use the embedded voters"
         )
     if not isinstance(content, dict):
         raise ConfigError(f"{shown(content)} is not a mapping", where=where, fix="begin with models:")
     return content
 
 
-def _broken(error: yaml.YAMLError, where: str) -> ConfigError:
-    """Where YAML broke, without the line itself, which may hold a secret."""
+def _syntax_error(error: yaml.YAMLError, where: str) -> ConfigError:
+    """Say where the YAML is invalid, without the line itself, which may hold a secret."""
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "is no YAML"
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "is not YAML"
     fix = "indent with spaces" if "\\t" in problem else "correct the line, or the one before it"
     place = where if mark is None else f"{where}: line {mark.line + 1}, column {mark.column + 1}"
     return ConfigError(problem, where=place, fix=fix)
 
 
-def _refuse_repeated_keys(node: yaml.Node, where: str, path: str, seen: set[int]) -> None:
-    """PyYAML keeps the last of two equal keys without a word; which one was meant, only the writer knows."""
-    if id(node) in seen:
+def _refuse_repeated_keys(node: yaml.Node, where: str, path: str, visited: set[int]) -> None:
+    """Refuse a mapping with two equal keys: PyYAML would silently keep the last one."""
+    if id(node) in visited:  # an anchor may refer to a node that contains it
         return
-    seen.add(id(node))
+    visited.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for position, item in enumerate(node.value):
-            _refuse_repeated_keys(item, where, f"{path}[{position}]", seen)
+            _refuse_repeated_keys(item, where, f"{path}[{position}]", visited)
     if isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key_node, value_node in node.value:
@@ -110,9 +93,9 @@ def _refuse_repeated_keys(node: yaml.Node, where: str, path: str, seen: set[int]
             below = f"{path}.{key}".removeprefix(".")
             if key in lines:
                 raise ConfigError(
-                    f"is there twice, in lines {lines[key]} and {line}",
+                    f"is set twice, in lines {lines[key]} and {line}",
                     where=f"{where}: {below}",
                     fix="keep one",
                 )
             lines[key] = line
-            _refuse_repeated_keys(value_node, where, below, seen)
+            _refuse_repeated_keys(value_node, where, below, visited)

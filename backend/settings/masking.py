@@ -1,4 +1,4 @@
-"""What must not be shown: values whose key looks like a secret, and passwords inside addresses."""
+"""Masking of secrets: values whose key looks like a secret, and passwords in addresses."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _SECRET_IN_QUERY = re.compile(
 
 
 def looks_secret(key: str) -> bool:
-    """Whether a value under this key is better not shown; ``max_tokens`` is not secret, ``api_token`` is."""
+    """Whether a value under this key must not be shown: ``api_token``, but not ``max_tokens``."""
     return _SECRET_KEY.search(key) is not None
 
 
 def masked(key: str, value: object) -> object:
-    """A copy of ``value``, found under ``key``, that may be printed.
+    """Return a copy of the ``value`` of ``key`` that may be printed.
 
-    Mappings and lists are walked through; the user and password of an address are masked wherever it stands.
+    Mappings and lists are copied recursively. Users, passwords and keys in addresses are masked everywhere.
     """
     if value is not None and looks_secret(key):
         return MASK
     if isinstance(value, Mapping):
-        return {str(inner): masked(str(inner), below) for inner, below in value.items()}
+        return {str(name): masked(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [masked(key, below) for below in value]
+        return [masked(key, item) for item in value]
     if isinstance(value, str):
         return _SECRET_IN_QUERY.sub(rf"\1={MASK}", _USER_IN_ADDRESS.sub(MASK, value))
     return value

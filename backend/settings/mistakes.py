@@ -1,4 +1,4 @@
-"""From pydantic's complaints to one ``ConfigError`` that says where, what, and what to do."""
+"""Pydantic's validation errors as one ``ConfigError`` that says where, what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from backend.errors import ConfigError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LONGEST_VALUE = 60
 
-# pydantic's error type → (what is wrong, what to do); both may use {value}, {key} and pydantic's own context.
+# Pydantic's error type → (what is wrong, what to do). Both may use {value}, {key} and pydantic's context.
 _WORDS: dict[str, tuple[str, str]] = {
     "missing": ("is missing", "add it"),
     "greater_than_equal": ("{value} is too small", "give {ge} or more"),
@@ -44,33 +44,44 @@ _WORDS |= dict.fromkeys(("tuple_type", "list_type"), _LIST)
 _WORDS |= dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "mapping_type"), _MAPPING)
 
 
-def _no_truth(value: object) -> object:
-    if isinstance(value, bool):  # YAML reads yes and on as true, which pydantic would take for 1
+def _refuse_bool(value: object) -> object:
+    if isinstance(value, bool):  # YAML reads yes and on as true, which pydantic would accept as 1
         raise PydanticCustomError("float_type", "not a number")
     return value
 
 
-Real = Annotated[float, BeforeValidator(_no_truth)]
+Real = Annotated[float, BeforeValidator(_refuse_bool)]
 """A float that refuses true and false."""
 
-Whole = Annotated[int, BeforeValidator(_no_truth)]
+Whole = Annotated[int, BeforeValidator(_refuse_bool)]
 """An int that refuses true and false."""
+
+AtLeastOne = Annotated[Whole, Field(ge=1)]
+
+FROZEN = ConfigDict(frozen=True, extra="forbid")
+"""The configuration of every section: immutable, unknown keys refused."""
 
 
 def mistake(key: str, message: str, fix: str) -> PydanticCustomError:
-    """The exception for validators of ours: what is wrong at ``key`` (relative to the model), and the fix."""
+    """Return the exception that our validators raise.
+
+    Args:
+        key: the path of the mistake, relative to the model that is validated.
+        message: what is wrong.
+        fix: what to do.
+    """
     return PydanticCustomError("camvo", "{message}", {"key": key, "message": message, "fix": fix})
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The closest of the known words as a question, or all of them."""
+    """Ask whether the closest known word was meant; list all of them if none is close."""
     options = list(known)
     close = difflib.get_close_matches(word, options, n=1)
     return f"did you mean {close[0]}?" if close else f"known: {', '.join(options)}"
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: short, without the password of an address."""
+    """Return a value as a message may quote it: short, and with passwords in addresses masked."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple | set):
@@ -82,38 +93,38 @@ def shown(value: object) -> str:
 def config_error(
     error: ValidationError, source: str, model: type[BaseModel], *, joint: str = ": "
 ) -> ConfigError:
-    """The first complaint as a ``ConfigError``; the others follow in its message, a line each.
+    """Return the first mistake as a ``ConfigError``; its message lists the others, one per line.
 
     Args:
-        error: what pydantic says.
-        source: the file, or "extra_params", or "environment"; the first part of ``where``.
-        model: the model that was validated, for the names of its keys.
-        joint: what stands between the source and the path.
+        error: pydantic's error.
+        source: the file name, "extra_params" or "environment"; the first part of ``where``.
+        model: the model that was validated; its keys are suggested for misspelt ones.
+        joint: the separator between the source and the path.
     """
     raised = error.errors(include_url=False)
-    found = [_complaint(details, model) for details in raised if not _follows(details, raised)]
-    path, message, fix = found[0]
-    message += "".join(f"\nalso {other}: {what} ({how})" for other, what, how in found[1:])
+    mistakes = [_mistake_of(details, model) for details in raised if not _is_consequence(details, raised)]
+    path, message, fix = mistakes[0]
+    message += "".join(f"\nalso {other}: {what} ({how})" for other, what, how in mistakes[1:])
     return ConfigError(message, where=f"{source}{joint}{path}" if path else source, fix=fix)
 
 
-def _follows(details: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
-    """Whether a list is only called empty because its entries were refused: pydantic counts the good ones."""
+def _is_consequence(details: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
+    """Whether a list only counts as empty because its entries are invalid: pydantic counts valid ones."""
     place = details["loc"]
     return details["type"] == "too_short" and any(
         len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others
     )
 
 
-def _complaint(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
-    """The path, what is wrong there, and what to do."""
+def _mistake_of(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str, str]:
+    """Return the path, what is wrong there, and what to do."""
     context: dict[str, Any] = details.get("ctx") or {}
     path = _path((*details["loc"], *filter(None, [context.get("key")])))
     if details["type"] == "camvo":
         return path, context["message"], context["fix"]
     key = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "")
     if details["type"] == "extra_forbidden":
-        return path, "is no key of CaMVo's", did_you_mean(key, _keys(model, details["loc"][:-1]))
+        return path, "is not a key of CaMVo", did_you_mean(key, _keys(model, details["loc"][:-1]))
     value = "the value" if any(looks_secret(str(p)) for p in details["loc"]) else shown(details["input"])
     wrong, fix = _WORDS.get(details["type"], (f"{{value}}: {details['msg']}", "correct it"))
     words = {**context, "value": value, "key": key}
@@ -127,7 +138,7 @@ def _path(location: Iterable[int | str]) -> str:
 
 
 def _keys(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
-    """The keys of the model that stands at ``location`` below ``model``."""
+    """Return the keys of the model at ``location`` below ``model``."""
     for part in location:
         annotation = model.model_fields[str(part)].annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -1,4 +1,4 @@
-"""One entry of ``models`` in ``camvo.yaml``: a named model, its price and how it is asked."""
+"""One entry of ``models`` in ``camvo.yaml``: a model's name, its prices and how it is called."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from .mistakes import Real, Whole, mistake
 
-_ONE_ANSWER = "leave it out: one whole answer is read from every call"
-_LABELS_AS_TEXT = "leave it out: labels are asked for as text or as a JSON schema"
+_ONE_ANSWER = "leave it out: each call returns one complete answer"
+_LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"
 _RETRIES = "leave it out and set retries at the top of the file"
 
 RESERVED: dict[str, str] = {
-    "messages": "leave it out: the prompt is CaMVo's",
+    "messages": "leave it out: CaMVo writes the prompt",
     "stream": _ONE_ANSWER,
     "stream_options": _ONE_ANSWER,
     "n": _ONE_ANSWER,
@@ -37,9 +37,10 @@ RESERVED: dict[str, str] = {
     "functions": _LABELS_AS_TEXT,
     "function_call": _LABELS_AS_TEXT,
 }
-"""litellm parameters that an entry may not carry, each with what to write instead."""
+"""litellm parameters that an entry must not have, each with what to write instead."""
 
-_TYPO = 0.85  # similarity from which an unknown key is taken for a misspelt one, and not for litellm's
+_TYPO = 0.85
+"""Similarity from which an unknown key counts as misspelt, and not as a litellm parameter."""
 
 Price = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 
@@ -47,46 +48,46 @@ Price = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 class ModelSettings(BaseModel):
     """A model of the pool.
 
-    Keys that are none of these fields go to ``parameters`` and from there to litellm as they are
-    (``api_base``, ``seed``, ``reasoning_effort``, …); ``null`` means absent.
+    Other keys (``api_base``, ``seed``, ``reasoning_effort``, …) become ``parameters``, which litellm gets
+    unchanged. ``null`` means absent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
-    """What people see; unique in the pool."""
+    """The name that people see; unique in the pool."""
     model: str = Field(min_length=1)
     """litellm's name, such as ``openai/gpt-4o``."""
     input_price: Price | None = None
-    """$ per million input tokens; litellm's price map when left out."""
+    """$ per million input tokens; if absent, from litellm's price map."""
     output_price: Price | None = None
-    """$ per million output tokens, reasoning included; litellm's price map when left out."""
+    """$ per million output tokens, reasoning included; if absent, from litellm's price map."""
     api_key_env: str | None = None
-    """Name of the environment variable with the key; left out, litellm reads its provider's usual one."""
+    """The environment variable with the API key; if absent, litellm reads its provider's usual one."""
     temperature: Annotated[Real, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Sampling temperature; not sent when left out."""
+    """Sampling temperature; not sent if absent."""
     timeout: Annotated[Real, Field(gt=0, allow_inf_nan=False)] = 30.0
-    """Seconds one call may take, waiting for a free slot not counted."""
+    """Seconds that one call may take, not counting the wait for a free slot."""
     max_concurrency: Annotated[Whole, Field(ge=1)] = 64
     """Calls in flight at once, per process."""
     max_tokens: Annotated[Whole, Field(ge=1)] = 256
-    """Output tokens of one answer at most; a model that reasons needs a few thousand."""
+    """The most output tokens of one answer; a reasoning model needs a few thousand."""
     rpm: Annotated[Whole, Field(ge=1)] | None = None
-    """Requests per minute at most, over all processes."""
+    """The most requests per minute, over all processes."""
     tpm: Annotated[Whole, Field(ge=1)] | None = None
-    """Tokens per minute at most, input and output, over all processes."""
+    """The most tokens per minute, input and output, over all processes."""
     structured_output: bool | None = None
-    """Whether the JSON schema of the answer is sent along; litellm's map decides when left out."""
+    """Whether calls carry the JSON schema of the answer; if absent, litellm's map decides."""
     system_message: bool | None = None
-    """Whether the model takes a system message; litellm's map decides when left out."""
+    """Whether the model takes a system message; if absent, litellm's map decides."""
     vision: bool | None = None
-    """Whether the model takes images; litellm's map decides when left out."""
+    """Whether the model takes images; if absent, litellm's map decides."""
     parameters: dict[str, object] = Field(default_factory=dict, repr=False)
     """Further litellm parameters."""
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it is a built-in voter, ``embedded/…``, which needs neither a key nor a network."""
+        """Whether it is an embedded voter (``embedded/…``), which needs neither a key nor a network."""
         return self.model.startswith("embedded/")
 
     @model_validator(mode="before")
@@ -99,12 +100,11 @@ class ModelSettings(BaseModel):
         for key in further:
             close = difflib.get_close_matches(key, cls.model_fields, n=1, cutoff=_TYPO)
             if close and key not in RESERVED:
-                raise mistake(key, "is no key of a model", f"did you mean {close[0]}?")
-        given = own.get("parameters") or {}
-        if not isinstance(given, Mapping):
+                raise mistake(key, "is not a key of a model", f"did you mean {close[0]}?")
+        nested = own.get("parameters") or {}
+        if not isinstance(nested, Mapping):
             return own
-        # null means absent, for our own keys as for litellm's
-        parameters = {str(k): v for k, v in {**given, **further}.items() if v is not None}
+        parameters = {str(key): value for key, value in {**nested, **further}.items() if value is not None}
         fields = {key: value for key, value in own.items() if value is not None}
         return {**fields, "parameters": parameters}
 
@@ -112,18 +112,18 @@ class ModelSettings(BaseModel):
     @classmethod
     def _name_is_printable(cls, name: str) -> str:
         if name != name.strip() or not name.isprintable():
-            raise mistake("", f"{name!r} has white space around it or a control character", "remove it")
+            raise mistake("", f"{name!r} has surrounding white space or a control character", "remove it")
         return name
 
     @field_validator("api_key_env")
     @classmethod
     def _key_is_named(cls, variable: str | None) -> str | None:
-        # upper case only, so that a key pasted here by mistake is caught; it is not repeated in the message
+        # Upper case only, to catch a key pasted here by mistake. The message does not repeat the value.
         if variable is not None and not (variable.isidentifier() and variable == variable.upper()):
             raise mistake(
                 "",
-                "the value is no name of an environment variable",
-                "give a name such as OPENAI_API_KEY, and the key itself in that variable",
+                "the value is not the name of an environment variable",
+                "give a name such as OPENAI_API_KEY, and set that variable to the key",
             )
         return variable
 
@@ -131,7 +131,7 @@ class ModelSettings(BaseModel):
     def _nothing_reserved(self) -> ModelSettings:
         for key in self.parameters:
             if key in type(self).model_fields:
-                raise mistake(key, "stands below parameters", "move it up to the model's own keys")
+                raise mistake(key, "is below parameters", "move it up to the model's own keys")
             if key in RESERVED:
                 raise mistake(key, "cannot be set here", RESERVED[key])
         return self

@@ -1,61 +1,162 @@
-"""From the ``policy`` section of the settings to a policy."""
+"""The ``policy`` section of ``camvo.yaml``, and the policy that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Annotated, Final, Literal, get_args
 
-from backend.settings.settings import PolicySettings
+import structlog
+from pydantic import BaseModel, Field, model_validator
+
 from camvo.policies.named import named, parameters_of
 from camvo.policies.policy import Policy
+from camvo.state.beta_mixture import EstimatorName
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 
-_DEFAULT: Final = "sequential"
+from .mistakes import FROZEN, AtLeastOne, Real, Whole, mistake
 
-_OWN: Final[Mapping[str, frozenset[str]]] = {
-    name: parameters_of(name) - parameters_of(_DEFAULT) for name in ("camvo", "stacked")
-}
-"""Parameters that the default has not: whoever sets one and names no policy means the one that has it."""
+Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
+NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
+Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
+Rounds = Annotated[Whole, Field(ge=0)]
+Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
+PolicyName = Literal["camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single"]
+
+_NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
+
+DEFAULT_POLICY: Final = "sequential"
+"""The policy without a ``policy`` section, for tasks whose votes are all labels."""
+
+_DEFAULT_WITHOUT_LABELS: Final = "camvo"
+"""The policy without a ``policy`` section, for tasks with a vote that is not a label."""
+
+_OF_EVERY_POLICY: Final = frozenset({"name", "lambda_l"})
+"""``lambda_l`` is a parameter of the state, which every policy learns with."""
+
+_OF_BOUNDS: Final = frozenset({"alpha", "lambda_r"})
+"""Parameters of the lower bounds. Every policy takes them; without δ they only break ties."""
+
+_log = structlog.get_logger()
 
 
-_BOUNDS: Final = frozenset({"alpha", "lambda_r"})
-"""Parameters of the lower bounds that the paper's policy goes by; under the others they decide ties only."""
+class PolicySettings(BaseModel):
+    """How models are chosen and their votes are counted. The names are the paper's symbols.
 
-_STATES: Final = frozenset({"lambda_l"})
-"""Parameters of the state that every policy learns with."""
+    A section with any key must name its policy, and may only hold parameters of that policy.
+    """
+
+    model_config = FROZEN
+
+    name: PolicyName | None = None
+    """Algorithm 1; the same for correlated models; asking in stages while votes can still change the label;
+    asking in stages while votes are worth their price; Algorithm 2; all models with equal weights; one model.
+    ``None`` only without a section (:func:`policy_of`)."""
+    delta: Share = 0.97
+    """δ: the confidence that the subset asked must reach (``camvo``, ``ccamvo``)."""
+    k_min: AtLeastOne = 3
+    """The fewest models asked about a question (``camvo``, ``ccamvo``)."""
+    agreement: Share = 0.99
+    """Share of labels that must equal the vote of all models (``sequential``)."""
+    max_stages: AtLeastOne = 3
+    """The most stages of a task (``sequential``, ``stacked``). A task sent alone is decided in one."""
+    worth: Worth = 75.0
+    """What one more right label is worth, in prices of asking every model (``stacked``)."""
+    first: Rounds = 200
+    """Rounds that ask every model, at the start and after a model joins (``stacked``)."""
+    alpha: NotNegative = 0.25
+    """α: how far the lower confidence bound lies below the estimate."""
+    lambda_l: Ridge = 1.0
+    """λ_L: ridge of the linear models. Below 0.01, withdrawing a label would leave rounding errors."""
+    lambda_r: NotNegative = 1.0
+    """λ_R: strength of the regularisation of the confidence."""
+    n0: AtLeastOne = 10
+    """Rewards before a model's history counts (``camvo``, ``ccamvo``)."""
+    confidence: Literal["beta", "exact"] = "beta"
+    """δ_A by the Beta approximation or by Lemma 1 (``camvo``)."""
+    estimator: EstimatorName = "moments"
+    """How the Beta mixture is fitted: by the method of moments or by maximum likelihood."""
+    model: str | None = None
+    """The model that ``single`` asks."""
+
+    @model_validator(mode="after")
+    def _keys_are_of_the_named_policy(self) -> PolicySettings:
+        keys = self.model_fields_set
+        if keys and self.name is None:
+            raise mistake("name", "is missing", f"add one of {', '.join(_NAMES)}")
+        if self.name is not None:
+            for key in sorted(keys - _OF_EVERY_POLICY - parameters_of(self.name)):
+                owners = [name for name in _NAMES if key in parameters_of(name)]
+                raise mistake(
+                    key,
+                    f"is a parameter of {' and '.join(owners)}, not of {self.name}",
+                    f"remove it, or set policy.name to {' or '.join(owners)}",
+                )
+        return self
 
 
 def policy_of(
     settings: PolicySettings, aggregations: Iterable[Aggregation] = (), *, alone: bool = False
 ) -> Policy:
-    """The policy that the settings name; its parameters were validated with them.
+    """Return the policy for one task.
 
-    Where they name none it is ``sequential``, unless a parameter is set that only another has. A task with
-    a question that has no label to vote on gets ``camvo`` then: certificates are about labels, and without
-    them everyone would be asked.
+    This is the named policy. Without a name it is
+
+    - ``camvo`` if any question's votes are not labels: the stopping rules of ``sequential`` are about labels,
+      and without them it would ask every model;
+    - the policy whose parameter the project overrides in its extra params (:func:`implied_policy`);
+    - ``sequential`` otherwise.
 
     Args:
-        settings: the section ``policy``.
+        settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
-        alone: whether somebody may wait for this one task: whoever is asked is then asked at once.
+        alone: whether someone may be waiting for this one task. It is then decided in one stage.
     """
-    given = settings.model_dump()
+    parameters = settings.model_dump()
     if alone:
-        given["max_stages"] = 1
-    return named(settings.name or _meant(settings, aggregations), given)
+        parameters["max_stages"] = 1
+    name: str = settings.name or implied_policy(settings) or DEFAULT_POLICY
+    if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
+        name = _DEFAULT_WITHOUT_LABELS
+    return named(name, parameters)
 
 
-def in_force(settings: PolicySettings) -> tuple[str, list[str]]:
-    """The policy that labels are voted by, and the parameters that are set and mean nothing to it."""
-    name = settings.name or _meant(settings, ())
-    heeded = parameters_of(name) | _STATES | {"name"}
-    if "delta" not in heeded:
-        heeded -= _BOUNDS
-    return name, sorted(settings.model_fields_set - heeded)
+def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:
+    """Return the policy for votes on labels, and the parameters that are set but have no effect on it."""
+    name = settings.name or implied_policy(settings) or DEFAULT_POLICY
+    effective = parameters_of(name) | _OF_EVERY_POLICY
+    if "delta" not in effective:
+        effective -= _OF_BOUNDS
+    return name, sorted(settings.model_fields_set - effective)
 
 
-def _meant(settings: PolicySettings, aggregations: Iterable[Aggregation]) -> str:
-    if any(one != LABEL_VOTE for one in aggregations):
-        return "camvo"
-    return next((name for name, own in _OWN.items() if own & settings.model_fields_set), _DEFAULT)
+_OVERRIDES_OF: Final[Mapping[str, frozenset[str]]] = {
+    name: parameters_of(name) - parameters_of(DEFAULT_POLICY) for name in ("camvo", "stacked")
+}
+"""The parameters of each policy that the default lacks."""
+
+
+def implied_policy(settings: PolicySettings) -> str | None:
+    """Return the policy that a project's overrides imply, or ``None`` if they imply none.
+
+    Only overrides can do this, not ``camvo.yaml``: stored extra params from before ``policy.name`` was
+    required keep their meaning, because refusing them would end the project's predictions.
+    """
+    if settings.name is not None:
+        return None
+    overridden = settings.model_fields_set
+    return next((name for name, own in _OVERRIDES_OF.items() if own & overridden), None)
+
+
+def warn_of_implied_policy(settings: PolicySettings, project: str) -> None:
+    """Log a warning if a project's overrides choose its policy."""
+    name = implied_policy(settings)
+    if name is not None:
+        keys = sorted(settings.model_fields_set & _OVERRIDES_OF[name])
+        _log.warning(
+            "policy_implied",
+            project=project,
+            policy=name,
+            keys=keys,
+            fix=f"set policy.name to {name} in camvo.yaml, or remove these extra params",
+        )

@@ -12,9 +12,9 @@ import numpy as np
 import policies
 from numpy.typing import NDArray
 
-from backend.commands.replay.grid import Experiment, Shuffle, runs
-from backend.commands.replay.policies import Setting
-from backend.commands.replay.results import Run
+from backend.commands.replay.grid import Experiment, Shuffle, replay_all
+from backend.commands.replay.policies import ReplaySetting
+from backend.commands.replay.results import ReplayRun
 from camvo.policies.policy import Policy
 from camvo.replays import measures
 from camvo.replays.rescored import rescored
@@ -47,15 +47,17 @@ class RecordsFile:
         self, table: VotesTable, shuffles: Mapping[int, Shuffle], chosen: Mapping[str, Policy], jobs: int
     ) -> None:
         """Replay the policies whose rows are missing, and store their rows."""
-        settings = [Setting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()]
-        replayed = runs(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
+        settings = [
+            ReplaySetting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()
+        ]
+        replayed = replay_all(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
         for setting in settings:
             self.add(
                 setting.name, [record(next(replayed), table, shuffle.human) for shuffle in shuffles.values()]
             )
 
 
-def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) -> dict[str, Any]:
+def record(run: ReplayRun, table: VotesTable, human: NDArray[np.bool_] | None = None) -> dict[str, Any]:
     """The record of a run: points against the full vote, cost, errors of its own and of the shown scores."""
     shown, confirmed = None, None
     if run.row.policy in policies.SHOWN:
@@ -76,7 +78,7 @@ def record(run: Run, table: VotesTable, human: NDArray[np.bool_] | None = None) 
     }
 
 
-def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | None]:
+def shown_errors(run: ReplayRun, items: VotesTable) -> tuple[float | None, float | None]:
     """ECE of the scores that the server would show: without human labels, and calibrated by 500.
 
     The 500 items are drawn at random and the second ECE is that of all others. It is ``None`` for fewer than
@@ -94,7 +96,7 @@ def shown_errors(run: Run, items: VotesTable) -> tuple[float | None, float | Non
     return plain, measures.calibration_error(labels[rest], fitted(scores[rest]), truth[rest])
 
 
-def taught_error(run: Run, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
+def taught_error(run: ReplayRun, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
     """ECE of the scores that the server would show after these human labels, on all later items."""
     scores = rescored(run.trace, items, human)
     late = np.arange(len(human)) > np.flatnonzero(human)[-1]

@@ -23,8 +23,8 @@ from records import CONFIRMED, RecordsFile, record, reordered
 
 from backend.commands.replay import contexts, prices, votes_file
 from backend.commands.replay.grid import Shuffle
-from backend.commands.replay.policies import Setting
-from backend.commands.replay.results import Run, row_of
+from backend.commands.replay.policies import ReplaySetting
+from backend.commands.replay.results import ReplayRun, row_of
 from backend.models.embedder.embedder import Embedder
 from camvo.policies.baselines import Majority
 from camvo.replays import measures
@@ -95,10 +95,10 @@ def learned(table: VotesTable, labelled: Mapping[int, Shuffle]) -> Iterable[list
     for seed, shuffle in labelled.items():
         items = reordered(table, shuffle.order)
         traces = learned_cascade.cascades(items, int(shuffle.human.sum()), policies.LEARNED_THRESHOLDS)
-        setting = Setting("learned cascade", None, None, None, Majority())
+        setting = ReplaySetting("learned cascade", None, None, None, Majority())
         by_shuffle.append(
             [
-                record(Run(row_of(setting, seed, items, trace, 1.0), trace, shuffle.order), table)
+                record(ReplayRun(row_of(setting, seed, items, trace, 1.0), trace, shuffle.order), table)
                 for trace in traces
             ]
         )
@@ -183,10 +183,14 @@ def correlation(tables: Iterable[VotesTable]) -> float:
 
 def tables(paths: Iterable[Path], embeddings: Path | None) -> Iterator[tuple[str, VotesTable]]:
     for path in paths:
-        votes = votes_file.read(path)
-        costs = prices.read(None, votes.models, path)
+        votes = votes_file.read_votes(path)
+        costs = prices.read_prices(None, votes.models, path)
         stored = embeddings and embeddings / f"{path.stem}.npy"
-        texts = contexts.read(stored, votes) if stored else contexts.embedded(votes, Embedder(), int)
+        texts = (
+            contexts.read_embeddings(stored, votes)
+            if stored
+            else contexts.embed_texts(votes, Embedder(), int)
+        )
         yield path.stem, VotesTable(votes.labels, costs, texts, votes.votes, votes.truth)
 
 

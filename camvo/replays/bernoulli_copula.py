@@ -24,7 +24,7 @@ _NOTHING = 1e-150
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
+class CopulaCalibration:
     """A Gaussian copula for correlated correctness; every matrix has shape (K, K).
 
     Attributes:
@@ -66,7 +66,7 @@ def binary_correlation(mu: float, other: float, rho: float) -> float:
     return (both - mu * other) / math.sqrt(mu * (1.0 - mu) * other * (1.0 - other))
 
 
-def calibrate(mu: Array, target: Array) -> Calibration:
+def calibrate(mu: Array, target: Array) -> CopulaCalibration:
     """The copula whose binary correlations come closest to those asked for (Appendix H).
 
     Each pair is solved on its own; where the pairs together are no correlation matrix, the latent one is
@@ -86,7 +86,7 @@ def calibrate(mu: Array, target: Array) -> Calibration:
         latent[i, j] = latent[j, i] = rho
         clamped[i, j] = clamped[j, i] = beyond
     latent = nearest_psd(latent)
-    return Calibration(latent, attained_correlation(mu, latent), clamped)
+    return CopulaCalibration(latent, attained_correlation(mu, latent), clamped)
 
 
 def attained_correlation(mu: Array, latent: Array) -> Array:

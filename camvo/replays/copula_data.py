@@ -25,7 +25,7 @@ from scipy.special import ndtr, ndtri
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.correlation_matrices import root
-from camvo.replays.bernoulli_copula import Calibration, attained_correlation, calibrate
+from camvo.replays.bernoulli_copula import CopulaCalibration, attained_correlation, calibrate
 from camvo.replays.paper_models import PAPER_MODELS
 from camvo.replays.synthetic import SyntheticModel
 from camvo.replays.votes_table import VotesTable
@@ -53,7 +53,7 @@ class CorrelatedRounds:
     theta: Array
     sigma: float
     standardised: bool
-    calibration: Calibration
+    calibration: CopulaCalibration
 
     @property
     def expected_accuracy(self) -> Array:

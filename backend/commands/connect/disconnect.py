@@ -1,4 +1,4 @@
-"""``camvo disconnect``: a project as it was before ``camvo connect``."""
+"""Disconnecting a project: undoing what ``camvo connect`` did."""
 
 from __future__ import annotations
 
@@ -12,23 +12,30 @@ from backend.errors import LabelStudioError
 from backend.label_studio.client import Client
 
 
-def disconnect(client: Client, project: int, url: str, title: str, say: Say) -> bool:
-    """Take away what is ours, and give settings back what they were before; whether there was anything.
+def disconnect_project(client: Client, project: int, url: str, title: str, say: Say) -> bool:
+    """Remove everything of CaMVo's and restore the settings; return whether anything was removed.
 
-    A setting that somebody changed since is left as it is. Predictions stay: they are the project's.
+    A setting that was changed since is left alone. Predictions stay, because they belong to the project.
+
+    Args:
+        client: Label Studio.
+        project: its number of the project.
+        url: the backend's address.
+        title: the backend's title.
+        say: called with what is done.
 
     Raises:
-        LabelStudioError: Label Studio refused, or is not there.
+        LabelStudioError: Label Studio refused, or cannot be reached.
     """
-    backends = [one for one in client.backends(project) if ours(one, url, title)]
-    urls = {webhook_url(url), *(webhook_url(one["url"]) for one in backends)}
-    webhooks = [one for one in client.webhooks(project) if webhook_ours(one, urls)]
+    backends = [backend for backend in client.backends(project) if ours(backend, url, title)]
+    urls = {webhook_url(url), *(webhook_url(backend["url"]) for backend in backends)}
+    webhooks = [webhook for webhook in client.webhooks(project) if webhook_ours(webhook, urls)]
     for webhook in webhooks:
         client.remove_webhook(webhook["id"])
         say("webhook", f"{webhook['url']} removed")
-    if tab := review_tab.remove(client, project):
-        say("tab", f"{review_tab.TITLE!r} closed")
-    # Before the backends go: one of them remembers what there is to give back.
+    if tab := review_tab.remove_tab(client, project):
+        say("tab", f"{review_tab.TITLE!r} removed")
+    # Before the backends are removed: the settings to restore are in a backend's description.
     _restore(client, project, backends, say)
     for backend in backends:
         client.remove_backend(backend["id"])
@@ -37,21 +44,21 @@ def disconnect(client: Client, project: int, url: str, title: str, say: Say) -> 
 
 
 def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: Say) -> None:
-    """Give settings back their values from before, unless somebody has changed them since."""
+    """Restore the settings from before ``camvo connect``, except those changed since."""
     before: dict[str, Any] = {}
     for backend in backends:
         before = (remembered(backend) or {}) | before
     now = client.project(project)
-    ours_still = {
+    unchanged = {
         "show_collab_predictions": now.get("show_collab_predictions") is True,
-        "model_version": now.get("model_version") in {one["title"] for one in backends},
+        "model_version": now.get("model_version") in {backend["title"] for backend in backends},
         "sampling": now.get("sampling") == UNCERTAIN,
     }
-    back = differing({name: value for name, value in before.items() if ours_still.get(name)}, now)
-    for name, value in back.items():
+    to_restore = differing({name: value for name, value in before.items() if unchanged.get(name)}, now)
+    for name, value in to_restore.items():
         try:
             client.change_project(project, {name: value})
         except LabelStudioError as error:
-            say("settings", f"{name} could not be given back {value!r}: {error}")
+            say("settings", f"{name} could not be restored to {value!r}: {error}")
         else:
-            say("settings", f"{name} = {value!r}, as before")
+            say("settings", f"{name} restored to {value!r}")

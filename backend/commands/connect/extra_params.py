@@ -1,4 +1,4 @@
-"""``--extra-params``: overrides for one project, from a command line."""
+"""The option ``--extra-params``: overrides for one project."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import yaml
 from backend.errors import ConfigError
 
 
-def read(given: Sequence[str]) -> dict[str, Any] | None:
-    """A JSON object, or ``key=value`` with JSON or plain text for a value; later ones win.
+def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
+    """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win.
 
     Returns:
-        ``None`` when nothing is given: what the project has stays.
+        The overrides, or ``None`` without an option: the project's extra params then stay.
 
     Raises:
-        ConfigError: neither of the two.
+        ConfigError: an option is neither of the two.
     """
     overrides: dict[str, Any] = {}
-    for text in given:
+    for text in options:
         key, equals, value = text.partition("=")
         if text.lstrip().startswith("{"):
             overrides |= _mapping(text)
@@ -28,7 +28,7 @@ def read(given: Sequence[str]) -> dict[str, Any] | None:
             overrides[key.strip()] = _value(value)
         else:
             raise _mistake()
-    return overrides if given else None
+    return overrides if options else None
 
 
 def _mapping(text: str) -> dict[str, Any]:
@@ -40,14 +40,14 @@ def _mapping(text: str) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return yaml.safe_load(text)  # JSON is YAML; so are true, 3 and plain words
+        return yaml.safe_load(text)  # YAML includes JSON, and true, 3 and plain words
     except yaml.YAMLError:
         raise _mistake() from None
 
 
 def _mistake() -> ConfigError:
     return ConfigError(
-        "this is neither a JSON object nor key=value",
+        "is neither a JSON object nor key=value",
         where="--extra-params",
         fix="""give '{"delta": 0.9}' or delta=0.9""",
     )

@@ -1,4 +1,4 @@
-"""What a connected project looks like: the one place that says which settings Label Studio must have."""
+"""The fields that Label Studio must have for a connected project."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ACTIONS = (
     "TASKS_DELETED",
     "PROJECT_UPDATED",
 )
-"""What the webhook sends: all that CaMVo acts on. TASKS_CREATED would carry whole imports along, in vain."""
+"""The actions that CaMVo handles. TASKS_CREATED is left out: it carries whole imports."""
 
 UNCERTAIN = "Uncertainty sampling"
-"""Label Studio's name for "least confident first"; its own pages do not offer it."""
+"""Label Studio's name for "least confident first"; its pages do not offer it."""
 
 _MARK = "Connected by camvo connect; before: "
 
@@ -31,11 +31,11 @@ class Wanted:
     """How one project is to be connected.
 
     Attributes:
-        project: Label Studio's number.
-        url: the backend's address as Label Studio reaches it.
-        title: the backend's title, which has to be the model version.
-        environment: holds the credentials and the webhook's secret.
-        extra_params: overrides for this project; ``None`` leaves those that are there.
+        project: Label Studio's number of the project.
+        url: the URL at which Label Studio reaches the backend.
+        title: the backend's title, which must equal the model version.
+        environment: has the credentials and the webhook's secret.
+        extra_params: overrides for this project; ``None`` keeps the current ones.
         review_queue: whether annotators get the least confident task first.
     """
 
@@ -48,11 +48,11 @@ class Wanted:
 
     @property
     def webhook_url(self) -> str:
-        """Where Label Studio would send the webhook that it makes itself."""
+        """The address of the webhook, the same that Label Studio would choose itself."""
         return webhook_url(self.url)
 
     def backend(self) -> dict[str, Any]:
-        """The ML backend's fields, without its password, which Label Studio does not show."""
+        """Return the ML backend's fields, without the password, which Label Studio never shows."""
         user = self.environment.basic_auth_user
         fields: dict[str, Any] = {
             "project": self.project,
@@ -68,12 +68,12 @@ class Wanted:
         return fields
 
     def password(self) -> dict[str, str]:
-        """The field that goes along whenever the backend is written."""
-        given = self.environment.basic_auth_pass
-        return {} if given is None else {"basic_auth_pass": given.get_secret_value()}
+        """Return the field that must be sent with every change of the backend."""
+        password = self.environment.basic_auth_pass
+        return {} if password is None else {"basic_auth_pass": password.get_secret_value()}
 
     def webhook(self, headers: Mapping[str, str]) -> dict[str, Any]:
-        """The webhook's fields; ``headers`` are those that it has already."""
+        """Return the webhook's fields; ``headers`` are its current headers."""
         secret = self.environment.webhook_secret
         others = {name: value for name, value in headers.items() if name.lower() != WEBHOOK_HEADER.lower()}
         return {
@@ -87,7 +87,7 @@ class Wanted:
         }
 
     def settings(self) -> dict[str, Any]:
-        """The project's settings. Without the first, Label Studio neither shows nor asks for predictions."""
+        """Return the project's settings. Without the first, Label Studio ignores predictions."""
         wanted: dict[str, Any] = {"show_collab_predictions": True, "model_version": self.title}
         if self.review_queue:
             wanted["sampling"] = UNCERTAIN
@@ -95,22 +95,22 @@ class Wanted:
 
 
 def webhook_url(backend_url: str) -> str:
-    """The address of a backend's webhook, as Label Studio puts it together."""
+    """Return the address of a backend's webhook, built as Label Studio does."""
     return f"{backend_url.rstrip('/')}/webhook"
 
 
-def differing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """The wanted fields that are not so yet."""
-    return {name: value for name, value in wanted.items() if found.get(name) != value}
+def differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the wanted fields that have another value now."""
+    return {name: value for name, value in wanted.items() if current.get(name) != value}
 
 
 def description(before: Mapping[str, Any]) -> str:
-    """The backend's description: it marks the backend as ours and remembers what the project had before."""
+    """Return the backend's description, which marks it as ours and holds the project's earlier settings."""
     return _MARK + json.dumps(dict(before), sort_keys=True)
 
 
 def remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The project's settings from before ``camvo connect``; ``None`` for a backend that it did not make."""
+    """Return the settings from before ``camvo connect``, or ``None`` if it did not create the backend."""
     text = backend.get("description") or ""
     if not text.startswith(_MARK):
         return None
@@ -122,12 +122,12 @@ def remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def ours(backend: Mapping[str, Any], url: str, title: str) -> bool:
-    """Whether an ML backend is CaMVo's: made by us, at our address, or under our title."""
-    at = str(backend.get("url") or "").rstrip("/")
-    return remembered(backend) is not None or at == url or backend.get("title") == title
+    """Whether an ML backend is CaMVo's: created by it, at its address, or with its title."""
+    address = str(backend.get("url") or "").rstrip("/")
+    return remembered(backend) is not None or address == url or backend.get("title") == title
 
 
 def webhook_ours(webhook: Mapping[str, Any], urls: Collection[str]) -> bool:
-    """Whether a webhook is CaMVo's: to one of our addresses, or with our header."""
-    named = {name.lower() for name in webhook.get("headers") or {}}
-    return webhook.get("url") in urls or WEBHOOK_HEADER.lower() in named
+    """Whether a webhook is CaMVo's: for one of its addresses, or with its header."""
+    headers = {name.lower() for name in webhook.get("headers") or {}}
+    return webhook.get("url") in urls or WEBHOOK_HEADER.lower() in headers

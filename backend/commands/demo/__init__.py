@@ -1,1 +1,1 @@
-"""The demo: some sixty short texts with known labels, sent through the real server."""
+"""``camvo demo``: sixty short texts with known labels, sent through the real server."""

@@ -1,4 +1,4 @@
-"""Requests in the very form that Label Studio 1.23 sends them, for a demonstration without one."""
+"""Requests as Label Studio 1.23 sends them, for a demo without Label Studio."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """A Label Studio project: its number, its name and its label config."""
+class DemoProject:
+    """A Label Studio project: its number, title, label config and extra params."""
 
     number: int
     title: str
@@ -23,11 +23,11 @@ class Project:
 
     @property
     def key(self) -> str:
-        """How ``/setup`` and ``/predict`` name the project: id and unix time of its creation."""
+        """The project's key in ``/setup`` and ``/predict``: its id and the Unix time of its creation."""
         return f"{self.number}.{int(_CREATED.timestamp())}"
 
     def payload(self, model_version: str) -> dict[str, Any]:
-        """The project as webhooks carry it (the keys that a backend reads, and some it must not)."""
+        """Return the project as webhooks carry it, with keys a backend reads and keys it must not."""
         return {
             "id": self.number,
             "title": self.title,
@@ -42,7 +42,7 @@ class Project:
         }
 
     def task(self, number: int, data: Mapping[str, Any]) -> dict[str, Any]:
-        """A task as ``/predict`` carries it."""
+        """Return a task as ``/predict`` carries it."""
         return {
             "id": number,
             "data": dict(data),
@@ -67,11 +67,11 @@ class Project:
         }
 
 
-class LabelStudio:
+class DemoLabelStudio:
     """The part of Label Studio that talks to an ML backend, over real HTTP.
 
     Args:
-        url: where the backend listens.
+        url: the backend's address.
         model_version: the backend's title in Label Studio.
     """
 
@@ -79,14 +79,14 @@ class LabelStudio:
         self._http = httpx.Client(base_url=url, timeout=100.0)
         self._model_version = model_version
 
-    def connect(self, project: Project) -> None:
-        """What Label Studio does before each use of a backend: GET /health, POST /setup."""
+    def connect(self, project: DemoProject) -> None:
+        """Send GET /health and POST /setup, as Label Studio does before each use of a backend."""
         self._http.get("/health").raise_for_status()
         body = {"project": project.key, "schema": project.label_config, "extra_params": project.extra_params}
         self._http.post("/setup", json=body).raise_for_status()
 
-    def predict(self, project: Project, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """POST /predict; the results, one for each task."""
+    def predict(self, project: DemoProject, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Send POST /predict and return the results, one for each task."""
         body = {
             "tasks": list(tasks),
             "project": project.key,
@@ -98,9 +98,9 @@ class LabelStudio:
         return results
 
     def annotate(
-        self, project: Project, task: Mapping[str, Any], number: int, region: Mapping[str, Any]
+        self, project: DemoProject, task: Mapping[str, Any], number: int, region: Mapping[str, Any]
     ) -> None:
-        """POST /webhook with ANNOTATION_CREATED: a human answered with one region."""
+        """Send POST /webhook with ANNOTATION_CREATED: a human label with one region."""
         now = _stamp(datetime.now(UTC))
         annotation = {
             "id": number,

@@ -1,4 +1,4 @@
-"""What the demo prints."""
+"""The output of the demo."""
 
 from __future__ import annotations
 
@@ -15,53 +15,49 @@ from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
 if TYPE_CHECKING:
-    from backend.commands.demo.run import Labelled
+    from backend.commands.demo.demo import LabelledText
 
 _BEFORE_THE_TEXT = 27
-"""Columns that mark, label and score of a prediction take."""
+"""The width of a prediction's mark, label and score."""
 
 
-def opening(console: Console, delta: float) -> None:
-    """What is going to happen; ``delta`` is what the demo's projects ask for."""
+def print_opening(console: Console) -> None:
+    """Print what the demo does."""
     console.rule("[bold]CaMVo demo")
     _paragraph(
         console,
-        "A real server, 60 short texts in Label Studio's own JSON, and the embedded voters: small zero-shot",
-        "models that need no key and no network. They are weak, and their prices are nominal.",
-        f"The two projects ask for δ = {delta}, by extra_params as any project can, and so for the paper's",
-        "policy: voters this weak do not reach its default in so few tasks.",
+        "A real server labels 60 short texts, sent as Label Studio sends them. The models are the embedded",
+        "voters: small zero-shot classifiers that need no API key and no network. They are weak, and their",
+        "prices are nominal. All settings are the defaults.",
     )
     _paragraph(
         console,
-        "Each task below: right or wrong by its gold label, the voted label, its score, the text; and the",
-        "models that were asked.",
+        "For each text: whether the label is right, the label, its score, the text, and the models asked.",
     )
 
 
-def project_title(console: Console, title: str) -> None:
-    """A heading for one project."""
+def print_project_title(console: Console, title: str) -> None:
+    """Print the heading of one project."""
     console.rule(f"[bold]{title}")
 
 
-def predictions(console: Console, labelled: Sequence[Labelled]) -> None:
-    """One line for each prediction, label, score and text; one for the models that were asked."""
+def print_predictions(console: Console, labelled: Sequence[LabelledText]) -> None:
+    """Print a line for each prediction, and a line for the models asked."""
     width = console.width - _BEFORE_THE_TEXT
-    for one in labelled:
-        mark = "[green]✓[/]" if one.round.label == one.item.gold else "[red]✗[/]"
-        text = one.item.task["data"]["text"]
+    for result in labelled:
+        label, score = escape(result.round.label), result.prediction["score"]
+        mark = "[green]✓[/]" if result.right else "[red]✗[/]"
+        text = result.text.task["data"]["text"]
         short = text if len(text) <= width else text[: width - 1] + "…"
-        _line(
-            console,
-            f"{mark} [bold]{escape(one.round.label):<18}[/] {one.prediction['score']:.2f}  {escape(short)}",
-        )
-        asked = sorted(one.round.votes)
-        everyone = len(asked) == len(one.round.plan["arms"])
+        _line(console, f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}")
+        asked = sorted(result.round.votes)
+        everyone = len(asked) == len(result.round.plan["arms"])
         names = f"all {len(asked)}" if everyone else f"{len(asked)}: {escape(', '.join(asked))}"
         _line(console, f"  [dim]asked {names}[/]")
 
 
-def standing(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
-    """Model → number of rewards and their mean, from the sum over the ledger."""
+def mean_rewards(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
+    """Return model → number of rewards and their mean, from the sum over the ledger."""
     with ledger.read() as connection:
         stored = events.after(connection, project, 0)
     contributions = [Contribution.unpack(event.contribution) for event in stored]
@@ -70,20 +66,19 @@ def standing(ledger: Ledger, project: str) -> Mapping[str, tuple[int, float]]:
     return {arm: (state[arm].rewards, state[arm].mu or 0.0) for arm in state}
 
 
-def human_answers(
+def print_human_answers(
     console: Console,
-    answered: Sequence[Labelled],
+    answered: Sequence[LabelledText],
     before: Mapping[str, tuple[int, float]],
     after: Mapping[str, tuple[int, float]],
 ) -> None:
-    """What the human answers changed: each model's mean reward before and after."""
-    wrong = sum(one.round.label != one.item.gold for one in answered)
+    """Print what the human labels changed: each model's mean reward before and after."""
+    wrong = sum(not result.right for result in answered)
     console.print()
     _paragraph(
         console,
-        f"{len(answered)} human annotations came in by webhook, wrong predictions first, then the least",
-        f"certain: in {wrong} of them the vote had been wrong. A human label replaces the voted one in",
-        "the rewards of its round:",
+        f"{len(answered)} annotations arrive by webhook: wrong predictions first, then the least certain.",
+        f"{wrong} of them correct the vote. A human label replaces the voted one in its round's rewards:",
     )
     table = Table(box=None, pad_edge=False)
     for name in ("model", "rounds", "mean reward before", "after"):
@@ -95,12 +90,12 @@ def human_answers(
     console.print()
 
 
-def summary(console: Console, labelled: Sequence[Labelled]) -> None:
-    """Accuracy, the true cost share, and the calls of each model."""
-    right = sum(one.round.label == one.item.gold for one in labelled)
-    cost = sum(one.round.cost_usd for one in labelled)
-    full = sum(one.round.full_cost_usd for one in labelled)
-    calls = Counter(arm for one in labelled for arm in one.round.votes)
+def print_summary(console: Console, labelled: Sequence[LabelledText]) -> None:
+    """Print the accuracy, the cost share, and the calls of each model."""
+    right = sum(result.right for result in labelled)
+    cost = sum(result.round.cost_usd for result in labelled)
+    full = sum(result.round.full_cost_usd for result in labelled)
+    calls = Counter(arm for result in labelled for arm in result.round.votes)
     share = f"{cost / full:.0%} of asking every model every time (${cost:.4f} of ${full:.4f}, nominal)"
     console.rule("[bold]summary")
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -113,19 +108,18 @@ def summary(console: Console, labelled: Sequence[Labelled]) -> None:
     console.print()
     _paragraph(
         console,
-        f"{len(labelled)} tasks are too few to have learnt much: the confidence bounds are still wide, and",
-        "often every model is asked. The scores allow for errors that the voters share, as far as votes show",
-        "them; human labels would show the rest.",
+        f"{len(labelled)} tasks are too few to learn much: the policy still asks most models, in stages,",
+        "and stops when the others are unlikely to change the label. It learns more below.",
     )
 
 
-def serving(console: Console, url: str) -> None:
-    """How to connect a Label Studio to the server that stays up."""
-    console.rule("[bold]still serving")
+def print_serving(console: Console, url: str) -> None:
+    """Print how to connect Label Studio to the running server."""
+    console.rule("[bold]still running")
     _paragraph(
         console,
-        f"Connect a Label Studio to [bold]{url}[/] under the title [bold]camvo[/] (see README.md).",
-        "The ledger is temporary. Ctrl-C stops the server.",
+        f"Connect Label Studio to [bold]{url}[/] with the title [bold]camvo[/] (see README.md).",
+        "The ledger is temporary. Press Ctrl-C to stop the server.",
     )
 
 

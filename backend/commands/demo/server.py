@@ -1,4 +1,4 @@
-"""The real server as a child process, with a ledger in a temporary folder."""
+"""The server as a child process, with a ledger in a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from backend.settings import child_environment
 from camvo.errors import CamvoError
 
 _PATIENCE = 90.0
-"""Seconds until the server must be ready: importing torch and litellm takes most of it."""
+"""Seconds until the server must be ready; importing torch and litellm takes most of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """Where the child listens and where its ledger is."""
+    """The server's address, its ledger and its process."""
 
     url: str
     database_url: str
@@ -32,10 +32,10 @@ class RunningServer:
 
 @contextmanager
 def running_server(port: int) -> Iterator[RunningServer]:
-    """``camvo serve`` on the loopback interface until the block ends; its ledger is deleted with it.
+    """Run ``camvo serve`` on the loopback interface until the block ends, then delete its ledger.
 
     Raises:
-        CamvoError: the server stopped or did not get ready; carries the end of its log.
+        CamvoError: the server stopped or did not become ready; the error has the end of its log.
     """
     with tempfile.TemporaryDirectory(prefix="camvo-demo-", ignore_cleanup_errors=True) as folder:
         database_url = f"sqlite:///{Path(folder) / 'demo.sqlite'}"
@@ -67,4 +67,6 @@ def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             pass
         time.sleep(0.2)
     tail = log.read_text(errors="replace")[-2000:]
-    raise CamvoError("the demo's server did not get ready", where="camvo serve", fix=f"its log ends: {tail}")
+    raise CamvoError(
+        "the demo's server did not become ready", where="camvo serve", fix=f"its log ends: {tail}"
+    )

@@ -1,35 +1,36 @@
-"""The items' contexts: a file of embeddings, or the texts embedded once and kept beside the table."""
+"""The items' contexts: a file of embeddings, or the embedded texts, cached beside the table."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from backend.commands.progress import Advance
 from backend.commands.replay.votes_file import TEXT, VotesFile
-from backend.commands.replay.writing import check_file, written
+from backend.commands.replay.writing import atomic_write, require_writable_file
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
 from camvo.typing import Array
 
 _PORTION = 256
-"""Texts that are embedded between two reports of progress."""
+"""Texts embedded between two progress updates."""
 
 
-def read(path: Path, table: VotesFile) -> Array:
-    """The embeddings of a ``.npy`` file as float64, shape (n, d): row i belongs to the table's item i.
+def read_embeddings(path: Path, table: VotesFile) -> Array:
+    """Read a ``.npy`` file of embeddings as float64, shape (n, d); row i belongs to the table's item i.
 
     Raises:
-        ReplayError: the file is no such array, has another shape or dtype, or holds NaN or infinity.
+        ReplayError: the file is not such an array, has another shape or dtype, or holds NaN or infinity.
     """
     try:
         contexts = np.load(path, allow_pickle=False)
     except OSError as error:
         raise ReplayError(f"cannot be read ({error.strerror or error})", where=str(path)) from error
     except (ValueError, EOFError) as error:
-        raise ReplayError("is no array in NumPy's .npy format", where=str(path)) from error
+        raise ReplayError("is not an array in NumPy's .npy format", where=str(path)) from error
     n = len(table.truth)
     if not isinstance(contexts, np.ndarray) or contexts.ndim != 2 or len(contexts) != n or not contexts.size:
         shape = getattr(contexts, "shape", "a file of several arrays")
@@ -37,7 +38,7 @@ def read(path: Path, table: VotesFile) -> Array:
             f"{shape} does not fit the {n} items of {table.path}: needs ({n}, d)", where=str(path)
         )
     if contexts.dtype.kind != "f":
-        raise ReplayError(f"{contexts.dtype} are no embeddings: needs floats", where=str(path))
+        raise ReplayError(f"{contexts.dtype} is not a type of embeddings: needs floats", where=str(path))
     if not (finite := np.isfinite(contexts).all(axis=1)).all():
         row = int(np.argmin(finite))
         raise ReplayError(
@@ -47,39 +48,39 @@ def read(path: Path, table: VotesFile) -> Array:
     return contexts.astype(np.float64)
 
 
-def embedded(table: VotesFile, embedder: Embedder, progress: Callable[[int], object]) -> Array:
-    """The texts' embeddings, from the cache beside the table or computed and put there; shape (n, d).
+def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array:
+    """Return the texts' embeddings, shape (n, d), from the cache beside the table if it exists.
 
-    The name of the cache ends in the hash of the texts and of the embedder, so that it is never out of date.
+    The cache's name ends in a hash of the texts and the embedder, so a cache is never out of date.
 
     Args:
         table: a table with texts.
-        embedder: what embeds them; not even loaded where the cache is there.
-        progress: called with the number of texts that were embedded since the last call.
+        embedder: the embedder; it is not loaded if the cache exists.
+        advance: called with the number of texts embedded since the last call.
 
     Raises:
         ReplayError: the table has no texts, one is blank, or the cache is damaged or cannot be written.
-        EmbedderError: the embedding model is not to be had.
+        EmbedderError: the embedding model is not available.
     """
     texts = _texts(table)
     cache = _cache(table.path, texts, embedder)
     if cache.exists():
-        return read(cache, table)
-    check_file(cache, "the embeddings' cache")
+        return read_embeddings(cache, table)
+    require_writable_file(cache, "the embeddings' cache")
     rows = []
     for start in range(0, len(texts), _PORTION):
         rows.append(embedder.embed(texts[start : start + _PORTION]))
-        progress(len(rows[-1]))
+        advance(len(rows[-1]))
     contexts = np.concatenate(rows)
-    with written(cache) as stream:
-        np.save(stream, contexts.astype(np.float32))  # exact: they are float32 values
+    with atomic_write(cache) as stream:
+        np.save(stream, contexts.astype(np.float32))  # lossless: the embedder returns float32
     return contexts
 
 
 def _texts(table: VotesFile) -> Sequence[str]:
     if table.texts is None:
         raise ReplayError(
-            f"no column {TEXT!r} to embed", where=str(table.path), fix="or give --embeddings FILE.npy"
+            f"no column {TEXT!r} to embed", where=str(table.path), fix="add it, or give --embeddings FILE.npy"
         )
     for line, text in zip(table.lines, table.texts, strict=True):
         if not text.strip():

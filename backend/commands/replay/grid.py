@@ -1,4 +1,4 @@
-"""Every policy over every shuffle, one after the other or in several processes."""
+"""Replay every setting on every shuffle, in this process or in several."""
 
 from __future__ import annotations
 
@@ -7,33 +7,32 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing.sharedctypes import Synchronized
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from backend.commands.replay.policies import Setting
-from backend.commands.replay.results import Run, row_of
+from backend.commands.progress import Advance
+from backend.commands.replay.policies import ReplaySetting
+from backend.commands.replay.results import ReplayRun, row_of
 from backend.errors import ReplayError
 from camvo.replays.replay import replay
 from camvo.replays.rescored import rescored
 from camvo.replays.votes_table import VotesTable
 
 _LOOK = 0.2
-"""Seconds between two looks at how far the processes are."""
-
-Progress: TypeAlias = Callable[[int], object]
+"""Seconds between two looks at the processes' progress."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shuffle:
-    """The items of a run by position in the table, in the order they come, and who has a human label."""
+    """The items of a run as positions in the table, in order, and which of them have a human label."""
 
     order: NDArray[np.int64]
     human: NDArray[np.bool_] | None = None
@@ -41,14 +40,14 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """What the runs share.
+    """The input that all runs share.
 
     Attributes:
         table: the votes.
         shuffles: seed → shuffle.
         lambda_l: λ_L of the state.
         window: items that are planned on the same state.
-        calibrate: whether the scores that the server would have shown are computed as well.
+        calibrate: whether to compute the scores that the server would have returned, too.
     """
 
     table: VotesTable
@@ -58,14 +57,14 @@ class Experiment:
     calibrate: bool = False
 
 
-def shuffled(truth: NDArray[np.int64], seed: int, limit: int | None, human_labels: float) -> Shuffle:
-    """A random order of the items that the seed alone decides, and who of them has a human label.
+def shuffle_items(truth: NDArray[np.int64], seed: int, limit: int | None, human_labels: float) -> Shuffle:
+    """Draw a random order of the items, and choose which of them have a human label.
 
     Args:
-        truth: of the table, shape (n,); −1 where it is not known.
-        seed: what decides the order and, apart from it, the human labels.
-        limit: how many of the first items in that order are replayed; all, when ``None``.
-        human_labels: the share of these items, as far as their truth is known, that a human labels.
+        truth: the table's right labels, shape (n,); −1 means unknown.
+        seed: determines the order and, independently, the human labels.
+        limit: how many items are replayed, from the start of the order; ``None`` means all.
+        human_labels: the share of the replayed items with a known truth that a human labels.
     """
     order = np.random.default_rng([seed, 0]).permutation(len(truth))[:limit]
     if not human_labels:
@@ -75,22 +74,25 @@ def shuffled(truth: NDArray[np.int64], seed: int, limit: int | None, human_label
     return Shuffle(order, np.isin(np.arange(len(order)), chosen))
 
 
-def runs(experiment: Experiment, settings: Sequence[Setting], jobs: int, progress: Progress) -> Iterator[Run]:
-    """Every setting on every shuffle, in this order whatever ``jobs`` is.
+def replay_all(
+    experiment: Experiment, settings: Sequence[ReplaySetting], jobs: int, advance: Advance
+) -> Iterator[ReplayRun]:
+    """Replay every setting on every shuffle; yield the runs in this order for any number of jobs.
 
-    One BLAS thread each: a sum that is split over threads is another sum, and the processes share the cores.
+    Each process uses one BLAS thread: splitting a sum over threads changes its rounding, and the processes
+    share the cores.
 
     Args:
-        experiment: what the runs share; it goes to each process once.
+        experiment: the input that the runs share; it is sent to each process once.
         settings: the policies.
-        jobs: how many processes; 1 stays in this one.
-        progress: called with the number of items that were done since the last call.
+        jobs: the number of processes; 1 means this one.
+        advance: called with the number of items replayed since the last call.
     """
     cases = [(setting, seed) for setting in settings for seed in experiment.shuffles]
     if jobs == 1 or len(cases) == 1:
         with threadpool_limits(1):
             for setting, seed in cases:
-                yield _run(experiment, setting, seed, progress)
+                yield _run(experiment, setting, seed, advance)
         return
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
@@ -100,10 +102,12 @@ def runs(experiment: Experiment, settings: Sequence[Setting], jobs: int, progres
     )
     try:
         futures = [pool.submit(_Process.run, setting, seed) for setting, seed in cases]
-        yield from _in_order(futures, done, progress)
+        yield from _in_order(futures, done, advance)
     except BrokenProcessPool as error:
-        raise ReplayError("one of the processes was killed", where="--jobs", fix="out of memory?") from error
-    except BaseException:  # whoever interrupts does not want to wait for the cases under way
+        raise ReplayError(
+            "a process was killed, perhaps for lack of memory", where="--jobs", fix="use fewer jobs"
+        ) from error
+    except BaseException:  # after Ctrl-C nobody wants to wait for the cases in progress
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
         raise
@@ -112,20 +116,20 @@ def runs(experiment: Experiment, settings: Sequence[Setting], jobs: int, progres
 
 
 class _Process:
-    """What one of the processes works with."""
+    """The state and the entry points of one worker process."""
 
     experiment: ClassVar[Experiment]
     done: ClassVar[Synchronized[int]]
 
     @classmethod
     def start(cls, experiment: Experiment, done: Synchronized[int]) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the pool would go on with the next case
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # otherwise the pool continues with the next case
         threading.Thread(target=_end_with_parent, daemon=True).start()
         threadpool_limits(1)
         cls.experiment, cls.done = experiment, done
 
     @classmethod
-    def run(cls, setting: Setting, seed: int) -> Run:
+    def run(cls, setting: ReplaySetting, seed: int) -> ReplayRun:
         return _run(cls.experiment, setting, seed, cls.count)
 
     @classmethod
@@ -135,25 +139,27 @@ class _Process:
 
 
 def _end_with_parent() -> None:
-    """A process whose parent was killed would work on its case and then wait for ever."""
+    """End this process when its parent dies; otherwise it would wait for ever after its case."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _in_order(futures: Sequence[Future[Run]], done: Synchronized[int], progress: Progress) -> Iterator[Run]:
-    told = 0
+def _in_order(
+    futures: Sequence[Future[ReplayRun]], done: Synchronized[int], advance: Advance
+) -> Iterator[ReplayRun]:
+    reported = 0
     for future in futures:
         running = True
         while running:
             running = bool(wait([future], _LOOK).not_done)
-            told, before = done.value, told
-            progress(told - before)
+            reported, before = done.value, reported
+            advance(reported - before)
         yield future.result()
 
 
-def _run(experiment: Experiment, setting: Setting, seed: int, progress: Progress) -> Run:
+def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Advance) -> ReplayRun:
     table, shuffle = experiment.table, experiment.shuffles[seed]
     items = replace(
         table,
@@ -168,8 +174,10 @@ def _run(experiment: Experiment, setting: Setting, seed: int, progress: Progress
         lambda_l=experiment.lambda_l,
         window=experiment.window,
         human=shuffle.human,
-        progress=progress,
+        progress=advance,
     )
     seconds = time.perf_counter() - started
     calibrated = rescored(trace, items, shuffle.human) if experiment.calibrate else None
-    return Run(row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order)
+    return ReplayRun(
+        row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order
+    )

@@ -2,81 +2,226 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import typer
 
 from backend.errors import ReplayError
 
-Policies: TypeAlias = Annotated[
+if TYPE_CHECKING:
+    from backend.commands.replay.study import ReplayStudy
+
+DATA, POLICIES, RUNS, OUTPUT = "Data", "Policies", "Runs", "Output"
+"""The groups of options in the help."""
+
+PolicyNames: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="camvo, ccamvo, sequential, stacked, baseline, majority, cascade:SCORE, random:SHARE,"
-        " single:MODEL or subset:MODEL+MODEL; may be repeated.",
+        help="Policy to replay; may be repeated: camvo, ccamvo, sequential, stacked, baseline, majority,"
+        " cascade:SCORE, random:SHARE, single:MODEL or subset:MODEL+MODEL.",
+        rich_help_panel=POLICIES,
     ),
 ]
-Agreement: TypeAlias = Annotated[
+Deltas: TypeAlias = Annotated[
     str,
-    typer.Option(help="Share of sequential's labels that are to be everybody's; a list, as in 0.98,0.99."),
+    typer.Option(
+        "--delta",
+        help="δ of camvo and ccamvo: the confidence to reach. A list, e.g. 0.9,0.95.",
+        rich_help_panel=POLICIES,
+    ),
 ]
-MaxStages: TypeAlias = Annotated[
-    int, typer.Option("--max-stages", help="How often sequential and stacked may wait for models.")
+KMins: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--k-min",
+        help="Fewest models that camvo and ccamvo ask. A list, e.g. 1,3.",
+        rich_help_panel=POLICIES,
+    ),
 ]
-Worth: TypeAlias = Annotated[
-    float, typer.Option(help="What a right label is worth to stacked, in prices of asking everyone.")
-]
-LambdaL: TypeAlias = Annotated[float, typer.Option("--lambda-l", help="λ_L, ridge of the linear models.")]
-LambdaR: TypeAlias = Annotated[
-    float, typer.Option("--lambda-r", help="λ_R, strength of the regularisation towards ½.")
-]
-N0: TypeAlias = Annotated[
-    int, typer.Option("--n0", help="Rewards before a model counts; until then it is always asked.")
-]
-Confidence: TypeAlias = Annotated[
-    Literal["beta", "exact", "copula"], typer.Option(help="How camvo computes the confidence of a subset.")
-]
-Estimator: TypeAlias = Annotated[
-    Literal["moments", "mle"], typer.Option(help="How the Beta distributions are estimated.")
-]
-Window: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="Items planned on the same state, as under concurrency; 1 is the paper.")
-]
-Calibrate: TypeAlias = Annotated[
-    bool, typer.Option("--calibrate", help="Measure the scores that the server would have shown as well.")
-]
-Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the first shuffle; the others count on.")]
-Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.")]
-Json: TypeAlias = Annotated[
-    Path | None, typer.Option("--json", help="Write every row and the means to this file (docs/replay.md).")
-]
-Report: TypeAlias = Annotated[Path | None, typer.Option(help="Draw a report into this folder.")]
 
 
-def decimals(given: str, option: str) -> list[float]:
-    """The finite numbers of a comma-separated list.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOptions:
+    """The options that both commands have with the same default. The help texts explain them."""
+
+    agreement: Annotated[
+        str,
+        typer.Option(
+            help="Minimum share of sequential's labels equal to the full vote. A list, e.g. 0.98,0.99.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = "0.99"
+    max_stages: Annotated[
+        int,
+        typer.Option("--max-stages", help="Most stages of sequential and stacked.", rich_help_panel=POLICIES),
+    ] = 3
+    worth: Annotated[
+        float,
+        typer.Option(
+            help="Value of one more right label to stacked, in prices of asking every model.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = 75.0
+    lambda_l: Annotated[
+        float,
+        typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES),
+    ] = 1.0
+    lambda_r: Annotated[
+        float,
+        typer.Option(
+            "--lambda-r",
+            help="λ_R: strength of the confidence's regularisation towards ½.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = 1.0
+    n0: Annotated[
+        int,
+        typer.Option(
+            "--n0",
+            help="Rewards before a model's history counts; until then it is always asked.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = 10
+    confidence: Annotated[
+        Literal["beta", "exact", "copula"],
+        typer.Option(help="How camvo computes a subset's confidence.", rich_help_panel=POLICIES),
+    ] = "beta"
+    estimator: Annotated[
+        Literal["moments", "mle"],
+        typer.Option(help="How the Beta distributions are estimated.", rich_help_panel=POLICIES),
+    ] = "moments"
+    window: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Items planned on the same state, as under concurrency; 1 as in the paper.",
+            rich_help_panel=RUNS,
+        ),
+    ] = 1
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Also measure the scores that the server would have returned.",
+            rich_help_panel=RUNS,
+        ),
+    ] = False
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="Seed of the first shuffle; the others count up.", rich_help_panel=RUNS),
+    ] = 0
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.", rich_help_panel=RUNS)] = 1
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            help="Write all rows and means to this file (see docs/replay.md).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Draw a report into this folder. Needs the extra: report.", rich_help_panel=OUTPUT),
+    ] = None
+
+    def study(
+        self, *, policies: Sequence[str], deltas: str, k_mins: str, alpha: float, shuffles: int
+    ) -> ReplayStudy:
+        """Return the study that these options and those with different defaults describe.
+
+        Raises:
+            ReplayError: a list is not one of numbers.
+        """
+        from backend.commands.replay.policies import Parameters  # noqa: PLC0415 - keeps the help fast
+        from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
+
+        return ReplayStudy(
+            policies=policies,
+            deltas=decimals(deltas, "--delta"),
+            k_mins=integers(k_mins, "--k-min"),
+            agreements=decimals(self.agreement, "--agreement"),
+            parameters=Parameters(
+                alpha=alpha,
+                lambda_r=self.lambda_r,
+                n0=self.n0,
+                confidence=self.confidence,
+                estimator=self.estimator,
+                max_stages=self.max_stages,
+                worth=self.worth,
+            ),
+            lambda_l=self.lambda_l,
+            window=self.window,
+            calibrate=self.calibrate,
+            shuffles=shuffles,
+            seed=self.seed,
+            jobs=self.jobs,
+            json=self.json,
+            report=self.report,
+        )
+
+
+def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give Typer a command with one option for each field in the place of the parameter ``shared``."""
+    hints = get_type_hints(SharedOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(SharedOptions)
+        if field.default is not MISSING
+    ]
+    names = {parameter.name for parameter in shared}
+    own = [
+        parameter
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items()
+        if name != "shared"
+    ]
+
+    def expanded(**options: Any) -> None:
+        command(
+            shared=SharedOptions(**{name: value for name, value in options.items() if name in names}),
+            **{name: value for name, value in options.items() if name not in names},
+        )
+
+    parameters = [*own, *shared]
+    expanded.__name__, expanded.__doc__ = command.__name__, command.__doc__
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return expanded
+
+
+def decimals(text: str, option: str) -> list[float]:
+    """Parse a comma-separated list of finite numbers.
 
     Raises:
-        ReplayError: there is none, or something else.
+        ReplayError: the text is not such a list.
     """
     try:
-        numbers = [float(part) for part in given.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise ReplayError(f"{given!r} is no list of numbers", where=option, fix="as in 0.9,0.95") from error
+        raise ReplayError(
+            f"{text!r} is not a list of numbers", where=option, fix="give e.g. 0.9,0.95"
+        ) from error
     if not all(math.isfinite(number) for number in numbers):
-        raise ReplayError(f"{given!r} holds what is no number", where=option)
+        raise ReplayError(f"{text!r} has a value that is not finite", where=option, fix="give e.g. 0.9,0.95")
     return numbers
 
 
-def integers(given: str, option: str) -> list[int]:
-    """The whole numbers of a comma-separated list.
+def integers(text: str, option: str) -> list[int]:
+    """Parse a comma-separated list of whole numbers.
 
     Raises:
-        ReplayError: there is none, or something else.
+        ReplayError: the text is not such a list.
     """
     try:
-        return [int(part) for part in given.split(",")]
+        return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise ReplayError(f"{given!r} is no list of whole numbers", where=option, fix="as in 1,3") from error
+        raise ReplayError(
+            f"{text!r} is not a list of whole numbers", where=option, fix="give e.g. 1,3"
+        ) from error

@@ -1,4 +1,4 @@
-"""The policies that ``--policy`` names, with every point of the lists that go with them."""
+"""The policies that ``--policy`` names, with every combination of the listed parameters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from camvo.state.beta_mixture import EstimatorName
 from camvo.subsets.oracle import MOST_ARMS, ConfidenceName
 
 _NUMBERS: Final = ("share", "threshold")
-"""Parameters that stand in the policy's name, as in ``random:0.3``."""
+"""Parameters that follow the policy's name, as in ``random:0.3``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What all settings share; a policy takes those parameters that it has (:mod:`camvo.policies.named`)."""
+    """The parameters that all settings share. A policy takes its own (:mod:`camvo.policies.named`)."""
 
     alpha: float = 0.25
     lambda_r: float = 1.0
@@ -32,10 +32,10 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """A policy to replay: its name as ``--policy`` has it, the parameters that are lists, and itself.
+class ReplaySetting:
+    """A policy to replay, with its name as in ``--policy`` and the parameters that may be lists.
 
-    ``None`` stands for a parameter that it does not have.
+    A parameter that the policy lacks is ``None``.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Setting:
     policy: Policy
 
 
-def settings(
+def replay_settings(
     names: Sequence[str],
     deltas: Sequence[float],
     k_mins: Sequence[int],
@@ -53,23 +53,23 @@ def settings(
     shared: Parameters,
     *,
     models: Sequence[str],
-) -> list[Setting]:
-    """Every policy with every δ and k_min, or agreement, that it can have, in the order given; nothing twice.
+) -> list[ReplaySetting]:
+    """Combine every policy with each δ and k_min, or each agreement, that it takes, without repetition.
 
     Args:
-        names: what ``--policy`` said.
-        deltas: what ``--delta`` said.
-        k_mins: what ``--k-min`` said.
-        agreements: what ``--agreement`` said.
+        names: the values of ``--policy``.
+        deltas: the values of ``--delta``.
+        k_mins: the values of ``--k-min``.
+        agreements: the values of ``--agreement``.
         shared: the other parameters.
         models: the models of the table.
 
     Raises:
-        ReplayError: a name that is none, a model that the table lacks, or a parameter out of its range.
+        ReplayError: a policy is unknown, the table lacks a model, or a parameter is out of range.
     """
-    found = []
+    settings = []
     for name in dict.fromkeys(names):
-        kind, asked = _read(name, models)
+        kind, from_name = _parse(name, models)
         own = parameters_of(kind)
         points = product(
             dict.fromkeys(deltas if "delta" in own else [None]),
@@ -79,22 +79,26 @@ def settings(
         for delta, k_min, agreement in points:
             point = {"delta": delta, "k_min": k_min, "agreement": agreement}
             try:
-                policy = named(kind, {**asdict(shared), **point, **asked})
+                policy = named(kind, {**asdict(shared), **point, **from_name})
             except InvalidParameterError as error:
                 raise ReplayError(error.message, where=f"--policy {name}") from error
-            found.append(Setting(name, delta, k_min, agreement, policy))
-    return found
+            settings.append(ReplaySetting(name, delta, k_min, agreement, policy))
+    return settings
 
 
-def _read(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Which policy it is, and what the name goes on with after a colon, as a parameter of it."""
+def _parse(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """Split a value of ``--policy`` into the policy and the parameter after its colon."""
     where = f"--policy {name}"
     kind, colon, rest = name.partition(":")
     if kind not in POLICIES or (_named_in(kind) is not None) != bool(colon):
-        known = ", ".join(one if _named_in(one) is None else f"{one}:…" for one in POLICIES)
-        raise ReplayError("no such policy", where=where, fix=known)
+        known = ", ".join(policy if _named_in(policy) is None else f"{policy}:…" for policy in POLICIES)
+        raise ReplayError("there is no such policy", where=where, fix=f"known: {known}")
     if "delta" in parameters_of(kind) and len(models) > MOST_ARMS:
-        raise ReplayError(f"{len(models)} models, at most {MOST_ARMS} can be searched", where=where)
+        raise ReplayError(
+            f"the table has {len(models)} models, and at most {MOST_ARMS} can be searched",
+            where=where,
+            fix="remove some, or choose another policy",
+        )
     parameter = _named_in(kind)
     if parameter is None:
         return kind, {}
@@ -102,14 +106,17 @@ def _read(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
         try:
             return kind, {parameter: float(rest)}
         except ValueError:
-            raise ReplayError(f"{rest!r} is no number", where=where, fix=f"{kind}:0.5") from None
-    asked = tuple(rest.split("+")) if parameter == "models" else (rest,)
-    for model in asked:
+            raise ReplayError(f"{rest!r} is not a number", where=where, fix=f"give e.g. {kind}:0.5") from None
+    chosen = tuple(rest.split("+")) if parameter == "models" else (rest,)
+    for model in chosen:
         if model not in models:
-            raise ReplayError(f"{model!r} is no model of the table", where=where, fix=", ".join(models))
-    return kind, {"model": rest, "models": asked}
+            raise ReplayError(
+                f"{model!r} is not a model of the table", where=where, fix=f"models: {', '.join(models)}"
+            )
+    return kind, {"model": rest, "models": chosen}
 
 
 def _named_in(kind: str) -> str | None:
-    """The parameter that a policy's name goes on with."""
-    return next((one for one in ("model", "models", *_NUMBERS) if one in parameters_of(kind)), None)
+    """Return the parameter that follows the policy's name after a colon, if any."""
+    own = parameters_of(kind)
+    return next((name for name in ("model", "models", *_NUMBERS) if name in own), None)

@@ -1,4 +1,4 @@
-"""What a replay found: a row for each run, and the mean of the runs of a setting."""
+"""The results of a replay: a row for each run, and the means of each setting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.replay.policies import Setting
+from backend.commands.replay.policies import ReplaySetting
 from camvo.numerics.tolerances import TIE
 from camvo.replays import measures
 from camvo.replays.replay import Trace
@@ -17,7 +17,7 @@ from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
 Point: TypeAlias = tuple[str, float | None, int | None, float | None]
-"""Policy, δ, k_min and the agreement asked for."""
+"""Policy, δ, k_min and required agreement: what identifies a setting."""
 
 AVERAGED: Final = (
     "accuracy",
@@ -33,16 +33,15 @@ AVERAGED: Final = (
     "aurc",
     "rounds_per_second",
 )
-"""The fields of a row whose mean is taken; of ``target_met`` it is the share of the runs that met it."""
+"""The fields of a row that are averaged. The mean of ``target_met`` is the share of runs that met it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One run of one policy; docs/replay.md says how each field is computed.
+class ReplayRow:
+    """The measures of one run of one policy; docs/replay.md defines each field.
 
-    ``None`` is what is not known: anything about the truth in a table without one, δ, k_min and the agreement
-    asked for of a policy without them, a calibration that nobody asked for. ``cost`` is in the unit of the
-    prices, per item.
+    ``None`` means unknown or absent: measures of accuracy without truth, parameters that the policy lacks,
+    and ``calibrated_ece`` without ``--calibrate``. ``cost`` is per item, in the unit of the prices.
     """
 
     policy: str
@@ -67,26 +66,26 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """A row with the trace behind it; ``order[i]`` is the table's item at the trace's position i."""
+class ReplayRun:
+    """A row with its trace; ``order[i]`` is the position in the table of the trace's item i."""
 
-    row: Row
+    row: ReplayRow
     trace: Trace
     order: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The runs of one setting.
+    """The means of one setting's runs.
 
     Attributes:
         policy: its name.
-        delta: δ, where the policy has one.
-        k_min: k_min, where the policy has one.
-        agreement_asked: the agreement asked for, where the policy has one.
-        shuffles: how many runs there were.
-        means: field of :data:`AVERAGED` → mean; ``None`` where a run has no value.
-        intervals: field → the mean's 95% interval by Student's t; ``None`` with a single run too.
+        delta: δ, or ``None`` if the policy has none.
+        k_min: k_min, or ``None`` if the policy has none.
+        agreement_asked: the required agreement, or ``None`` if the policy has none.
+        shuffles: the number of runs.
+        means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
+        intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
     """
 
     policy: str
@@ -99,17 +98,23 @@ class Summary:
 
 
 def row_of(
-    setting: Setting,
+    setting: ReplaySetting,
     seed: int,
     table: VotesTable,
     trace: Trace,
     seconds: float,
     *,
     calibrated: Array | None = None,
-) -> Row:
-    """Measure a trace against the items that it went over, ``table`` in the order of the trace.
+) -> ReplayRow:
+    """Measure a trace.
 
-    ``calibrated`` are the scores of :func:`camvo.replays.rescored.rescored`, where they are wanted.
+    Args:
+        setting: what was replayed.
+        seed: the seed of the shuffle.
+        table: the items, in the order of the trace.
+        trace: the decisions.
+        seconds: how long the replay took.
+        calibrated: the scores of :func:`camvo.replays.rescored.rescored`, if they are to be measured.
     """
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)
@@ -120,7 +125,7 @@ def row_of(
         met = accuracy >= setting.delta * full_accuracy - TIE
     cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
     qualities = measures.per_label(trace.labels, table.truth, count)
-    return Row(
+    return ReplayRow(
         policy=setting.name,
         delta=setting.delta,
         k_min=setting.k_min,
@@ -145,23 +150,23 @@ def row_of(
     )
 
 
-def summarised(rows: Sequence[Row]) -> list[Summary]:
-    """The rows of each setting together, in the order of their first row."""
-    groups: dict[Point, list[Row]] = {}
+def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
+    """Average the rows of each setting, in the order of their first row."""
+    groups: dict[Point, list[ReplayRow]] = {}
     for row in rows:
         groups.setdefault(point(row), []).append(row)
     summaries = []
-    for where, group in groups.items():
+    for setting, group in groups.items():
         means: dict[str, float | None] = {}
         intervals: dict[str, tuple[float, float] | None] = {}
         for name in AVERAGED:
             values = [getattr(row, name) for row in group]
             known = None not in values
             means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
-        summaries.append(Summary(*where, len(group), means, intervals))
+        summaries.append(Summary(*setting, len(group), means, intervals))
     return summaries
 
 
-def point(found: Row | Summary) -> Point:
-    """What tells a setting from the others of a replay."""
-    return found.policy, found.delta, found.k_min, found.agreement_asked
+def point(result: ReplayRow | Summary) -> Point:
+    """Return what identifies the setting of a row or a summary."""
+    return result.policy, result.delta, result.k_min, result.agreement_asked

@@ -1,21 +1,18 @@
-"""What a replay of a table and of synthetic data have in common: settings, runs, progress, output."""
+"""The study that a replay of a table and one of synthetic data have in common: settings, runs and output."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+from backend.commands.progress import Advance
 from backend.commands.replay import grid, report
-from backend.commands.replay.policies import Parameters, Setting, settings
-from backend.commands.replay.results import Run, Summary
-from backend.commands.replay.writing import check_file, check_folder, written
+from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
+from backend.commands.replay.results import ReplayRun
+from backend.commands.replay.writing import atomic_write, require_writable_file, require_writable_folder
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
 from camvo.replays.votes_table import VotesTable
@@ -23,8 +20,8 @@ from camvo.state.state import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """The options of the command line that do not describe the data (:mod:`.options` explains them)."""
+class ReplayStudy:
+    """The options that do not describe the data; :mod:`.options` explains them."""
 
     policies: Sequence[str]
     deltas: Sequence[float]
@@ -45,51 +42,50 @@ class Study:
         """The seeds of the shuffles."""
         return range(self.seed, self.seed + self.shuffles)
 
-    def settings(self, models: Sequence[str]) -> list[Setting]:
-        """Every policy with every δ and k_min, or agreement, that it can have.
+    def settings(self, models: Sequence[str]) -> list[ReplaySetting]:
+        """Return every policy with each δ and k_min, or each agreement, that it takes.
 
         Raises:
-            ReplayError: one that cannot be.
+            ReplayError: a policy or a parameter is invalid.
         """
         try:
             State(1, self.lambda_l)
         except InvalidParameterError as error:
             raise ReplayError(error.message, where="--lambda-l") from error
-        return settings(
+        return replay_settings(
             self.policies, self.deltas, self.k_mins, self.agreements, self.parameters, models=models
         )
 
-    def check_output(self, *reports: Path) -> None:
-        """Find out before hours of work that the JSON, or the reports in these folders, could not be written.
+    def require_output(self, *reports: Path) -> None:
+        """Check that the JSON file and these report folders can be written, before hours of work.
 
         Raises:
             CamvoError: a folder is missing or cannot be written to, or matplotlib is not installed.
         """
         if self.json is not None:
-            check_file(self.json, "--json")
+            require_writable_file(self.json, "--json")
         for folder in reports:
-            check_folder(folder, "--report")
-            report.check(folder)
-
-    def draw(
-        self, folder: Path, table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary], title: str
-    ) -> None:
-        """Draw a report into the folder."""
-        report.draw(folder, table, runs, summaries, title=title)
+            require_writable_folder(folder, "--report")
+            report.require_drawable(folder)
 
     def run(
-        self, experiment: grid.Experiment, chosen: Sequence[Setting], progress: grid.Progress
-    ) -> list[Run]:
-        """Every setting on every shuffle."""
-        return list(grid.runs(experiment, chosen, self.jobs, progress))
+        self,
+        table: VotesTable,
+        shuffles: Mapping[int, grid.Shuffle],
+        settings: Sequence[ReplaySetting],
+        advance: Advance,
+    ) -> list[ReplayRun]:
+        """Replay every setting on every shuffle of the table."""
+        experiment = grid.Experiment(table, shuffles, self.lambda_l, self.window, self.calibrate)
+        return list(grid.replay_all(experiment, settings, self.jobs, advance))
 
-    def write(
+    def write_json(
         self, rows: Sequence[Mapping[str, Any]], means: Sequence[Mapping[str, Any]], table: Mapping[str, Any]
     ) -> None:
-        """The public JSON of docs/replay.md, if it was asked for; what is not known is ``null``."""
+        """Write the JSON of docs/replay.md if ``--json`` was given; unknown values are ``null``."""
         if self.json is None:
             return
-        options = {
+        lists = {
             "policies": list(self.policies),
             "deltas": list(self.deltas),
             "k_mins": list(self.k_mins),
@@ -102,23 +98,8 @@ class Study:
             "shuffles": self.shuffles,
             "seed": self.seed,
         }
-        content = {
-            "rows": rows,
-            "means": means,
-            "table": {
-                **table,
-                "options": {**options, **asdict(self.parameters), **numbers, **table["options"]},
-            },
-        }
-        with written(self.json) as stream:
+        options = {**lists, **asdict(self.parameters), **numbers, **table["options"]}
+        content = {"rows": rows, "means": means, "table": {**table, "options": options}}
+        with atomic_write(self.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))
             stream.write(b"\n")
-
-
-@contextmanager
-def progress_bar(console: Console, what: str, total: int) -> Iterator[grid.Progress]:
-    """What is to be called with the number of items that were done; it draws on a terminal only."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda items: bar.advance(task, items)

@@ -1,7 +1,7 @@
 """``camvo synthetic``: the sensitivity study of the paper's Appendix H, over γ, α, δ and k_min.
 
-Every γ and α has a table of its own, which holds the draws of all seeds one after the other: a run goes over
-those of its seed.
+Each pair of γ and α has its own table, which holds the draws of all seeds one after the other. A run replays
+the draws of its seed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from backend.commands.replay import terminal
-from backend.commands.replay.grid import Experiment, Shuffle
-from backend.commands.replay.results import summarised
-from backend.commands.replay.study import Study, progress_bar
+from backend.commands.progress import progress_bar
+from backend.commands.replay import report, terminal
+from backend.commands.replay.grid import Shuffle
+from backend.commands.replay.results import summaries_of
+from backend.commands.replay.study import ReplayStudy
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
 from camvo.replays.copula_data import CorrelatedRounds, correlated_rounds
@@ -28,57 +29,55 @@ from camvo.typing import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """The options of the command line (:mod:`.synthetic_command` explains them).
+    """The options of ``camvo synthetic``; :mod:`.synthetic_command` explains them.
 
-    A γ of ``None`` is the paper's heterogeneous matrix.
+    A γ of ``None`` means the paper's heterogeneous matrix.
     """
 
-    study: Study
+    study: ReplayStudy
     gammas: Sequence[float | None]
     alphas: Sequence[float]
     items: int
     standardised: bool
 
     def run(self, console: Console, progress: Console) -> None:
-        """Draw, replay, print and write.
+        """Draw the tables, replay them, write what was asked for, and print the results.
 
         Args:
-            console: where the result is printed.
+            console: where the results are printed.
             progress: where the progress bar is drawn, if it is a terminal.
 
         Raises:
-            ReplayError: an option that cannot be.
+            ReplayError: an option is invalid.
         """
         points = [(gamma, alpha) for gamma in self.gammas for alpha in self.alphas]
-        self.study.check_output(*filter(None, (self._report(*point) for point in points)))
+        self.study.require_output(*filter(None, (self._report(*point) for point in points)))
         settings = self.study.settings(tuple(PAPER_MODELS))
         data = [(gamma, alpha, self._draw(gamma, alpha)) for gamma, alpha in points]
-        rows, means, given, summaries = [], [], [], []
+        rows, means, coordinates, summaries = [], [], [], []
         total = len(data) * len(settings) * self.study.shuffles * self.items
-        with progress_bar(progress, "replaying", total) as advance:
+        with progress_bar(progress, "replaying", total, transient=True) as advance:
             for gamma, alpha, drawn in data:
                 table = self._table(drawn)
-                experiment = Experiment(
-                    table, self._shuffles(), self.study.lambda_l, self.study.window, self.study.calibrate
-                )
-                runs = self.study.run(experiment, settings, advance)
-                of_these = summarised([run.row for run in runs])
+                runs = self.study.run(table, self._shuffles(), settings, advance)
+                of_table = summaries_of([run.row for run in runs])
                 point: dict[str, float | None] = {"gamma": gamma, "alpha": alpha}
                 rows += [{**point, **asdict(run.row)} for run in runs]
-                means += [{**point, **asdict(summary)} for summary in of_these]
-                given += [{"γ": gamma, "α": alpha}] * len(of_these)
-                summaries += of_these
+                means += [{**point, **asdict(summary)} for summary in of_table]
+                coordinates += [{"γ": gamma, "α": alpha}] * len(of_table)
+                summaries += of_table
                 if (folder := self._report(gamma, alpha)) is not None:
-                    self.study.draw(folder, table, runs, of_these, f"Synthetic votes: {folder.name}")
+                    title = f"Synthetic votes: {folder.name}"
+                    report.draw_report(folder, table, runs, of_table, title=title)
         facts = [{"gamma": gamma, "alpha": alpha, **_attained(drawn)} for gamma, alpha, drawn in data]
-        self.study.write(rows, means, self._facts(facts))
-        terminal.show(console, summaries, given)
+        self.study.write_json(rows, means, self._facts(facts))
+        terminal.print_summaries(console, summaries, coordinates)
         console.print()
-        for line in (*_clamps(data), terminal.kept(summaries)):
+        for line in (*_clamps(data), terminal.target_count(summaries)):
             console.print(line, highlight=False)
 
     def _draw(self, gamma: float | None, alpha: float) -> list[CorrelatedRounds]:
-        """One draw a seed; the same seed draws the same contexts and noise whatever γ and α are."""
+        """Draw once per seed. A seed draws the same contexts and noise for every γ and α."""
         try:
             return [
                 correlated_rounds(
@@ -113,7 +112,7 @@ class Sensitivity:
         }
 
     def _report(self, gamma: float | None, alpha: float) -> Path | None:
-        """The folder of one table's report, if reports are wanted."""
+        """Return the folder of one table's report, or ``None`` without ``--report``."""
         return self.study.report and self.study.report / f"{_name(gamma)}-alpha-{alpha:g}"
 
     def _facts(self, data: list[dict[str, Any]]) -> dict[str, Any]:
@@ -127,13 +126,16 @@ class Sensitivity:
 
 
 def _seeds(seed: int) -> tuple[int, int]:
-    """Seeds for the rounds and for the votes on them, which are to be independent."""
+    """Return independent seeds for the rounds and for the votes on them."""
     rounds, votes = np.random.SeedSequence(seed).generate_state(2).tolist()
     return rounds, votes
 
 
 def _attained(drawn: Sequence[CorrelatedRounds]) -> dict[str, Any]:
-    """What Algorithm 5 comes to: of the copula alone, and with the context (mean over the draws)."""
+    """Return the correlations and accuracies that Algorithm 5 attains, as means over the draws.
+
+    ``copula_correlation`` is the copula's alone; the expected values include the effect of the context.
+    """
     calibration = drawn[0].calibration
     names = tuple(drawn[0].models)
     accuracy: Array = np.mean([rounds.expected_accuracy for rounds in drawn], axis=0)
@@ -150,16 +152,16 @@ def _attained(drawn: Sequence[CorrelatedRounds]) -> dict[str, Any]:
 
 
 def _clamps(data: Sequence[tuple[float | None, float, list[CorrelatedRounds]]]) -> list[str]:
-    """A line for each γ that some pairs of models cannot have, and one on what the data have at all."""
+    """Return a line for each γ that some pairs cannot attain, and one on the correlations attained."""
     lines = {}
     for gamma, _, drawn in data:
         calibration = drawn[0].calibration
         pairs = np.triu(calibration.clamped)
         if gamma is not None and pairs.any():
             lines[gamma] = (
-                f"γ = {gamma:g} is more than {pairs.sum()} of {len(pairs) * (len(pairs) - 1) // 2} pairs of"
-                f" models of these accuracies can have; theirs was clamped, down to"
-                f" {calibration.attained[pairs].min():.2f}."
+                f"γ = {gamma:g} is impossible for {pairs.sum()} of {len(pairs) * (len(pairs) - 1) // 2} pairs"
+                f" of models with these accuracies; their correlation was clamped, to"
+                f" {calibration.attained[pairs].min():.2f} at the lowest."
             )
     attained = [
         round(float(rounds.expected_correlation[np.triu_indices(len(rounds.models), 1)].mean()), 2) + 0.0
@@ -168,8 +170,8 @@ def _clamps(data: Sequence[tuple[float | None, float, list[CorrelatedRounds]]]) 
     ]
     return [
         *lines.values(),
-        f"With the context in it, Algorithm 5 comes to correlations of {min(attained):.2f} to"
-        f" {max(attained):.2f} (mean over the pairs; docs/replay.md).",
+        f"With the effect of the context, Algorithm 5 attains correlations from {min(attained):.2f} to"
+        f" {max(attained):.2f} (mean over the pairs; see docs/replay.md).",
     ]
 
 

@@ -1,4 +1,4 @@
-"""``camvo replay``: from a table of votes to rows, a report and a verdict."""
+"""``camvo replay``: from a table of votes to rows, a report and a verdict on the target."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from backend.commands.replay import contexts, prices, terminal, votes_file
-from backend.commands.replay.grid import Experiment, shuffled
-from backend.commands.replay.results import summarised
-from backend.commands.replay.study import Study, progress_bar
-from backend.commands.replay.votes_file import VotesFile
+from backend.commands.progress import progress_bar
+from backend.commands.replay import report, terminal
+from backend.commands.replay.contexts import embed_texts, read_embeddings
+from backend.commands.replay.grid import shuffle_items
+from backend.commands.replay.prices import read_prices
+from backend.commands.replay.results import summaries_of
+from backend.commands.replay.study import ReplayStudy
+from backend.commands.replay.votes_file import VotesFile, read_votes
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
 from camvo.replays.clairvoyant import clairvoyant
@@ -24,10 +27,10 @@ from camvo.typing import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """What was asked for on the command line; see :func:`backend.commands.replay.command.replay`."""
+class TableReplay:
+    """The options of ``camvo replay``; :mod:`.command` explains them."""
 
-    study: Study
+    study: ReplayStudy
     votes: Path
     prices: str | None
     embeddings: Path | None
@@ -35,48 +38,50 @@ class Replay:
     limit: int | None
 
     def run(self, console: Console, progress: Console) -> None:
-        """Replay, print, write and draw.
+        """Replay the table, write and draw what was asked for, and print the results.
 
         Args:
-            console: where the result is printed.
+            console: where the results are printed.
             progress: where the progress bar is drawn, if it is a terminal.
 
         Raises:
-            ReplayError: bad input; nothing has been written then but, at most, the embeddings' cache.
-            EmbedderError: the embedding model is not to be had.
+            ReplayError: bad input; nothing was written, except perhaps the cached embeddings.
+            EmbedderError: the embedding model is not available.
         """
-        report = self.study.report
-        self.study.check_output(*([report] if report else []))
-        file = votes_file.read(self.votes)
-        costs = prices.read(self.prices, file.models, self.votes)
+        folder = self.study.report
+        self.study.require_output(*([folder] if folder else []))
+        file = read_votes(self.votes)
+        prices = read_prices(self.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
         if self.human_labels and not (file.truth >= 0).any():
-            raise ReplayError("needs the truth of some items", where=f"{self.votes}, --human-labels")
-        embedded = self._contexts(file, progress)
-        table = VotesTable(file.labels, costs, embedded, file.votes, file.truth)
+            raise ReplayError(
+                "needs the truth of some items",
+                where=f"{self.votes}, --human-labels",
+                fix="fill the column truth, or leave --human-labels out",
+            )
+        table = VotesTable(file.labels, prices, self._contexts(file, progress), file.votes, file.truth)
 
         shuffles = {
-            seed: shuffled(table.truth, seed, self.limit, self.human_labels) for seed in self.study.seeds
+            seed: shuffle_items(table.truth, seed, self.limit, self.human_labels) for seed in self.study.seeds
         }
-        experiment = Experiment(table, shuffles, self.study.lambda_l, self.study.window, self.study.calibrate)
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
-        with progress_bar(progress, "replaying", items) as advance:
-            runs = self.study.run(experiment, settings, advance)
+        with progress_bar(progress, "replaying", items, transient=True) as advance:
+            runs = self.study.run(table, shuffles, settings, advance)
         rows = [run.row for run in runs]
-        summaries = summarised(rows)
-        self.study.write(
+        summaries = summaries_of(rows)
+        self.study.write_json(
             [asdict(row) for row in rows], [asdict(summary) for summary in summaries], self._facts(table)
         )
-        if report is not None:
-            self.study.draw(report, table, runs, summaries, f"Replay of {self.votes.name}")
-        terminal.show(console, summaries)
-        console.print(f"\n{terminal.verdict(summaries)}", highlight=False)
+        if folder is not None:
+            report.draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
+        terminal.print_summaries(console, summaries)
+        console.print(f"\n{terminal.target_verdict(summaries)}", highlight=False)
 
     def _contexts(self, file: VotesFile, progress: Console) -> Array:
         if self.embeddings is not None:
-            return contexts.read(self.embeddings, file)
-        with progress_bar(progress, "embedding", len(file.truth)) as advance:
-            return contexts.embedded(file, Embedder(), advance)
+            return read_embeddings(self.embeddings, file)
+        with progress_bar(progress, "embedding", len(file.truth), transient=True) as advance:
+            return embed_texts(file, Embedder(), advance)
 
     def _facts(self, table: VotesTable) -> dict[str, Any]:
         accuracies = model_accuracy(table.votes, table.truth).tolist()
@@ -98,9 +103,11 @@ class Replay:
 
 
 def _clairvoyant(table: VotesTable) -> dict[str, Any]:
-    """What the cheapest prefix would have cost that is right, and that has the full vote's label."""
+    """Return the cheapest prefixes of models that are right, and that have the full vote's label."""
     count, costs = len(table.labels), np.array(list(table.prices.values()))
     weights = full_weights(table.votes, table.truth)
-    answers = {"truth": table.truth, "full_vote": full_vote(table.votes, table.truth, count)}
-    bounds = {name: clairvoyant(table.votes, weights, costs, to_be, count) for name, to_be in answers.items()}
+    targets = {"truth": table.truth, "full_vote": full_vote(table.votes, table.truth, count)}
+    bounds = {
+        name: clairvoyant(table.votes, weights, costs, labels, count) for name, labels in targets.items()
+    }
     return {name: bound and asdict(bound) for name, bound in bounds.items()}

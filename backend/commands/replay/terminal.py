@@ -1,4 +1,4 @@
-"""What a replay prints: a line for each setting, and what that says about the target."""
+"""What a replay prints: a line for each setting, and a verdict on the target."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ _COLUMNS = (
     ("ece", "ECE\n", 3, 1.0),
     ("rounds_per_second", "items\n/s", 0, 1.0),
 )
-"""Field, heading, decimals and factor; the others are in the JSON and the report."""
+"""Field, heading, decimals and factor. The JSON and the report have the other fields."""
 
 _LEFT_OUT = ("rounds_per_second", "agreement")
-"""What gives way to further columns, so that a line fits 80; the first of them to the agreement asked for."""
+"""Fields left out if there are further columns, so that a line fits 80 characters."""
 
 
-def show(
-    console: Console, summaries: Sequence[Summary], given: Sequence[dict[str, float | None]] = ()
+def print_summaries(
+    console: Console, summaries: Sequence[Summary], coordinates: Sequence[dict[str, float | None]] = ()
 ) -> None:
-    """A table of the means; accuracy goes with half of its interval where there are several shuffles.
+    """Print a table of the means, with half the 95% interval of accuracy if there are several shuffles.
 
     Args:
         console: where it is printed.
-        summaries: its lines.
-        given: further columns to put before them, one mapping a summary (name → value).
+        summaries: one per line.
+        coordinates: the values of further columns on the left, one mapping (name → value) per summary.
     """
     asked = any(summary.agreement_asked is not None for summary in summaries)
-    left_out = _LEFT_OUT if given else _LEFT_OUT[:1] if asked else ()
+    left_out = _LEFT_OUT if coordinates else _LEFT_OUT[:1] if asked else ()
     columns = [column for column in _COLUMNS if column[0] not in left_out]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy\n", overflow="fold", min_width=len("baseline"))
     own = {"δ": "delta", "k_min": "k_min", **({"agree ≥": "agreement_asked"} if asked else {})}
-    for name in (*(given[0] if given else ()), *own):
+    for name in (*(coordinates[0] if coordinates else ()), *own):
         table.add_column(f"{name}\n", justify="right", no_wrap=True)
     for _, heading, _, _ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for number, summary in enumerate(summaries):
-        before = given[number].values() if given else ()
+        before = coordinates[number].values() if coordinates else ()
         parameters = [
             _plain(value) for value in (*before, *(getattr(summary, name) for name in own.values()))
         ]
@@ -56,43 +56,45 @@ def show(
     console.print(table)
 
 
-def verdict(summaries: Sequence[Summary]) -> str:
-    """One sentence on the target, δ times the accuracy of the full vote."""
+def target_verdict(summaries: Sequence[Summary]) -> str:
+    """Say in one sentence which settings met the target, δ times the accuracy of the full vote."""
     full = summaries[0].means["full_accuracy"]
     if full is None:
         return (
-            "Without the truth of any item nothing is known about the target; agreement is with the vote of"
-            " all models, each of the same weight."
+            "No item's truth is known, so neither is the target. Agreement is with the vote of all models"
+            " with equal weights."
         )
-    everyone = f"the full vote, all models by their true accuracy, is right in {full:.1%}"
-    aimed = [(summary, met) for summary in summaries if (met := summary.means["target_met"]) is not None]
-    if not aimed:
-        return f"No policy here has a target; {everyone}."
-    kept = [summary for summary, met in aimed if met == 1.0]
-    if not kept:
-        nearest = max((summary for summary, _ in aimed), key=_margin)
+    full_vote = f"The full vote, with all models weighted by their true accuracy, is {full:.1%} right."
+    with_target = [
+        (summary, met) for summary in summaries if (met := summary.means["target_met"]) is not None
+    ]
+    if not with_target:
+        return f"No policy here has a target. {full_vote}"
+    meeting = [summary for summary, met in with_target if met == 1.0]
+    if not meeting:
+        nearest = max((summary for summary, _ in with_target), key=_margin)
         return (
-            f"No setting met its target in every shuffle; {everyone}, and {_name(nearest)}, which came"
-            f" nearest, kept {nearest.means['relative_accuracy']:.1%} of that."
+            f"No setting met its target in every shuffle. The nearest is {_name(nearest)}, with"
+            f" {nearest.means['relative_accuracy']:.1%} of the full vote's accuracy. {full_vote}"
         )
-    best = min(kept, key=lambda summary: summary.means["cost"] or 0.0)
+    best = min(meeting, key=lambda summary: summary.means["cost"] or 0.0)
     share = best.means["cost_share"]
-    price = "" if share is None else f" at {share:.0%} of the cost of asking all"
+    price = "" if share is None else f" at {share:.0%} of the cost of asking every model"
     return (
-        f"{len(kept)} of {len(aimed)} settings met their target in every shuffle, and {_name(best)} is the"
-        f" cheapest of them: {best.means['relative_accuracy']:.1%} of the full vote's accuracy{price};"
-        f" {everyone}."
+        f"{len(meeting)} of {len(with_target)} settings met their target in every shuffle. The cheapest is"
+        f" {_name(best)}: {best.means['relative_accuracy']:.1%} of the full vote's accuracy{price}."
+        f" {full_vote}"
     )
 
 
-def kept(summaries: Sequence[Summary]) -> str:
-    """How many settings met their target, where they are not of one table."""
-    aimed = [met for summary in summaries if (met := summary.means["target_met"]) is not None]
-    return f"{aimed.count(1.0)} of {len(aimed)} settings met their target in every table that was drawn."
+def target_count(summaries: Sequence[Summary]) -> str:
+    """Say how many settings met their target, for settings of several tables."""
+    met_shares = [met for summary in summaries if (met := summary.means["target_met"]) is not None]
+    return f"{met_shares.count(1.0)} of {len(met_shares)} settings met their target in every table drawn."
 
 
 def _margin(summary: Summary) -> float:
-    """By how much the target was exceeded, as a share of the full vote's accuracy."""
+    """Return by how much the target was exceeded, as a share of the full vote's accuracy."""
     return (summary.means["relative_accuracy"] or 0.0) - (summary.delta or 0.0)
 
 

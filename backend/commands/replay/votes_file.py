@@ -1,7 +1,7 @@
-"""The votes table as people keep it: a CSV with a row for each item and a column for each model.
+"""The votes table as a CSV file, with a row for each item and a column for each model.
 
-``text`` is what the models saw, ``truth`` the right label, ``item_id`` a name; every other column is a model
-with its labels, blank where it gave none. Nothing is guessed: what could be meant in two ways is refused.
+The column ``text`` has the texts that the models saw, ``truth`` the right labels, ``item_id`` unique names.
+Every other column is a model with its labels; a blank cell means no vote. Ambiguous content is refused.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from backend.errors import ReplayError
 TEXT, TRUTH, ITEM_ID = "text", "truth", "item_id"
 _RESERVED = (TEXT, TRUTH, ITEM_ID)
 _SHOWN = 40
-"""Characters of a label that an error shows: of a column mistaken for a model it may be a whole text."""
+"""The most characters of a label in an error message. A wrong column may hold whole texts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VotesFile:
-    """What a votes CSV says.
+    """The content of a votes CSV with n items and K models.
 
     Attributes:
-        path: where it is from.
+        path: the file.
         models: the names of the models, in the order of their columns.
-        labels: the label set, in the order of their Unicode code points.
-        texts: the items' texts, ``None`` without such a column.
-        votes: positions in ``labels``, shape (n, K); −1 where a model gave no label.
-        truth: positions in ``labels``, shape (n,); −1 where the right label is not known.
-        lines: the line of the file that each item begins on.
+        labels: the label set, sorted by Unicode code points.
+        texts: the items' texts; ``None`` without the column.
+        votes: positions in ``labels``, shape (n, K); −1 means no vote.
+        truth: positions in ``labels``, shape (n,); −1 means unknown.
+        lines: the line on which each item begins, for errors.
     """
 
     path: Path
@@ -46,12 +46,12 @@ class VotesFile:
     lines: tuple[int, ...]
 
 
-def read(path: Path) -> VotesFile:
-    """The votes of a CSV file in UTF-8.
+def read_votes(path: Path) -> VotesFile:
+    """Read a votes CSV in UTF-8.
 
     Raises:
-        ReplayError: it cannot be read, is empty, has no model or a column or row that is wrong; the message
-            names the column and the line.
+        ReplayError: the file cannot be read, is empty, has no model, or has an invalid column or row. The
+            message names the column and the line.
     """
     header, lines, rows = _table(path)
     _check_header(path, header)
@@ -63,7 +63,7 @@ def read(path: Path) -> VotesFile:
     cells = {name: columns.get(name, blank) for name in (TRUTH, *models)}
     labels = _labels(path, cells, lines)
     if not labels:
-        raise ReplayError("no model gave a label to any item", where=str(path))
+        raise ReplayError("no model gave a label to any item", where=str(path), fix="fill the model columns")
     position = {label: number for number, label in enumerate(labels)}
     codes = {name: [position.get(cell, -1) for cell in column] for name, column in cells.items()}
     return VotesFile(
@@ -78,8 +78,8 @@ def read(path: Path) -> VotesFile:
 
 
 def _table(path: Path) -> tuple[list[str], list[int], list[list[str]]]:
-    """The header, and each row with the line it begins on; blank lines are no rows."""
-    csv.field_size_limit(sys.maxsize)  # 131,072 characters by default; a text may be longer
+    """Return the header, the line on which each row begins, and the rows; blank lines are skipped."""
+    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for some texts
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             numbered = _numbered(path, stream)
@@ -99,12 +99,12 @@ def _table(path: Path) -> tuple[list[str], list[int], list[list[str]]]:
             "is not UTF-8", where=str(path), fix="save it as CSV with the encoding UTF-8"
         ) from error
     if not rows:
-        raise ReplayError("an empty table", where=str(path), fix="a header and a row for each item")
+        raise ReplayError("the table is empty", where=str(path), fix="add a header, and a row for each item")
     return header, lines, rows
 
 
 def _numbered(path: Path, stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the line it begins on (a text may go over several)."""
+    """Yield the rows that are not blank, each with the line on which it begins; texts may have several."""
     reader, line = csv.reader(stream, strict=True), 1
     try:
         for row in reader:
@@ -112,7 +112,7 @@ def _numbered(path: Path, stream: Iterator[str]) -> Iterator[tuple[int, list[str
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise ReplayError(f"is no CSV ({error})", where=f"{path}, line {line}") from error
+        raise ReplayError(f"is not CSV ({error})", where=f"{path}, line {line}") from error
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -121,31 +121,35 @@ def _check_header(path: Path, header: list[str]) -> None:
         if not meant:
             raise ReplayError("a column without a name", where=f"{path}, line 1")
         if meant in _RESERVED and name != meant:
-            raise ReplayError(f"the column {name!r} is to be called {meant!r}", where=f"{path}, line 1")
+            raise ReplayError(
+                f"the column {name!r} must be called {meant!r}", where=f"{path}, line 1", fix="rename it"
+            )
         if header.count(name) > 1:
-            raise ReplayError(f"two columns {name!r}", where=f"{path}, line 1")
+            raise ReplayError(f"two columns {name!r}", where=f"{path}, line 1", fix="rename or remove one")
     if set(header) <= set(_RESERVED):
         raise ReplayError(
             "no model column",
             where=str(path),
-            fix=f"every column but {', '.join(_RESERVED)} is a model with its labels",
+            fix=f"add a column of labels for each model, besides {', '.join(_RESERVED)}",
         )
 
 
 def _check_ids(path: Path, ids: tuple[str, ...], lines: list[int]) -> None:
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     for line, item in zip(lines, ids, strict=True):
         if not item.strip():
             raise ReplayError(f"no {ITEM_ID}", where=f"{path}, line {line}")
-        if item in seen:
+        if item in line_of:
             raise ReplayError(
-                f"the {ITEM_ID} {_shown(item)} is that of line {seen[item]} too", where=f"{path}, line {line}"
+                f"line {line_of[item]} has the same {ITEM_ID} {_shown(item)}",
+                where=f"{path}, line {line}",
+                fix="give each item a unique name",
             )
-        seen[item] = line
+        line_of[item] = line
 
 
 def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> tuple[str, ...]:
-    """The label set; cells that hold nothing but blanks are no label."""
+    """Return the label set; blank cells are not labels."""
     known: dict[str, str] = {}
     labels = set()
     for name, column in cells.items():

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writes, and checks that a file or folder can be written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from backend.errors import ReplayError
 
 
 @contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content gets the name ``path`` when the block ends, and none if it fails.
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Open a stream whose content replaces ``path`` when the block ends, or is dropped if it fails.
 
     Raises:
-        ReplayError: it cannot be written.
+        ReplayError: the file cannot be written.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -29,24 +29,32 @@ def written(path: Path) -> Iterator[BinaryIO]:
         draft.unlink(missing_ok=True)
 
 
-def check_file(path: Path, what: str) -> None:
-    """Find out before hours of work that a file cannot be written.
+def require_writable_file(path: Path, what: str) -> None:
+    """Check that a file can be written, before hours of work.
 
     Raises:
-        ReplayError: it is a folder, or its own folder is missing or not to be written to.
+        ReplayError: the path is a folder, or its folder is missing or cannot be written to.
     """
     if path.is_dir():
-        raise ReplayError("is a folder, not a file", where=f"{what} {path}")
+        raise ReplayError("is a folder, not a file", where=f"{what} {path}", fix="give the path of a file")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ReplayError("its folder is missing or cannot be written to", where=f"{what} {path}")
+        raise ReplayError(
+            "its folder is missing or cannot be written to",
+            where=f"{what} {path}",
+            fix="create the folder, or give another path",
+        )
 
 
-def check_folder(path: Path, what: str) -> None:
-    """The same for a folder, which may be made together with those above it.
+def require_writable_folder(path: Path, what: str) -> None:
+    """Check that a folder can be written to, or created together with its parents.
 
     Raises:
-        ReplayError: it is a file, or cannot be made or written to.
+        ReplayError: the path is a file, or the folder cannot be created or written to.
     """
-    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise ReplayError(f"{there} is no folder that can be written to", where=f"{what} {path}")
+    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise ReplayError(
+            f"{nearest} is not a folder that can be written to",
+            where=f"{what} {path}",
+            fix="give another folder",
+        )

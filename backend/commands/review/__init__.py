@@ -1,1 +1,1 @@
-"""Which tasks a human should label next, and ``camvo review``, which says so."""
+"""``camvo review``: which tasks a human should label next."""

@@ -30,7 +30,7 @@ from backend.testing import Reply
 
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")
-ONE_ROUND_IS_ENOUGH = {"n0": 1, "k_min": 3, "delta": 0.0}
+ONE_ROUND_IS_ENOUGH = {"name": "camvo", "n0": 1, "k_min": 3, "delta": 0.0}
 """After one round the three cheapest models are asked; ties go to the first name."""
 
 FOUR = ("blue", "green", "grey", "red")
@@ -414,7 +414,7 @@ def test_other_layout_of_the_config_is_the_same_epoch(tmp_path: Path) -> None:
 
 def test_with_history_fewer_models_are_asked(tmp_path: Path) -> None:
     """Four models always agree; once each has n₀ = 2 rewards, fewer models reach δ = 0.5."""
-    policy = {"n0": 2, "k_min": 1, "delta": 0.5}
+    policy = {"name": "camvo", "n0": 2, "k_min": 1, "delta": 0.5}
     with Backend(tmp_path, ALL_GLAD, FOUR, policy=policy) as backend:
         for number in range(4):
             backend.predict(task(number, f"Entry {number} of a good year."))

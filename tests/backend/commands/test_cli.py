@@ -68,7 +68,7 @@ def test_help_names_the_command(command: str, printed_help: str) -> None:
 
 
 def test_a_value_out_of_range_is_one_line_with_file_key_value_and_fix(tmp_path: Path) -> None:
-    path = configured(tmp_path, {"policy": {"delta": 1.7}})
+    path = configured(tmp_path, {"policy": {"name": "camvo", "delta": 1.7}})
     done = run_cli("serve", "--config", path, cwd=tmp_path)
     assert done.returncode == 2
     line = only_line(done)
@@ -79,8 +79,11 @@ def test_a_value_out_of_range_is_one_line_with_file_key_value_and_fix(tmp_path: 
     ("content", "named"),
     [
         ("models: [\n", "bad.yaml: line "),
-        ({"models": [{**MODEL, "input_prise": 3}], "policy": {"k_min": 1}}, "models[0].input_prise"),
-        ({"models": [MODEL], "policy": {"k_min": 2}}, "policy.k_min"),
+        (
+            {"models": [{**MODEL, "input_prise": 3}], "policy": {"name": "camvo", "k_min": 1}},
+            "models[0].input_prise",
+        ),
+        ({"models": [MODEL], "policy": {"name": "camvo", "k_min": 2}}, "policy.k_min"),
     ],
 )
 def test_a_broken_file_is_named_with_the_place(content: object, named: str, tmp_path: Path) -> None:
@@ -130,7 +133,7 @@ def test_a_password_of_the_database_is_not_printed(tmp_path: Path) -> None:
 @pytest.mark.e2e
 def test_a_model_without_a_price_ends_the_server_with_the_reason_and_no_traceback(tmp_path: Path) -> None:
     unpriced = {"name": "one", "model": "openai/nobody-knows-it"}
-    path = configured(tmp_path, {"models": [unpriced], "policy": {"k_min": 1}})
+    path = configured(tmp_path, {"models": [unpriced], "policy": {"name": "camvo", "k_min": 1}})
     done = run_cli("serve", "--config", path, cwd=tmp_path, CAMVO_PORT="0")
     assert done.returncode not in {0, -9}
     assert "Traceback" not in done.stderr
@@ -149,7 +152,9 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Co
         {**MODEL, "name": "one", "api_key_env": "KEY_THAT_IS_THERE"},
         {**MODEL, "name": "two", "api_key_env": "KEY_THAT_IS_MISSING"},
     ]
-    path = configured(keyed, {"models": models, "policy": {"k_min": 1, "worth": 9.0, "agreement": 0.9}})
+    path = configured(
+        keyed, {"models": models, "policy": {"name": "majority", "alpha": 0.5, "lambda_r": 2.0}}
+    )
     secrets = {
         "KEY_THAT_IS_THERE": SECRET,
         "BASIC_AUTH_USER": "label-studio",
@@ -174,14 +179,14 @@ def test_check_prints_what_each_model_would_cost_and_the_sum(checks: Checks) -> 
     printed = checks["plain"][1].stdout
     costs = [float(cost) for cost in re.findall(r"embedded/\S+\s+│\s+([\d.]+) │ yes", printed)]
     assert len(costs) == 7
-    total = re.search(r"together \$([\d.]+) a task", printed)
+    total = re.search(r"\$([\d.]+) per task", printed)
     assert total is not None
     assert float(total[1]) == pytest.approx(sum(costs), abs=1e-6)
 
 
-def test_check_names_the_policy_and_what_means_nothing_to_it(checks: Checks) -> None:
+def test_check_names_the_policy_and_the_parameters_without_effect(checks: Checks) -> None:
     assert "✓ policy         sequential\n" in checks["plain"][1].stdout
-    assert "✓ policy         camvo, to which agreement, worth mean nothing\n" in checks["keyed"][1].stdout
+    assert "✓ policy         majority; no effect: alpha, lambda_r\n" in checks["keyed"][1].stdout
 
 
 def test_check_spends_nothing_and_asks_nothing(checks: Checks) -> None:
@@ -206,7 +211,9 @@ def test_check_never_prints_a_secret(checks: Checks) -> None:
 
 
 def test_check_of_a_broken_file_is_one_line_like_that_of_serve(tmp_path: Path) -> None:
-    done = called("check", "--config", configured(tmp_path, {"policy": {"delta": 1.7}}), cwd=tmp_path)
+    done = called(
+        "check", "--config", configured(tmp_path, {"policy": {"name": "camvo", "delta": 1.7}}), cwd=tmp_path
+    )
     assert done.returncode == 2
     assert "bad.yaml: policy.delta" in only_line(done)
 

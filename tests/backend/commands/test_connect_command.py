@@ -30,11 +30,11 @@ def api() -> Iterator[LabelStudioApi]:
 
 def connect(api: LabelStudioApi, **changes: Any) -> bool:
     given = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
-    return connecting.connect(api.client(), Wanted(**given), lambda name, text: None)
+    return connecting.connect_project(api.client(), Wanted(**given), lambda name, text: None)
 
 
 def disconnect(api: LabelStudioApi) -> bool:
-    return disconnecting.disconnect(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
+    return disconnecting.disconnect_project(api.client(), PROJECT, URL, "camvo", lambda name, text: None)
 
 
 def by_hand(api: LabelStudioApi, url: str = URL, title: str = "camvo") -> dict[str, Any]:

@@ -12,8 +12,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from server_process import run_cli
 
 from backend.commands.connect import extra_params
-from backend.commands.connect.predict import Tally
-from backend.commands.connect.progress import summary
+from backend.commands.connect.tally import Tally
 from backend.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:1"
@@ -95,18 +94,18 @@ def test_a_private_address_is_named_and_ends_with_1(tmp_path: Path, api: LabelSt
     ],
 )
 def test_extra_params_are_an_object_or_pairs(given: list[str], read: object) -> None:
-    assert extra_params.read(given) == read
+    assert extra_params.parse_extra_params(given) == read
 
 
 @pytest.mark.parametrize("text", ["", "=1", "delta", "{", "{delta", "[1]", "delta=["])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        extra_params.read([text])
+        extra_params.parse_extra_params([text])
 
 
 # -- the summary of predict
 
 
 def test_what_went_well_is_one_line_and_each_trouble_one_more() -> None:
-    assert len(summary(Tally(created=3)).splitlines()) == 1
-    assert len(summary(Tally(created=3, undecided=1, too_large=2, refused=1)).splitlines()) == 4
+    assert len(Tally(created=3).summary().splitlines()) == 1
+    assert len(Tally(created=3, undecided=1, too_large=2, refused=1).summary().splitlines()) == 4

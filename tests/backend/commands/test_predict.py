@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
-from backend.commands.connect.predict import TRIES, Run, Tally
+from backend.commands.connect.predict import TRIES, PredictionRun
+from backend.commands.connect.tally import Tally
 from backend.errors import BodyTooLargeError, LabelStudioError
 
 
@@ -62,7 +63,7 @@ def run(api: LabelStudioApi, oracle: Oracle, **changes: Any) -> Tally:
         "sleep": lambda seconds: None,
         **changes,
     }
-    tally = Run(**given)(advanced.append)
+    tally = PredictionRun(**given)(advanced.append)
     assert sum(advanced) == len(api.tasks)
     return tally
 
@@ -130,7 +131,7 @@ def test_a_task_that_was_deleted_meanwhile_does_not_cost_the_others_theirs(api: 
             return super().predict(key, label_config, tasks)
 
     given = {"client": api.client(), "predictor": Deleted(), "project": PROJECT, "key": api.project_key}
-    tally = Run(**given, label_config="", model_version="camvo")(lambda tasks: None)
+    tally = PredictionRun(**given, label_config="", model_version="camvo")(lambda tasks: None)
     assert (tally.created, api.predictions()) == (1, [(second, "camvo", 0.75)])
 
 

@@ -10,8 +10,8 @@ from label_studio_api import PROJECT, LabelStudioApi
 
 from backend.commands.connect import connect as connecting
 from backend.commands.connect import proof
-from backend.commands.connect.proof import Fact, prove
-from backend.commands.connect.server import Server
+from backend.commands.connect.backend_client import BackendClient
+from backend.commands.connect.proof import Fact, prove_connection
 from backend.commands.connect.wanted import Wanted
 from backend.settings import Environment
 
@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:9090"
 WANTED = Wanted(PROJECT, URL, "camvo", Environment())
 
 
-class Counting(Server):
+class Counting(BackendClient):
     """A backend that counts a webhook whenever the project is saved, unless it never arrives."""
 
     def __init__(self, api: LabelStudioApi, *, arrives: bool = True) -> None:
@@ -41,12 +41,12 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
     with LabelStudioApi() as made:
         made.project["model_version"] = ""
         made.add_tasks("a")
-        connecting.connect(made.client(), WANTED, lambda name, text: None)
+        connecting.connect_project(made.client(), WANTED, lambda name, text: None)
         yield made
 
 
 def facts(api: LabelStudioApi, **changes: Any) -> dict[str, Fact]:
-    return {fact.name: fact for fact in prove(api.client(), Counting(api, **changes), WANTED)}
+    return {fact.name: fact for fact in prove_connection(api.client(), Counting(api, **changes), WANTED)}
 
 
 def test_all_holds_after_connecting(api: LabelStudioApi) -> None:

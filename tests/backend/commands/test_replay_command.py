@@ -17,7 +17,7 @@ import pytest
 from command_line import called
 from server_process import child, run_cli, wait_until
 
-from backend.commands.replay.results import AVERAGED, Row, Summary
+from backend.commands.replay.results import AVERAGED, ReplayRow, Summary
 from camvo.replays.synthetic import SyntheticModel, votes_table
 
 DOCUMENTED = (Path(__file__).parents[3] / "docs" / "replay.md").read_text("utf-8")
@@ -65,7 +65,7 @@ def out(folder: Path, printed: str) -> dict[str, Any]:
 
 
 def test_a_row_of_the_json_has_the_documented_fields(out: dict[str, Any]) -> None:
-    names = [field.name for field in fields(Row)]
+    names = [field.name for field in fields(ReplayRow)]
     assert [list(row) for row in out["rows"]] == [names] * 8
     for name in names:
         assert f"| `{name}` |" in DOCUMENTED
@@ -149,9 +149,9 @@ def test_the_same_again_is_the_same_but_for_the_speed(folder: Path, out: dict[st
     [
         (["none.csv"], "none.csv: cannot be read"),
         (["votes.csv", "--prices", "large=1"], "--prices: no price for the model 'mid' of votes.csv"),
-        (["votes.csv", "--embeddings", "votes.csv"], "votes.csv: is no array"),
-        (["votes.csv", "--policy", "best"], "--policy best: no such policy"),
-        (["votes.csv", "--delta", "high"], "--delta: 'high' is no list of numbers"),
+        (["votes.csv", "--embeddings", "votes.csv"], "votes.csv: is not an array"),
+        (["votes.csv", "--policy", "best"], "--policy best: there is no such policy"),
+        (["votes.csv", "--delta", "high"], "--delta: 'high' is not a list of numbers"),
         (["votes.csv", "--lambda-l", "0"], "--lambda-l: "),
         (["votes.csv", "--json", "nowhere/out.json"], "--json nowhere/out.json: its folder is missing"),
         (["votes.csv", "--json", "."], "--json .: is a folder"),
@@ -198,7 +198,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
 
 def test_a_row_of_the_study_is_a_row_of_a_replay_at_its_gamma_and_alpha(study: Any) -> None:
     _, out = study
-    names = ["gamma", "alpha", *(field.name for field in fields(Row))]
+    names = ["gamma", "alpha", *(field.name for field in fields(ReplayRow))]
     assert [list(row) for row in out["rows"]] == [names] * 4
     assert [(row["gamma"], row["seed"]) for row in out["rows"]] == [(0.0, 0), (0.0, 1), (0.8, 0), (0.8, 1)]
     assert {sum(row["per_label"][label]["support"] for label in ("no", "yes")) for row in out["rows"]} == {50}
@@ -210,7 +210,7 @@ def test_correlations_that_cannot_be_are_said_to_be_clamped(study: Any) -> None:
     assert independent["clamped"] == []
     assert len(clamped["clamped"]) == 10
     assert max(pair["attained"] for pair in clamped["clamped"]) < 0.8
-    assert "γ = 0.8 is more than 10 of 21 pairs of models" in " ".join(text.split())
+    assert "γ = 0.8 is impossible for 10 of 21 pairs of models" in " ".join(text.split())
 
 
 def test_everything_in_the_json_of_the_study_is_documented(study: Any) -> None:

@@ -23,7 +23,7 @@ def embedder() -> Embedder:
 def table(folder: Path, *texts: str) -> VotesFile:
     path = folder / "votes.csv"
     path.write_text("text,m\n" + "".join(f"{text},yes\n" for text in texts), "utf-8")
-    return votes_file.read(path)
+    return votes_file.read_votes(path)
 
 
 def refusal(folder: Path, array: Any) -> str:
@@ -32,7 +32,7 @@ def refusal(folder: Path, array: Any) -> str:
     else:
         np.save(folder / "e.npy", array)
     with pytest.raises(ReplayError) as caught:
-        contexts.read(folder / "e.npy", table(folder, *TEXTS))
+        contexts.read_embeddings(folder / "e.npy", table(folder, *TEXTS))
     return str(caught.value).replace(f"{folder}/", "")
 
 
@@ -40,7 +40,7 @@ def refusal(folder: Path, array: Any) -> str:
 def test_embeddings_are_read_as_float64(dtype: str, tmp_path: Path) -> None:
     given = np.linspace(0.0, 1.0, 12).reshape(3, 4).astype(dtype)
     np.save(tmp_path / "e.npy", given)
-    found = contexts.read(tmp_path / "e.npy", table(tmp_path, *TEXTS))
+    found = contexts.read_embeddings(tmp_path / "e.npy", table(tmp_path, *TEXTS))
     assert found.dtype == np.float64
     assert np.array_equal(found, given)
 
@@ -51,9 +51,9 @@ def test_embeddings_are_read_as_float64(dtype: str, tmp_path: Path) -> None:
         (np.ones((2, 4)), "e.npy: (2, 4) does not fit the 3 items of votes.csv: needs (3, d)"),
         (np.ones(3), "e.npy: (3,) does not fit the 3 items of votes.csv: needs (3, d)"),
         (np.ones((3, 0)), "e.npy: (3, 0) does not fit the 3 items of votes.csv: needs (3, d)"),
-        (np.ones((3, 4), dtype=int), "e.npy: int64 are no embeddings: needs floats"),
-        (b"text", "e.npy: is no array in NumPy's .npy format"),
-        (b"", "e.npy: is no array in NumPy's .npy format"),
+        (np.ones((3, 4), dtype=int), "e.npy: int64 is not a type of embeddings: needs floats"),
+        (b"text", "e.npy: is not an array in NumPy's .npy format"),
+        (b"", "e.npy: is not an array in NumPy's .npy format"),
     ],
 )
 def test_an_array_that_does_not_fit_is_refused(array: Any, said: str, tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_several_arrays_in_one_file_are_refused(tmp_path: Path) -> None:
 
 def test_texts_are_embedded_once_and_then_read(tmp_path: Path, embedder: Embedder) -> None:
     file, done = table(tmp_path, *TEXTS), []
-    first = contexts.embedded(file, embedder, done.append)
+    first = contexts.embed_texts(file, embedder, done.append)
     assert np.array_equal(first, embedder.embed(TEXTS))
     assert done == [3]
     other = Embedder(local_files_only=True)
-    assert np.array_equal(contexts.embedded(file, other, done.append), first)
+    assert np.array_equal(contexts.embed_texts(file, other, done.append), first)
     assert done == [3]
     assert not other.loaded
     assert len(list(tmp_path.glob("votes.*.npy"))) == 1
@@ -92,16 +92,16 @@ def test_texts_are_embedded_once_and_then_read(tmp_path: Path, embedder: Embedde
 
 def test_other_texts_are_embedded_anew(tmp_path: Path, embedder: Embedder) -> None:
     for text in ("one", "two"):
-        contexts.embedded(table(tmp_path, text), embedder, print)
+        contexts.embed_texts(table(tmp_path, text), embedder, print)
     assert len(list(tmp_path.glob("votes.*.npy"))) == 2
 
 
 def test_a_table_without_texts_needs_embeddings(tmp_path: Path, embedder: Embedder) -> None:
     (tmp_path / "votes.csv").write_text("m\nyes\n")
     with pytest.raises(ReplayError, match="no column 'text' to embed"):
-        contexts.embedded(votes_file.read(tmp_path / "votes.csv"), embedder, print)
+        contexts.embed_texts(votes_file.read_votes(tmp_path / "votes.csv"), embedder, print)
 
 
 def test_a_blank_text_is_refused_with_its_line(tmp_path: Path, embedder: Embedder) -> None:
     with pytest.raises(ReplayError, match=r"votes\.csv, line 3: a blank text cannot be embedded"):
-        contexts.embedded(table(tmp_path, "one", " "), embedder, print)
+        contexts.embed_texts(table(tmp_path, "one", " "), embedder, print)

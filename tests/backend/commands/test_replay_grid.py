@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.commands.replay.grid import Experiment, runs, shuffled
-from backend.commands.replay.policies import Parameters, Setting, settings
-from backend.commands.replay.results import AVERAGED, Run, row_of, summarised
+from backend.commands.replay.grid import Experiment, replay_all, shuffle_items
+from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
+from backend.commands.replay.results import AVERAGED, ReplayRun, row_of, summaries_of
 from backend.errors import ReplayError
 from camvo.policies.baselines import Majority, Random
 from camvo.policies.camvo import CaMVo
@@ -36,17 +36,19 @@ def chosen(
     deltas: Sequence[float] = (0.9,),
     k_mins: Sequence[int] = (1,),
     agreements: Sequence[float] = (0.99,),
-) -> list[Setting]:
-    return settings(names, deltas, k_mins, agreements, Parameters(n0=3), models=tuple(MODELS))
+) -> list[ReplaySetting]:
+    return replay_settings(names, deltas, k_mins, agreements, Parameters(n0=3), models=tuple(MODELS))
 
 
-def done(table: VotesTable, chosen: Sequence[Setting], jobs: int = 1, **options: Any) -> list[Run]:
+def done(
+    table: VotesTable, chosen: Sequence[ReplaySetting], jobs: int = 1, **options: Any
+) -> list[ReplayRun]:
     """The runs of two shuffles."""
-    shuffles = {seed: shuffled(table.truth, seed, None, 0.2) for seed in (5, 6)}
-    return list(runs(Experiment(table, shuffles, **options), chosen, jobs, int))
+    shuffles = {seed: shuffle_items(table.truth, seed, None, 0.2) for seed in (5, 6)}
+    return list(replay_all(Experiment(table, shuffles, **options), chosen, jobs, int))
 
 
-def timeless(run: Run) -> dict[str, Any]:
+def timeless(run: ReplayRun) -> dict[str, Any]:
     return {**asdict(run.row), "rounds_per_second": None}
 
 
@@ -80,7 +82,7 @@ def test_nothing_is_replayed_twice() -> None:
 
 def test_a_policy_has_the_parameters_that_were_given() -> None:
     shared = Parameters(alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle")
-    (one,) = settings(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
+    (one,) = replay_settings(["camvo"], [0.8], [2], [0.99], shared, models=tuple(MODELS))
     assert one.policy == CaMVo(
         alpha=0.7, lambda_r=5.0, n0=2, confidence="exact", estimator="mle", delta=0.8, k_min=2
     )
@@ -88,13 +90,13 @@ def test_a_policy_has_the_parameters_that_were_given() -> None:
 
 def test_sequential_voting_has_the_agreement_and_the_stages_that_were_given() -> None:
     shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2)
-    (one,) = settings(["sequential"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    (one,) = replay_settings(["sequential"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
     assert one.policy == Sequential(alpha=0.7, lambda_r=5.0, estimator="mle", agreement=0.95, max_stages=2)
 
 
 def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None:
     shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2, worth=50.0)
-    (one,) = settings(["stacked"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    (one,) = replay_settings(["stacked"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
     assert one.policy == Stacked(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, max_stages=2)
 
 
@@ -107,14 +109,17 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("best", "--policy best: no such policy (camvo, ccamvo, sequential, stacked, baseline, majority"),
-        ("single", "--policy single: no such policy"),
-        ("camvo:a", "--policy camvo:a: no such policy"),
-        ("single:d", "--policy single:d: 'd' is no model of the table (a, b, c)"),
-        ("subset:a+d", "--policy subset:a+d: 'd' is no model of the table (a, b, c)"),
-        ("subset:", "--policy subset:: '' is no model of the table"),
-        ("random", "--policy random: no such policy"),
-        ("random:few", "--policy random:few: 'few' is no number (random:0.5)"),
+        (
+            "best",
+            "--policy best: there is no such policy (known: camvo, ccamvo, sequential, stacked, baseline",
+        ),
+        ("single", "--policy single: there is no such policy"),
+        ("camvo:a", "--policy camvo:a: there is no such policy"),
+        ("single:d", "--policy single:d: 'd' is not a model of the table (models: a, b, c)"),
+        ("subset:a+d", "--policy subset:a+d: 'd' is not a model of the table (models: a, b, c)"),
+        ("subset:", "--policy subset:: '' is not a model of the table"),
+        ("random", "--policy random: there is no such policy"),
+        ("random:few", "--policy random:few: 'few' is not a number (give e.g. random:0.5)"),
         ("random:0", "--policy random:0: a share of the models"),
         ("cascade:2", "--policy cascade:2: a score to reach"),
     ],
@@ -138,9 +143,9 @@ def test_an_agreement_that_is_no_share_is_refused() -> None:
 
 def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> None:
     many = tuple(f"m{number}" for number in range(21))
-    assert settings(["majority"], [0.9], [1], [0.99], Parameters(), models=many)
-    with pytest.raises(ReplayError, match="21 models, at most 20 can be searched"):
-        settings(["camvo"], [0.9], [1], [0.99], Parameters(), models=many)
+    assert replay_settings(["majority"], [0.9], [1], [0.99], Parameters(), models=many)
+    with pytest.raises(ReplayError, match="21 models, and at most 20 can be searched"):
+        replay_settings(["camvo"], [0.9], [1], [0.99], Parameters(), models=many)
 
 
 # what is replayed
@@ -148,20 +153,20 @@ def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> 
 
 def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
     truth = np.zeros(50, dtype=np.int64)
-    one, other = shuffled(truth, 1, None, 0.0).order, shuffled(truth, 2, None, 0.0).order
+    one, other = shuffle_items(truth, 1, None, 0.0).order, shuffle_items(truth, 2, None, 0.0).order
     assert sorted(one.tolist()) == list(range(50))
-    assert one.tolist() == shuffled(truth, 1, None, 0.5).order.tolist() != other.tolist()
+    assert one.tolist() == shuffle_items(truth, 1, None, 0.5).order.tolist() != other.tolist()
 
 
 def test_a_limit_takes_the_first_of_the_same_order() -> None:
     truth = np.zeros(50, dtype=np.int64)
-    everything, few = shuffled(truth, 1, None, 0.0).order, shuffled(truth, 1, 7, 0.0).order
+    everything, few = shuffle_items(truth, 1, None, 0.0).order, shuffle_items(truth, 1, 7, 0.0).order
     assert few.tolist() == everything[:7].tolist()
 
 
 def test_humans_label_their_share_of_the_items_whose_truth_is_known() -> None:
     truth = np.where(np.arange(100) % 2, 3, -1)
-    shuffle = shuffled(truth, 1, None, 0.1)
+    shuffle = shuffle_items(truth, 1, None, 0.1)
     assert shuffle.human is not None
     assert shuffle.human.sum() == 5
     assert (truth[shuffle.order[shuffle.human]] == 3).all()
@@ -171,7 +176,7 @@ def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
     setting = chosen("camvo")[0]
     run = done(table, [setting], window=4, lambda_l=2.0)[1]
     order = np.random.default_rng([6, 0]).permutation(120)
-    human = shuffled(table.truth, 6, None, 0.2).human
+    human = shuffle_items(table.truth, 6, None, 0.2).human
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
     trace = replay(setting.policy, items, lambda_l=2.0, window=4, human=human)
     assert run.order.tolist() == order.tolist()
@@ -183,7 +188,7 @@ def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
 def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table: VotesTable) -> None:
     setting = chosen("majority")[0]
     run = done(table, [setting], calibrate=True)[0]
-    shuffle = shuffled(table.truth, 5, None, 0.2)
+    shuffle = shuffle_items(table.truth, 5, None, 0.2)
     order = shuffle.order
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
     scores = rescored(run.trace, items, shuffle.human)
@@ -201,8 +206,8 @@ def test_several_processes_find_the_same_in_the_same_order(table: VotesTable) ->
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_adds_up_to_the_items(jobs: int, table: VotesTable) -> None:
     told: list[int] = []
-    shuffles = {seed: shuffled(table.truth, seed, 30, 0.0) for seed in (1, 2)}
-    list(runs(Experiment(table, shuffles), chosen("majority"), jobs, told.append))
+    shuffles = {seed: shuffle_items(table.truth, seed, 30, 0.0) for seed in (1, 2)}
+    list(replay_all(Experiment(table, shuffles), chosen("majority"), jobs, told.append))
     assert sum(told) == 60
 
 
@@ -220,7 +225,7 @@ def small() -> tuple[VotesTable, Trace]:
 
 def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
     table, trace = small()
-    row = row_of(Setting("camvo", 0.6, 1, None, CaMVo()), 7, table, trace, 0.5)
+    row = row_of(ReplaySetting("camvo", 0.6, 1, None, CaMVo()), 7, table, trace, 0.5)
     assert (row.policy, row.delta, row.k_min, row.seed) == ("camvo", 0.6, 1, 7)
     assert row.accuracy == pytest.approx(1 / 3)
     assert row.full_accuracy == pytest.approx(2 / 3)
@@ -234,12 +239,14 @@ def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
 
 @pytest.mark.parametrize(("delta", "met"), [(0.4, True), (0.5, True), (0.6, False), (None, None)])
 def test_the_target_is_delta_times_the_full_vote(delta: float | None, met: bool | None) -> None:
-    assert row_of(Setting("x", delta, 1, None, CaMVo()), 0, *small(), 1.0).target_met is met
+    assert row_of(ReplaySetting("x", delta, 1, None, CaMVo()), 0, *small(), 1.0).target_met is met
 
 
 def test_without_truth_a_row_has_what_is_left() -> None:
     table, trace = small()
-    row = row_of(Setting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0)
+    row = row_of(
+        ReplaySetting("camvo", 0.5, 1, None, CaMVo()), 0, replace(table, truth=np.full(4, -1)), trace, 1.0
+    )
     unknown = {"accuracy", "full_accuracy", "relative_accuracy", "target_met", "ece", "aurc"}
     unknown |= {"agreement_asked", "calibrated_ece"}
     assert {name for name, value in asdict(row).items() if value is None} == unknown
@@ -249,7 +256,11 @@ def test_without_truth_a_row_has_what_is_left() -> None:
 def test_models_that_are_free_have_no_share_of_the_cost() -> None:
     table, trace = small()
     row = row_of(
-        Setting("m", None, None, None, Majority()), 0, replace(table, prices={"a": 0.0, "b": 0.0}), trace, 1
+        ReplaySetting("m", None, None, None, Majority()),
+        0,
+        replace(table, prices={"a": 0.0, "b": 0.0}),
+        trace,
+        1,
     )
     assert row.cost_share is None
 
@@ -258,7 +269,7 @@ def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
     few = votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
     found = done(few, chosen("sequential", agreements=(0.99, 0.5)))
     assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
-    assert [(one.agreement_asked, one.shuffles) for one in summarised([run.row for run in found])] == [
+    assert [(one.agreement_asked, one.shuffles) for one in summaries_of([run.row for run in found])] == [
         (0.99, 2),
         (0.5, 2),
     ]
@@ -266,8 +277,8 @@ def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
 
 def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable) -> None:
     found = done(table, chosen("camvo", "majority"))
-    camvo, majority = summarised([run.row for run in found])
-    assert (camvo.policies.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
+    camvo, majority = summaries_of([run.row for run in found])
+    assert (camvo.policy, camvo.delta, camvo.k_min, camvo.shuffles) == ("camvo", 0.9, 1, 2)
     accuracies = [run.row.accuracy for run in found[:2] if run.row.accuracy is not None]
     assert camvo.means["accuracy"] == pytest.approx(np.mean(accuracies))
     interval = camvo.intervals["accuracy"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.prices import read
+from backend.commands.replay.prices import read_prices
 from backend.errors import ReplayError
 
 MODELS = ("large", "small")
@@ -14,57 +14,63 @@ MODELS = ("large", "small")
 def from_file(folder: Path, content: object) -> dict[str, float]:
     path = folder / "prices.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
-    return read(str(path), MODELS, Path("votes.csv"))
+    return read_prices(str(path), MODELS, Path("votes.csv"))
 
 
 def test_prices_are_given_as_pairs_or_in_a_file_by_themselves_or_under_their_key(tmp_path: Path) -> None:
     wanted = {"large": 2.5, "small": 0.0}
-    assert read("small=0, large=2.5", MODELS, Path("votes.csv")) == wanted
+    assert read_prices("small=0, large=2.5", MODELS, Path("votes.csv")) == wanted
     assert from_file(tmp_path, wanted) == wanted
     assert from_file(tmp_path, {"name": "x", "usd_per_million_input_tokens": wanted}) == wanted
 
 
 def test_prices_are_in_the_order_of_the_models() -> None:
-    assert list(read("small=1,large=2", MODELS, Path("votes.csv"))) == ["large", "small"]
+    assert list(read_prices("small=1,large=2", MODELS, Path("votes.csv"))) == ["large", "small"]
 
 
 def test_a_name_may_hold_an_equals_sign() -> None:
-    assert read("a=b=1", ("a=b",), Path("votes.csv")) == {"a=b": 1.0}
+    assert read_prices("a=b=1", ("a=b",), Path("votes.csv")) == {"a=b": 1.0}
 
 
 def test_without_any_the_json_beside_the_table_has_them(tmp_path: Path) -> None:
     (tmp_path / "votes.json").write_text('{"large": 1, "small": 2}')
-    assert read(None, MODELS, tmp_path / "votes.csv") == {"large": 1.0, "small": 2.0}
+    assert read_prices(None, MODELS, tmp_path / "votes.csv") == {"large": 1.0, "small": 2.0}
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ("large=1", "--prices: no price for the model 'small' of votes.csv"),
-        ("large=1,small=2,tiny=3", "--prices: 'tiny' is no model of votes.csv (large, small)"),
-        ("large=1,small=-2", "--prices, small: -2.0 is no price in dollars"),
-        ("large=1,small=nan", "--prices, small: nan is no price in dollars"),
-        ("large=1,small=inf", "--prices, small: inf is no price in dollars"),
-        ("large=1,small=dear", "--prices, small: 'dear' is no price in dollars"),
+        ("large=1,small=2,tiny=3", "--prices: 'tiny' is not a model of votes.csv (models: large, small)"),
+        ("large=1,small=-2", "--prices, small: -2.0 is not a price in dollars"),
+        ("large=1,small=nan", "--prices, small: nan is not a price in dollars"),
+        ("large=1,small=inf", "--prices, small: inf is not a price in dollars"),
+        ("large=1,small=dear", "--prices, small: 'dear' is not a price in dollars"),
         ("large=1,large=2", "--prices: 'large=2' is not one model=usd each"),
         ("large=1,", "--prices: '' is not one model=usd each"),
-        ("none.json", "none.json: no prices: cannot be read (No such file or directory) (--prices FILE or "),
-        (None, "votes.json: no prices: cannot be read (No such file or directory) (--prices FILE or name=u"),
+        (
+            "none.json",
+            "none.json: no prices: cannot be read (No such file or directory) (give --prices FILE.json or",
+        ),
+        (
+            None,
+            "votes.json: no prices: cannot be read (No such file or directory) (give --prices FILE.json or",
+        ),
     ],
 )
 def test_prices_that_are_none_are_refused(given: str | None, said: str) -> None:
     with pytest.raises(ReplayError) as caught:
-        read(given, MODELS, Path("votes.csv"))
+        read_prices(given, MODELS, Path("votes.csv"))
     assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("no json", "prices.json: is no JSON in UTF-8"),
+        ("no json", "prices.json: is not JSON in UTF-8 (correct the file)"),
         ([1, 2], 'prices.json: needs {"model": usd, …}, by itself or under "usd_per_million_input_tokens"'),
-        ({"large": "1", "small": 2}, "prices.json, large: '1' is no price in dollars"),
-        ({"large": True, "small": 2}, "prices.json, large: True is no price in dollars"),
+        ({"large": "1", "small": 2}, "prices.json, large: '1' is not a price in dollars (give 0 or more)"),
+        ({"large": True, "small": 2}, "prices.json, large: True is not a price in dollars (give 0 or more)"),
     ],
 )
 def test_a_file_without_prices_is_refused(content: object, said: str, tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ from lxml import etree, html
 from matplotlib.text import Text
 from PIL import Image
 
-from backend.commands.replay.report import check, draw
+from backend.commands.replay.report import draw_report, require_drawable
+from backend.commands.replay.report.data import SettingRuns, report_data
 from backend.commands.replay.report.numbers import targets
 from backend.commands.replay.report.placing import name_points
 from backend.commands.replay.report.rounds import cumulative_accuracy, cumulative_cost
-from backend.commands.replay.report.study import Setting, study
 from backend.commands.replay.report.style import new_figure, styles
 from backend.commands.replay.report.targets import spread
-from backend.commands.replay.results import Point, Row, Run, Summary
+from backend.commands.replay.results import Point, ReplayRow, ReplayRun, Summary
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
@@ -62,11 +62,11 @@ def drawn_table(known: bool = True) -> VotesTable:
     return VotesTable(LABELS, PRICES, rng.normal(size=(150, 4)), votes, truth if known else np.full(150, -1))
 
 
-def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> Row:
+def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
     known = bool((table.truth >= 0).any())
     accuracy = float(np.mean(trace.labels == table.truth)) if known else None
     quality = {"precision": accuracy, "recall": None, "f1": 0.5, "support": 50}
-    return Row(
+    return ReplayRow(
         *key,
         seed,
         accuracy=accuracy,
@@ -86,7 +86,7 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> Row:
     )
 
 
-def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[Run], list[Summary]]:
+def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[ReplayRun], list[Summary]]:
     runs, summaries = [], []
     for key, policy in POLICIES.items():
         mine = []
@@ -96,9 +96,9 @@ def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[Run], l
                 table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order]
             )
             trace = replay(policy, shuffled)
-            mine.append(Run(row_of(key, seed, trace, shuffled), trace, order))
+            mine.append(ReplayRun(row_of(key, seed, trace, shuffled), trace, order))
         means, intervals = {}, {}
-        for name in {field.name for field in fields(Row)} - _NOT_AVERAGED:
+        for name in {field.name for field in fields(ReplayRow)} - _NOT_AVERAGED:
             values = [getattr(run.row, name) for run in mine]
             mean = None if None in values else float(np.mean(values))
             means[name] = mean
@@ -109,12 +109,12 @@ def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[Run], l
 
 
 @pytest.fixture(scope="module")
-def replay_of_two() -> tuple[VotesTable, list[Run], list[Summary]]:
+def replay_of_two() -> tuple[VotesTable, list[ReplayRun], list[Summary]]:
     return replayed(drawn_table(), 2)
 
 
 @pytest.fixture(scope="module")
-def truthless() -> tuple[VotesTable, list[Run], list[Summary]]:
+def truthless() -> tuple[VotesTable, list[ReplayRun], list[Summary]]:
     return replayed(drawn_table(known=False), 1)
 
 
@@ -122,7 +122,7 @@ def truthless() -> tuple[VotesTable, list[Run], list[Summary]]:
 def report(replay_of_two, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reports") / "not" / "there yet"
     before = dict(matplotlib.rcParams)
-    draw(folder, *replay_of_two, title=TITLE)
+    draw_report(folder, *replay_of_two, title=TITLE)
     assert dict(matplotlib.rcParams) == before
     return folder
 
@@ -130,7 +130,7 @@ def report(replay_of_two, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def truthless_report(truthless, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("truthless")
-    draw(folder, *truthless)
+    draw_report(folder, *truthless)
     return folder
 
 
@@ -246,7 +246,7 @@ def test_the_page_says_what_the_clairvoyant_would_have_reached(page, replay_of_t
 
 def test_an_interval_does_not_leave_what_is_possible():
     wild = {"accuracy": (-0.5, 1.5), "cost": (-1.0, 3.0)}
-    setting = Setting(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild), ())
+    setting = SettingRuns(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild), ())
     assert setting.interval("accuracy") == (0.0, 1.0)
     assert setting.interval("cost") == (0.0, 3.0)
     assert setting.interval("ece") is None
@@ -265,17 +265,17 @@ def test_a_division_of_nothing_by_nothing_is_a_dash(page):
 
 
 def test_each_target_names_who_met_it_at_the_least_cost(replay_of_two):
-    seen = study(*replay_of_two)
+    seen = report_data(*replay_of_two)
     first = seen.settings[0]
     dearer = replace(first.summary, k_min=2, means=first.summary.means | {"cost_share": 0.99})
     cheaper = replace(first.summary, k_min=3, means=first.summary.means | {"cost_share": 0.01})
     met = [replace(run, row=replace(run.row, target_met=True)) for run in first.runs]
     once = [met[0], replace(met[1], row=replace(met[1].row, target_met=False))]
-    chosen = replace(seen, settings=(Setting(dearer, tuple(met)), Setting(cheaper, tuple(once))))
+    chosen = replace(seen, settings=(SettingRuns(dearer, tuple(met)), SettingRuns(cheaper, tuple(once))))
     assert [sentence.partition(": ")[2] for sentence in targets(chosen)] == [
         f"CaMVo, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
     ]
-    nobody = replace(seen, settings=(Setting(cheaper, tuple(once)),))
+    nobody = replace(seen, settings=(SettingRuns(cheaper, tuple(once)),))
     assert [sentence.partition(": ")[2] for sentence in targets(nobody)] == ["none."]
 
 
@@ -299,7 +299,7 @@ def test_an_earlier_report_is_replaced_to_the_byte_and_nothing_else(
 ):
     shutil.copytree(report, tmp_path / "report")
     (tmp_path / "report" / "rows.json").write_text("somebody else's")
-    draw(tmp_path / "report", *truthless)
+    draw_report(tmp_path / "report", *truthless)
     assert names(tmp_path / "report") == files(WITHOUT_TRUTH) | {"rows.json"}
     for name in files(WITHOUT_TRUTH):
         assert (tmp_path / "report" / name).read_bytes() == (truthless_report / name).read_bytes()
@@ -310,7 +310,7 @@ def test_what_is_not_a_report_is_not_replaced(there, truthless, tmp_path):
     (tmp_path / there).parent.mkdir(exist_ok=True)
     (tmp_path / there).write_text("dear to somebody")
     with pytest.raises(CamvoError, match="report"):
-        draw(tmp_path / "report", *truthless)
+        draw_report(tmp_path / "report", *truthless)
     assert (tmp_path / there).read_text() == "dear to somebody"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / there]
 
@@ -319,28 +319,28 @@ def test_a_report_that_fails_leaves_nothing_behind(truthless, tmp_path):
     table, runs, summaries = truthless
     broken = [replace(run, trace=replace(run.trace, costs=np.zeros((2, 2)))) for run in runs]
     with pytest.raises(ValueError, match="broadcast"):
-        draw(tmp_path / "report", table, broken, summaries)
+        draw_report(tmp_path / "report", table, broken, summaries)
     assert names(tmp_path) == set()
 
 
 def test_a_summary_without_a_run_is_refused(truthless, tmp_path):
     table, runs, summaries = truthless
     with pytest.raises(InvalidParameterError):
-        draw(tmp_path / "report", table, runs[1:], summaries)
+        draw_report(tmp_path / "report", table, runs[1:], summaries)
     assert names(tmp_path) == set()
 
 
 def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(CamvoError, match=re.escape('pip install "camvo[report]"')):
-        check(tmp_path)
+        require_drawable(tmp_path)
 
 
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     program = """
-import sys, backend.replay.report
+import sys, backend.commands.replay.report
 print("matplotlib" in sys.modules)
-import backend.replay.report.page
+import backend.commands.replay.report.page
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """
     environment = {"PYTHONPATH": ":".join(sys.path)}
@@ -358,15 +358,17 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
         np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_), np.zeros(3)
     )
     summary = Summary("camvo", None, None, None, 1, {}, {})
-    run = Run(row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order)
-    seen = study(table, [run], [summary])
+    run = ReplayRun(
+        row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order
+    )
+    seen = report_data(table, [run], [summary])
     assert cumulative_accuracy(seen, run).tolist() == [0.0, 0.0, 0.5]
     assert cumulative_cost(seen, run).tolist() == [1.0, 0.5, 0.5]
 
 
 def test_many_settings_are_all_drawn_differently():
     settings = [
-        Setting(Summary("camvo", delta, k_min, None, 1, {}, {}), ())
+        SettingRuns(Summary("camvo", delta, k_min, None, 1, {}, {}), ())
         for delta in (0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
         for k_min in (1, 3, 5)
     ]

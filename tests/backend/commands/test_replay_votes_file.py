@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.votes_file import VotesFile, read
+from backend.commands.replay.votes_file import VotesFile, read_votes
 from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
@@ -13,7 +13,7 @@ GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,n
 def table(folder: Path, content: str | bytes) -> VotesFile:
     path = folder / "votes.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read(path)
+    return read_votes(path)
 
 
 def refusal(folder: Path, content: str | bytes) -> str:
@@ -56,24 +56,24 @@ def test_the_mark_that_a_spreadsheet_puts_before_utf_8_is_no_part_of_a_name(tmp_
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", ": an empty table (a header and a row for each item)"),
-        ("text,m\n", ": an empty table (a header and a row for each item)"),
+        ("", ": the table is empty (add a header, and a row for each item)"),
+        ("text,m\n", ": the table is empty (add a header, and a row for each item)"),
         (
             "item_id,text,truth\na,b,c\n",
-            ": no model column (every column but text, truth, item_id is a model",
+            ": no model column (add a column of labels for each model, besides text, truth, item_id)",
         ),
         ("text,m\nx,yes\ny\n", ", line 3: 1 cells under 2 columns"),
         ('text,m\n"x\nx",yes\ny,no,no\n', ", line 4: 3 cells under 2 columns"),
-        ("text,Truth,m\nx,yes,yes\n", ", line 1: the column 'Truth' is to be called 'truth'"),
+        ("text,Truth,m\nx,yes,yes\n", ", line 1: the column 'Truth' must be called 'truth'"),
         ("text,m,m\nx,yes,yes\n", ", line 1: two columns 'm'"),
         ("text,,m\nx,yes,yes\n", ", line 1: a column without a name"),
-        ("item_id,m\na,yes\nb,no\na,no\n", ", line 4: the item_id 'a' is that of line 2 too"),
+        ("item_id,m\na,yes\nb,no\na,no\n", ", line 4: line 2 has the same item_id 'a'"),
         ("item_id,m\na,yes\n ,no\n", ", line 3: no item_id"),
         ("m,n\nyes,no\nno,Yes\n", ", line 3, column 'n': the labels 'yes' and 'Yes' differ only in case or"),
         ("m\nvery good\nvery  good \n", ", line 3, column 'm': the labels 'very good' and 'very  good ' dif"),
         ("truth,m\nNo,no\n", ", line 2, column 'm': the labels 'No' and 'no' differ only in case or blanks"),
         ("text,m\nx, \n", ": no model gave a label to any item"),
-        ('m\n"yes"x\n', ", line 2: is no CSV ("),
+        ('m\n"yes"x\n', ", line 2: is not CSV ("),
         (b"m\n\xff\n", ": is not UTF-8 (save it as CSV with the encoding UTF-8)"),
     ],
 )
@@ -90,4 +90,4 @@ def test_a_text_that_was_taken_for_a_label_is_not_printed_whole(tmp_path: Path) 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match=r"none\.csv: cannot be read \(No such file"):
-        read(tmp_path / "none.csv")
+        read_votes(tmp_path / "none.csv")

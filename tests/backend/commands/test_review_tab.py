@@ -21,7 +21,7 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 def put(api: LabelStudioApi, *tasks: int) -> str:
-    return review_tab.put(api.client(), PROJECT, tasks)
+    return review_tab.show_in_tab(api.client(), PROJECT, tasks)
 
 
 def ours(api: LabelStudioApi) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def test_it_goes_with_the_backend(api: LabelStudioApi) -> None:
     put(api, 7)
     said: list[str] = []
     client = api.client()
-    found = disconnecting.disconnect(
+    found = disconnecting.disconnect_project(
         client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
     )
     assert (found, said, ours(api)) == (True, ["tab"], [])

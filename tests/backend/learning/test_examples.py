@@ -75,7 +75,9 @@ def test_without_the_setting_no_text_is_kept_and_no_example_shown(tmp_path: Path
 
 def test_the_nearest_labelled_task_is_shown_last_with_its_human_label(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, models=("red",), few_shot=2, policy={"k_min": 1}) as backend:
+    with Backend(
+        tmp_path, models, models=("red",), few_shot=2, policy={"name": "camvo", "k_min": 1}
+    ) as backend:
         predict(backend, 1, 2)
         label(backend, 1, "Calm")
         label(backend, 2, "Sad")
@@ -88,7 +90,9 @@ def test_the_nearest_labelled_task_is_shown_last_with_its_human_label(tmp_path: 
 
 def test_no_more_examples_than_set_are_shown(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, models=("red",), few_shot=1, policy={"k_min": 1}) as backend:
+    with Backend(
+        tmp_path, models, models=("red",), few_shot=1, policy={"name": "camvo", "k_min": 1}
+    ) as backend:
         predict(backend, 1, 2)
         label(backend, 1)
         label(backend, 2)
@@ -151,7 +155,7 @@ def test_switched_off_again_the_texts_go_with_the_next_label(tmp_path: Path) -> 
 
 def test_a_project_can_have_examples_of_its_own(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, models=("red",), policy={"k_min": 1}) as backend:
+    with Backend(tmp_path, models, models=("red",), policy={"name": "camvo", "k_min": 1}) as backend:
         backend.post("/setup", setup(Project(), {"few_shot": 1}))
         predict(backend, 1)
         label(backend, 1)
@@ -163,7 +167,9 @@ def test_a_project_can_have_examples_of_its_own(tmp_path: Path) -> None:
 def test_the_plan_counts_the_longer_prompt(tmp_path: Path) -> None:
     def cost(folder: Path, **settings: Any) -> float:
         folder.mkdir()
-        with Backend(folder, Models(), models=("red",), policy={"k_min": 1}, **settings) as backend:
+        with Backend(
+            folder, Models(), models=("red",), policy={"name": "camvo", "k_min": 1}, **settings
+        ) as backend:
             predict(backend, 1)
             label(backend, 1)
             predict(backend, 3)

@@ -53,7 +53,9 @@ def test_the_ledger_says_which_votes_were_given_with_examples(tmp_path: Path) ->
 
 def test_models_that_examples_mislead_are_rarely_shown_any(tmp_path: Path) -> None:
     """One model is right without examples only, the other with them only."""
-    with Backend(tmp_path, Models(), models=("slow", "quick"), few_shot=1, policy={"k_min": 1}) as backend:
+    with Backend(
+        tmp_path, Models(), models=("slow", "quick"), few_shot=1, policy={"name": "camvo", "k_min": 1}
+    ) as backend:
         with backend.ledger.write() as connection:
             rows = [
                 {"round_id": 1000 + at, "model": model, "project": Project().key, "audit": False}

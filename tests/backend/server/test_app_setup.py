@@ -17,7 +17,7 @@ ALL = votes(red="Glad", green="Glad", blue="Sad")
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
-    with Backend(tmp_path, ALL, policy={"n0": 1, "k_min": 1, "delta": 0.0}) as backend:
+    with Backend(tmp_path, ALL, policy={"name": "camvo", "n0": 1, "k_min": 1, "delta": 0.0}) as backend:
         yield backend
 
 

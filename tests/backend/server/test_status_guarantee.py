@@ -94,7 +94,7 @@ def test_a_higher_target_may_be_out_of_reach(audited: Ledger) -> None:
 
 def test_people_are_told_too(audited: Ledger, tmp_path: Path) -> None:
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    command.run(Console(file=screen, width=200), environment, project=None, as_json=False)
+    command.print_report(Console(file=screen, width=200), environment, project=None, as_json=False)
     html = page.render_page(report(audited))
     assert "from score 0.7 on" in screen.getvalue()
     assert "<strong>0.7</strong> need no review" in html

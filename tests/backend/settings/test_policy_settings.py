@@ -1,48 +1,39 @@
-"""Which policy the settings mean."""
+"""Which policy the settings and a project's overrides choose."""
 
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
+from structlog.testing import capture_logs
 
-from backend.settings import PolicySettings
-from backend.settings.policies import in_force, policy_of
+from backend.settings import ModelSettings, PolicySettings, Settings
+from backend.settings.policies import policy_in_force, policy_of, warn_of_implied_policy
 from camvo.policies.camvo import CaMVo
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 
+POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
+NAMES = ("camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single")
+
+
+def overridden(overrides: dict[str, object], **policy: object) -> PolicySettings:
+    """The policy section of a project with these overrides."""
+    settings = Settings(models=POOL, policy=PolicySettings.model_validate(policy))
+    return settings.for_project(overrides).policy
+
 
 def test_labels_are_asked_about_in_stages_by_default() -> None:
     assert isinstance(policy_of(PolicySettings(), [LABEL_VOTE]), Sequential)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"delta": 0.97}, {"k_min": 3}, {"n0": 10}, {"confidence": "exact"}],
-    ids=lambda given: next(iter(given)),
-)
-def test_whoever_sets_a_parameter_of_the_papers_policy_gets_that_one(given: dict[str, object]) -> None:
-    assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), CaMVo)
-
-
-@pytest.mark.parametrize("given", [{"worth": 10.0}, {"first": 50}], ids=lambda given: next(iter(given)))
-def test_whoever_sets_a_parameter_of_the_stacked_vote_gets_that_one(given: dict[str, object]) -> None:
-    assert isinstance(policy_of(PolicySettings.model_validate(given), [LABEL_VOTE]), Stacked)
-
-
-def test_a_project_that_overrides_delta_gets_the_papers_policy() -> None:
-    settings = PolicySettings().model_copy(update={"delta": 0.9})
-    assert policy_of(settings, [LABEL_VOTE]) == CaMVo(delta=0.9)
-
-
-def test_questions_without_a_label_are_not_asked_about_in_stages_by_default() -> None:
+def test_questions_without_a_label_get_camvo_by_default() -> None:
     assert isinstance(policy_of(PolicySettings(), [LABEL_VOTE, NumericVote(0.0, 5.0)]), CaMVo)
 
 
-def test_a_policy_that_is_named_is_taken_whatever_else_is_set() -> None:
-    settings = PolicySettings(name="sequential", delta=0.9)
-    assert isinstance(policy_of(settings, [NumericVote(0.0, 5.0)]), Sequential)
+def test_a_named_policy_is_used_for_questions_without_a_label_too() -> None:
+    assert isinstance(policy_of(PolicySettings(name="sequential"), [NumericVote(0.0, 5.0)]), Sequential)
 
 
 def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
@@ -51,18 +42,83 @@ def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
     assert policy.max_stages == 1
 
 
+# -- the section of camvo.yaml
+
+
+@pytest.mark.parametrize("key", ["delta", "k_min", "agreement", "max_stages", "worth", "first", "lambda_l"])
+def test_a_section_must_name_its_policy(key: str) -> None:
+    with pytest.raises(ValidationError, match="is missing"):
+        PolicySettings.model_validate({key: 1})
+
+
+def test_a_key_of_another_policy_is_refused() -> None:
+    with pytest.raises(ValidationError, match="is a parameter of camvo and ccamvo, not of sequential"):
+        PolicySettings(name="sequential", k_min=3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_policy_takes_the_parameters_of_the_state_and_of_the_bounds(name: str) -> None:
+    PolicySettings.model_validate({"name": name, "lambda_l": 2.0, "alpha": 0.5, "lambda_r": 2.0})
+
+
 @pytest.mark.parametrize(
-    ("given", "name", "idle"),
+    ("section", "name", "without_effect"),
     [
         ({}, "sequential", []),
-        ({"agreement": 0.9, "lambda_l": 2.0}, "sequential", []),
-        ({"alpha": 0.5, "lambda_r": 2.0}, "sequential", ["alpha", "lambda_r"]),
-        ({"delta": 0.9, "agreement": 0.9, "alpha": 0.5}, "camvo", ["agreement"]),
-        ({"name": "ccamvo", "confidence": "exact", "n0": 1}, "ccamvo", ["confidence"]),
+        ({"name": "sequential", "agreement": 0.9, "lambda_l": 2.0}, "sequential", []),
+        ({"name": "sequential", "alpha": 0.5, "lambda_r": 2.0}, "sequential", ["alpha", "lambda_r"]),
+        ({"name": "camvo", "delta": 0.9, "alpha": 0.5}, "camvo", []),
         ({"name": "single", "model": "red"}, "single", []),
     ],
 )
-def test_what_means_nothing_to_the_policy_in_force_is_known(
-    given: dict[str, object], name: str, idle: list[str]
+def test_parameters_without_effect_are_known(
+    section: dict[str, object], name: str, without_effect: list[str]
 ) -> None:
-    assert in_force(PolicySettings.model_validate(given)) == (name, idle)
+    assert policy_in_force(PolicySettings.model_validate(section)) == (name, without_effect)
+
+
+# -- overrides of a project, stored before policy.name was required
+
+
+@pytest.mark.parametrize("overrides", [{"delta": 0.97}, {"k_min": 3}, {"k_min": 2, "worth": 10.0}])
+def test_a_project_that_overrides_delta_or_k_min_gets_camvo(overrides: dict[str, object]) -> None:
+    assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), CaMVo)
+
+
+@pytest.mark.parametrize("overrides", [{"worth": 10.0}, {"first": 50}])
+def test_a_project_that_overrides_worth_or_first_gets_stacked(overrides: dict[str, object]) -> None:
+    assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), Stacked)
+
+
+@pytest.mark.parametrize("overrides", [{"agreement": 0.9}, {"max_stages": 2}])
+def test_a_project_that_overrides_a_parameter_of_the_default_keeps_it(overrides: dict[str, object]) -> None:
+    assert policy_of(overridden(overrides), [LABEL_VOTE]) == Sequential(**{"agreement": 0.99, **overrides})
+
+
+def test_the_override_reaches_the_policy_that_it_chooses() -> None:
+    assert policy_of(overridden({"delta": 0.9}), [LABEL_VOTE]) == CaMVo(delta=0.9)
+
+
+def test_questions_without_a_label_get_camvo_whatever_a_project_overrides() -> None:
+    assert isinstance(policy_of(overridden({"worth": 10.0}), [NumericVote(0.0, 5.0)]), CaMVo)
+
+
+def test_an_override_never_changes_a_named_policy() -> None:
+    policy = overridden({"delta": 0.9}, name="sequential")
+    assert isinstance(policy_of(policy, [LABEL_VOTE]), Sequential)
+    assert policy_in_force(policy) == ("sequential", ["delta"])
+
+
+def test_a_policy_chosen_by_overrides_is_logged() -> None:
+    with capture_logs() as logs:
+        warn_of_implied_policy(overridden({"delta": 0.9, "agreement": 0.9}), "1.1")
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("policy_implied", "warning")
+    assert (line["project"], line["policy"], line["keys"]) == ("1.1", "camvo", ["delta"])
+
+
+@pytest.mark.parametrize("policy", [{}, {"name": "camvo"}])
+def test_other_overrides_are_not_logged(policy: dict[str, object]) -> None:
+    with capture_logs() as logs:
+        warn_of_implied_policy(overridden({"agreement": 0.9}, **policy), "1.1")
+    assert logs == []

@@ -1,4 +1,4 @@
-"""``camvo replay --report``: pictures of a replay, and a page that shows them with the numbers."""
+"""``camvo replay --report``: pictures of a replay, and a page with them and the numbers."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from backend.commands.replay.report import folder
-from backend.commands.replay.results import Run, Summary
+from backend.commands.replay.results import ReplayRun, Summary
 from camvo.errors import CamvoError
 from camvo.replays.votes_table import VotesTable
 
 
-def check(directory: Path) -> None:
-    """Raise what :func:`draw` would raise for its surroundings, before the replay takes its time.
+def require_drawable(directory: Path) -> None:
+    """Check that a report can be drawn into a folder, before hours of work.
 
     Raises:
-        CamvoError: matplotlib is not installed, or the folder holds what is not ours to replace.
+        CamvoError: matplotlib is not installed, or the folder has a file that must not be replaced.
     """
     if find_spec("matplotlib") is None:
-        raise CamvoError("a report is drawn with matplotlib", fix='pip install "camvo[report]"')
-    folder.check(directory)
+        raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[report]"')
+    folder.require_replaceable(directory)
 
 
-def draw(
+def draw_report(
     directory: Path,
     table: VotesTable,
-    runs: Sequence[Run],
+    runs: Sequence[ReplayRun],
     summaries: Sequence[Summary],
     *,
     title: str = "CaMVo replay",
 ) -> None:
     """Write ``index.html`` and its pictures, each as PNG and SVG.
 
-    The page needs neither network nor scripts, nor the files beside it. The same replay gives the same report
-    to the byte. Where no truth is known, what needs it is left out.
+    The page needs no network, no scripts and no other file. The same replay gives the same bytes. Without
+    truth, the parts that need it are left out.
 
     Args:
-        directory: made if it is not there; a report that it holds is replaced, other files are left alone.
-        table: what was replayed.
-        runs: all of them.
-        summaries: one for each setting, in the order in which they are shown.
-        title: of the page, plain text.
+        directory: created if missing. A report in it is replaced; other files are left alone.
+        table: the table that was replayed.
+        runs: all runs.
+        summaries: one for each setting, in the order of the report.
+        title: the title of the page, plain text.
 
     Raises:
-        CamvoError: as :func:`check`, or the folder cannot be written.
-        InvalidParameterError: there is no setting, or a summary without a run.
+        CamvoError: as :func:`require_drawable`, or the folder cannot be written.
+        InvalidParameterError: there is no setting, or a summary has no run.
     """
-    check(directory)
-    from backend.commands.replay.report.page import write  # noqa: PLC0415 - matplotlib is heavy, and optional
-    from backend.commands.replay.report.study import study  # noqa: PLC0415 - the same
+    require_drawable(directory)
+    from backend.commands.replay.report.data import report_data  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.replay.report.page import write_page  # noqa: PLC0415 - matplotlib is optional
 
-    seen = study(table, runs, summaries)
-    with folder.written(directory) as new:
-        write(new, seen, title)
+    data = report_data(table, runs, summaries)
+    with folder.new_report_folder(directory) as new:
+        write_page(new, data, title)

@@ -1,12 +1,12 @@
-"""What the scores are worth: reliability diagrams and risk–coverage curves."""
+"""The quality of the scores: reliability diagrams and risk–coverage curves."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.commands.replay.report.data import ReportData, SettingRuns
 from backend.commands.replay.report.grid import grid
-from backend.commands.replay.report.study import Setting, Study
 from backend.commands.replay.report.style import (
     DOT,
     MUTED,
@@ -24,17 +24,20 @@ from camvo.typing import Array
 _POINTS = 300
 
 
-def reliability_diagrams(study: Study) -> Picture | None:
-    """A diagram for each setting; nothing without truth."""
-    if not study.truth:
+def reliability_diagrams(data: ReportData) -> Picture | None:
+    """Draw a reliability diagram for each setting; ``None`` without truth."""
+    if not data.truth:
         return None
-    figure, cells = grid(len(study.settings), height=2.8, margin=0.7, parts=(4, 1))
-    edges, most = np.arange(BINS) / BINS, max(len(run.order) for one in study.settings for run in one.runs)
+    figure, cells = grid(len(data.settings), height=2.8, margin=0.7, parts=(4, 1))
+    edges, most = (
+        np.arange(BINS) / BINS,
+        max(len(run.order) for setting in data.settings for run in setting.runs),
+    )
     decades = [10**power for power in range(0, int(np.log10(most)) + 1, 2 if most >= 1000 else 1)]
-    chosen = styles(study.settings)
-    for cell, setting, style in zip(cells, study.settings, chosen, strict=True):
+    chosen = styles(data.settings)
+    for cell, setting, style in zip(cells, data.settings, chosen, strict=True):
         upper, lower = cell.axes
-        bins = reliability(*_answers(study, setting))
+        bins = reliability(*_answers(data, setting))
         share = bins.counts / bins.counts.sum()
         upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         upper.plot(bins.score, bins.accuracy, color=style.colour, linewidth=0.8, alpha=0.6)
@@ -78,15 +81,15 @@ def reliability_diagrams(study: Study) -> Picture | None:
     return Picture("reliability", "Reliability of the score", figure, alt, caption)
 
 
-def risk_coverage(study: Study) -> Picture | None:
-    """The error rate among the most certain answers; nothing without truth."""
-    if not study.truth:
+def risk_coverage(data: ReportData) -> Picture | None:
+    """Draw the error rate among the most certain answers; ``None`` without truth."""
+    if not data.truth:
         return None
     figure = new_figure(WIDTH, 4.2)
     axes = figure.add_subplot()
     handles, names, highest = [], [], 0.0
-    for setting, style in zip(study.settings, styles(study.settings), strict=True):
-        coverage, risk = _mean_curve(study, setting)
+    for setting, style in zip(data.settings, styles(data.settings), strict=True):
+        coverage, risk = _mean_curve(data, setting)
         handles += axes.plot(coverage, risk, color=style.colour, dashes=style.dashes)
         area = setting.mean("aurc")
         names.append(setting.name if area is None else f"{setting.name}: AURC {area:.3f}")
@@ -110,23 +113,23 @@ def risk_coverage(study: Study) -> Picture | None:
 
 
 _SETTLED = 0.02
-"""Coverage below which no risk is drawn: a few answers move it too much."""
+"""Coverage below which no risk is drawn, because it rests on too few answers."""
 
 
-def _answers(study: Study, setting: Setting) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
-    """Labels, scores and truth of all shuffles."""
+def _answers(data: ReportData, setting: SettingRuns) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+    """Return the labels, scores and truth of all shuffles."""
     return (
         np.concatenate([run.trace.labels for run in setting.runs]),
         np.concatenate([run.trace.scores for run in setting.runs]),
-        np.concatenate([study.table.truth[run.order] for run in setting.runs]),
+        np.concatenate([data.table.truth[run.order] for run in setting.runs]),
     )
 
 
-def _mean_curve(study: Study, setting: Setting) -> tuple[Array, Array]:
-    """The mean over the shuffles of the risk at the same coverages."""
+def _mean_curve(data: ReportData, setting: SettingRuns) -> tuple[Array, Array]:
+    """Return coverages, and the mean risk over the shuffles at each."""
     at = np.linspace(_SETTLED, 1, _POINTS).astype(np.float64)
     curves = []
     for run in setting.runs:
-        risk = risk_curve(run.trace.labels, run.trace.scores, study.table.truth[run.order])
+        risk = risk_curve(run.trace.labels, run.trace.scores, data.table.truth[run.order])
         curves.append(np.interp(at, np.arange(1, len(risk) + 1) / len(risk), risk))
     return at, np.asarray(np.mean(curves, axis=0))

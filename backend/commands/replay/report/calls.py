@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from backend.commands.replay.report.data import ReportData
 from backend.commands.replay.report.grid import grid
-from backend.commands.replay.report.study import Study
 from backend.commands.replay.report.style import INK, Picture, percent_tick, short, styles
 
 
-def calls_per_model(study: Study) -> Picture:
-    """Bars for each setting, the dearest model on top."""
-    models = sorted(study.table.prices, key=lambda model: -study.table.prices[model])
-    names = [f"{short(model, 26)}  ${study.table.prices[model]:g}" for model in models]
+def calls_per_model(data: ReportData) -> Picture:
+    """Draw bars for each setting, with the most expensive model on top."""
+    models = sorted(data.table.prices, key=lambda model: -data.table.prices[model])
+    names = [f"{short(model, 26)}  ${data.table.prices[model]:g}" for model in models]
     figure, cells = grid(
-        len(study.settings), height=0.75 + 0.22 * len(models), margin=0.3 + 0.075 * max(map(len, names))
+        len(data.settings), height=0.75 + 0.22 * len(models), margin=0.3 + 0.075 * max(map(len, names))
     )
-    for cell, setting, style in zip(cells, study.settings, styles(study.settings), strict=True):
+    for cell, setting, style in zip(cells, data.settings, styles(data.settings), strict=True):
         (axes,) = cell.axes
         shares = [setting.calls.get(model, 0.0) for model in models]
         axes.barh(range(len(models)), shares, height=0.7, color=style.colour)
@@ -30,7 +30,7 @@ def calls_per_model(study: Study) -> Picture:
     alt = "Bars of the share of items on which each model was asked, for each setting; a table has the calls."
     caption = (
         "The share of the items on which each model was asked, mean over the shuffles."
-        if study.shuffles > 1
+        if data.shuffles > 1
         else "The share of the items on which each model was asked.",
         "Models are in the order of their price, in $ per million input tokens, the dearest first: cheap"
         " settings have their long bars at the bottom.",

@@ -1,4 +1,4 @@
-"""What each policy cost and how right it was, among all fixed sets of models."""
+"""The cost and accuracy of each policy, compared with all fixed sets of models."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from backend.commands.replay.report.data import ReportData, SettingRuns
 from backend.commands.replay.report.numbers import many
 from backend.commands.replay.report.placing import name_points
-from backend.commands.replay.report.study import Setting, Study
 from backend.commands.replay.report.style import (
     DOT,
     INK,
@@ -29,17 +29,17 @@ from backend.commands.replay.report.targets import target_lines
 from camvo.typing import Array
 
 
-def cost_accuracy(study: Study) -> Picture:
-    """The scatter of cost and accuracy, or of cost and agreement where no truth is known."""
-    field = "accuracy" if study.truth else "agreement"
+def cost_accuracy(data: ReportData) -> Picture:
+    """Draw cost against accuracy, or without truth against agreement."""
+    field = "accuracy" if data.truth else "agreement"
     figure = new_figure(WIDTH, 5.2)
     axes = figure.add_subplot()
-    handles = _static(axes, study)
-    names = [_sets(study), "best sets for their cost", "single models", "full vote: all models"]
-    best = study.static.best
-    points = np.column_stack([study.static.costs, study.static.worth])
+    handles = _static(axes, data)
+    names = [_sets(data), "best sets for their cost", "single models", "full vote: all models"]
+    best = data.static.best
+    points = np.column_stack([data.static.costs, data.static.worth])
     lines, means = [points[best]], [points[-1]]
-    for setting, style in zip(study.settings, styles(study.settings), strict=True):
+    for setting, style in zip(data.settings, styles(data.settings), strict=True):
         bars = _bars(setting, field)
         if bars is not None:
             mean, *arms = bars
@@ -47,28 +47,26 @@ def cost_accuracy(study: Study) -> Picture:
             names.append(setting.name)
             means.append(mean)
             lines += arms
-    what = "accuracy" if study.truth else "agreement with the full vote"
+    what = "accuracy" if data.truth else "agreement with the full vote"
     axes.set(xlabel="cost per item ($ per million input tokens)", ylabel=what)
-    low = _scale(axes, study, np.concatenate([*(line[:, 1] for line in lines), [*study.targets.values()]]))
-    below = [
-        model for model, worth in zip(study.table.prices, study.static.worth, strict=False) if worth < low
-    ]
+    low = _scale(axes, data, np.concatenate([*(line[:, 1] for line in lines), [*data.targets.values()]]))
+    below = [model for model, worth in zip(data.table.prices, data.static.worth, strict=False) if worth < low]
     if below:
         names[2] += f" ({len(below)} below the axis)"
     legend(figure, handles, names)
-    target_lines(axes, study)
-    shown = {name: point for name, point in zip(study.table.prices, points, strict=False) if point[1] >= low}
+    target_lines(axes, data)
+    shown = {name: point for name, point in zip(data.table.prices, points, strict=False) if point[1] >= low}
     name_points(
         axes, np.array(list(shown.values())), [short(name, 40) for name in shown], np.array(means), lines
     )
-    alt = f"Scatter plot of {field} against cost for {_sets(study)}, and for {len(means) - 1} policies."
-    return Picture("cost-accuracy", f"Cost and {field}", figure, alt, _caption(study, field, below))
+    alt = f"Scatter plot of {field} against cost for {_sets(data)}, and for {len(means) - 1} policies."
+    return Picture("cost-accuracy", f"Cost and {field}", figure, alt, _caption(data, field, below))
 
 
-def _static(axes: Axes, study: Study) -> list[Artist]:
-    """The fixed sets, the best of them, the single models and the full vote."""
-    costs, worth, models = study.static.costs, study.static.worth, len(study.table.prices)
-    best = study.static.best
+def _static(axes: Axes, data: ReportData) -> list[Artist]:
+    """Draw the fixed sets, the best of them, the single models and the full vote."""
+    costs, worth, models = data.static.costs, data.static.worth, len(data.table.prices)
+    best = data.static.best
     return [
         axes.scatter(costs, worth, s=12, color=DOT, linewidths=0, zorder=2),
         *axes.plot(costs[best], worth[best], color=MUTED, linewidth=1, marker="o", ms=3.5, zorder=2.5),
@@ -77,8 +75,8 @@ def _static(axes: Axes, study: Study) -> list[Artist]:
     ]
 
 
-def _bars(setting: Setting, field: str) -> tuple[Array, Array, Array] | None:
-    """The mean point of a setting, and the ends of its intervals of cost and of worth."""
+def _bars(setting: SettingRuns, field: str) -> tuple[Array, Array, Array] | None:
+    """Return a setting's mean point, and the ends of its intervals of cost and worth."""
     cost, worth = setting.mean("cost"), setting.mean(field)
     if cost is None or worth is None:
         return None
@@ -99,13 +97,13 @@ def _policy(axes: Axes, mean: Array, arms: Sequence[Array], style: Style) -> Art
     return marker
 
 
-def _scale(axes: Axes, study: Study, levels: Array) -> float:
-    """Set the limits and return the lower one: sets far below all ``levels`` must not flatten the rest."""
-    low, high = levels.min(), max(levels.max(), study.static.worth.max())
+def _scale(axes: Axes, data: ReportData, levels: Array) -> float:
+    """Set the limits and return the lower one. Sets far below all ``levels`` stay outside."""
+    low, high = levels.min(), max(levels.max(), data.static.worth.max())
     margin = 0.05 * (high - low or 1.0)
-    axes.set(xlim=(0, study.table.full_cost * 1.04 or 1.0), ylim=(low - margin, high + margin))
+    axes.set(xlim=(0, data.table.full_cost * 1.04 or 1.0), ylim=(low - margin, high + margin))
     axes.yaxis.set_major_formatter(percent_tick)
-    full = study.table.full_cost
+    full = data.table.full_cost
     if full > 0:
         share = axes.secondary_xaxis(
             "top", functions=(lambda cost: np.divide(cost, full), lambda part: np.multiply(part, full))
@@ -116,42 +114,42 @@ def _scale(axes: Axes, study: Study, levels: Array) -> float:
     return float(low - margin)
 
 
-def _sets(study: Study) -> str:
-    kind = "random set" if study.static.sampled else "fixed set"
-    return f"{many(len(study.static.sets), kind)} of models"
+def _sets(data: ReportData) -> str:
+    kind = "random set" if data.static.sampled else "fixed set"
+    return f"{many(len(data.static.sets), kind)} of models"
 
 
-def _caption(study: Study, field: str, below: Sequence[str]) -> tuple[str, ...]:
+def _caption(data: ReportData, field: str, below: Sequence[str]) -> tuple[str, ...]:
     weighed = (
-        "its votes weighted by the models’ true accuracy" if study.truth else "all votes weighing the same"
+        "its votes weighted by the models’ true accuracy" if data.truth else "all votes weighing the same"
     )
     sentences = [
         "Farther left is cheaper, farther up is better.",
         f"Each grey dot is a set of models that is asked about every item, {weighed}; the line joins the"
-        f" {len(study.static.best)} sets that no other set beats in both cost and {field}.",
+        f" {len(data.static.best)} sets that no other set beats in both cost and {field}.",
     ]
-    if study.static.sampled:
+    if data.static.sampled:
         sentences.append(
             "There are too many sets to draw all: these are a random sample, small and large alike."
         )
-    if study.truth:
+    if data.truth:
         sentences.append(
             "Which sets these are is known only afterwards, from the truth; a policy has to find out as it"
             " goes."
         )
-    if study.clairvoyant is not None:
+    if data.clairvoyant is not None:
         sentences.append(
             "Whoever knew the answers and, the cheapest model first, stopped at the first right vote would be"
-            f" right in {study.clairvoyant.reached:.1%} at a cost of {study.clairvoyant.cost:.3g}."
+            f" right in {data.clairvoyant.reached:.1%} at a cost of {data.clairvoyant.cost:.3g}."
         )
-    if study.targets:
+    if data.targets:
         sentences.append("Dashed lines are the targets, δ times the accuracy of the full vote.")
-    if study.shuffles > 1:
+    if data.shuffles > 1:
         sentences.append(
             "A policy’s marker is its mean over the shuffles, its bars the 95% intervals of that mean."
         )
     if below:
-        worth = dict(zip(study.table.prices, study.static.worth, strict=False))
+        worth = dict(zip(data.table.prices, data.static.worth, strict=False))
         left_out = ", ".join(f"{model} ({worth[model]:.1%})" for model in below)
         sentences.append(f"Too low to be in the picture: {left_out}.")
     return tuple(sentences)

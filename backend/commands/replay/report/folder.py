@@ -1,4 +1,4 @@
-"""The folder that a report is in: only a report of ours is ever replaced."""
+"""The folder of a report. Only files of an earlier report are ever replaced."""
 
 from __future__ import annotations
 
@@ -14,42 +14,40 @@ PAGE = "index.html"
 MARK = '<meta name="generator" content="camvo replay">'
 _PICTURES = ("calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage")
 _OURS = (*(f"{name}.{kind}" for name in _PICTURES for kind in ("png", "svg")), PAGE)
-"""Every file that a report may have, the page last."""
+"""Every file that a report may have; the page comes last."""
 
 
-def check(directory: Path) -> None:
-    """Refuse a folder that a report must not be written to.
-
-    Other files in it are no obstacle and stay as they are.
+def require_replaceable(directory: Path) -> None:
+    """Refuse a folder that a report must not be written to. Unrelated files in it are left alone.
 
     Raises:
-        CamvoError: it is no folder, or has a file that a report would replace and that is not a report's.
+        CamvoError: the path is not a folder, or has a file of that name that no report wrote.
     """
     try:
         if directory.exists() and not directory.is_dir():
-            raise CamvoError("this is no folder", where=str(directory), fix="name another for --report")
-        found = [name for name in _OURS if (directory / name).exists()]
-        if found and not _is_report(directory / PAGE):
+            raise CamvoError("is not a folder", where=str(directory), fix="give --report another folder")
+        existing = [name for name in _OURS if (directory / name).exists()]
+        if existing and not _is_report(directory / PAGE):
             raise CamvoError(
-                f"{found[0]} is there already and not from a report",
+                f"has a file {existing[0]} that is not from a report",
                 where=str(directory),
-                fix="name another folder for --report",
+                fix="give --report another folder",
             )
     except OSError as error:
         raise _unwritable(directory, error) from error
 
 
 @contextmanager
-def written(directory: Path) -> Iterator[Path]:
-    """A new folder to write a report to, which takes its place when the block ends and not when it fails.
+def new_report_folder(directory: Path) -> Iterator[Path]:
+    """Open a temporary folder that becomes the report when the block ends, or is dropped if it fails.
 
-    A new report appears as a whole. In a folder that exists, its files replace those of an earlier report
-    one by one, the page last, and pictures that it does not have any more are removed.
+    A new report appears as a whole. In an existing folder, its files replace those of an earlier report one
+    by one, the page last; pictures that the new report lacks are removed.
 
     Raises:
-        CamvoError: as :func:`check`, or the folder cannot be written.
+        CamvoError: as :func:`require_replaceable`, or the folder cannot be written.
     """
-    check(directory)
+    require_replaceable(directory)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         near = directory if directory.exists() else directory.parent
@@ -81,5 +79,5 @@ def _unwritable(directory: Path, error: OSError) -> CamvoError:
     return CamvoError(
         f"the report cannot be written: {error.strerror or error}",
         where=str(directory),
-        fix="name another folder for --report",
+        fix="give --report another folder",
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from backend.commands.replay.report.study import Setting
+from backend.commands.replay.report.data import SettingRuns
 from backend.commands.replay.report.style import WIDTH, new_figure, short
 
 _COLUMNS = 4
@@ -16,14 +16,14 @@ _COLUMNS = 4
 
 @dataclass(frozen=True)
 class Cell:
-    """Axes from top to bottom; whether they are the first of their row, and the last of their column."""
+    """Axes from top to bottom, and whether they are first in their row and last in their column."""
 
     axes: tuple[Axes, ...]
     first: bool
     last: bool
 
-    def title(self, setting: Setting, *more: str) -> None:
-        """Two lines: the policy, and its parameters with whatever else there is to say."""
+    def title(self, setting: SettingRuns, *more: str) -> None:
+        """Set a title of two lines: the policy, and its parameters with further facts."""
         second = ", ".join([*setting.parameters, *filter(None, more)])
         lines = filter(None, [short(setting.policy, 26), second])
         self.axes[0].set_title("\n".join(lines), fontsize=8.5)
@@ -32,13 +32,13 @@ class Cell:
 def grid(
     count: int, *, height: float, margin: float, parts: Sequence[float] = (1,)
 ) -> tuple[Figure, list[Cell]]:
-    """A figure with ``count`` cells.
+    """Create a figure with ``count`` cells, four in a row.
 
     Args:
-        count: of cells, four in a row.
-        height: of a row, in inches.
-        margin: about what the labels on the left take, in inches.
-        parts: relative heights of the axes in a cell.
+        count: the number of cells.
+        height: the height of a row, in inches.
+        margin: the approximate width of the labels on the left, in inches.
+        parts: the relative heights of the axes in a cell.
     """
     rows, columns = -(-count // _COLUMNS), min(count, _COLUMNS)
     figure = new_figure(margin + columns * (WIDTH - margin) / _COLUMNS, height * rows)

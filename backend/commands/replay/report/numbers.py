@@ -6,26 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from backend.commands.replay.report.study import Setting, Study
+from backend.commands.replay.report.data import ReportData, SettingRuns
 
 MISSING = "–"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the summary: a field of the rows, its heading, and how its numbers are written."""
+    """A column of the summary: a field of the rows, its heading and its number format."""
 
     field: str
     heading: str
     text: Callable[[float], str]
 
-    def mean(self, setting: Setting) -> str:
-        """The mean over the shuffles."""
+    def mean(self, setting: SettingRuns) -> str:
+        """Return the mean over the shuffles."""
         mean = setting.mean(self.field)
         return MISSING if mean is None else self.text(mean)
 
-    def interval(self, setting: Setting) -> str | None:
-        """Its 95% interval, ``None`` where there is none or it is a single number as written."""
+    def interval(self, setting: SettingRuns) -> str | None:
+        """Return the 95% interval; ``None`` if there is none, or if both ends look the same."""
         interval = setting.interval(self.field)
         low, high = map(self.text, interval or (0.0, 0.0))
         return None if low == high else f"{low.rstrip('%')}–{high.lstrip('$')}"
@@ -33,25 +33,25 @@ class Column:
 
 @dataclass(frozen=True)
 class TargetMet(Column):
-    """In how many shuffles the target was met."""
+    """The number of shuffles in which the target was met."""
 
-    def mean(self, setting: Setting) -> str:
-        """Counted, not averaged."""
-        told = [run.row.target_met for run in setting.runs if run.row.target_met is not None]
-        return f"{sum(told)} of {len(told)}" if told else MISSING
+    def mean(self, setting: SettingRuns) -> str:
+        """Return the count, which is not averaged."""
+        met = [run.row.target_met for run in setting.runs if run.row.target_met is not None]
+        return f"{sum(met)} of {len(met)}" if met else MISSING
 
-    def interval(self, setting: Setting) -> str | None:
-        """A count has none."""
+    def interval(self, setting: SettingRuns) -> str | None:
+        """Return ``None``: a count has no interval."""
         return None
 
 
 def percent(value: float) -> str:
-    """A share with one decimal."""
+    """Format a share as a percentage with one decimal."""
     return f"{value:.1%}"
 
 
 def dollars(value: float) -> str:
-    """Three significant digits."""
+    """Format dollars with three significant digits."""
     return f"${value:#.3g}".rstrip(".") if value < 1000 else f"${value:,.0f}"
 
 
@@ -70,20 +70,20 @@ _COLUMNS = (
 )
 
 
-def columns(study: Study) -> list[Column]:
-    """The columns that have a number in any row."""
+def columns(data: ReportData) -> list[Column]:
+    """Return the columns that have a number in any row."""
     return [
-        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in study.settings)
+        column for column in _COLUMNS if any(column.mean(setting) != MISSING for setting in data.settings)
     ]
 
 
-def findings(study: Study) -> list[str]:
-    """What was replayed, in plain sentences."""
-    table = study.table
+def findings(data: ReportData) -> list[str]:
+    """Describe in sentences what was replayed."""
+    table = data.table
     known = int((table.truth >= 0).sum())
     sizes = (
         f"{many(len(table.truth), 'item')}, {many(len(table.prices), 'model')},"
-        f" {many(len(table.labels), 'label')}, {many(study.shuffles, 'shuffle')}."
+        f" {many(len(table.labels), 'label')}, {many(data.shuffles, 'shuffle')}."
     )
     if not known:
         return [
@@ -95,21 +95,21 @@ def findings(study: Study) -> list[str]:
     return [sizes, *partly]
 
 
-def targets(study: Study) -> list[str]:
-    """For each δ, the setting that met its target in every shuffle at the least cost."""
+def targets(data: ReportData) -> list[str]:
+    """Name for each δ the cheapest setting that met its target in every shuffle."""
     return [
-        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(study, delta)}."
-        for delta, level in study.targets.items()
+        f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(data, delta)}."
+        for delta, level in data.targets.items()
     ]
 
 
-def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
-    """For each label its mean precision, recall and F1 over the shuffles, and its items."""
+def label_rows(setting: SettingRuns) -> list[tuple[str, list[str]]]:
+    """Return for each label its mean precision, recall and F1 over the shuffles, and its items."""
     rows = []
     for label in setting.runs[0].row.per_label:
         quality = [run.row.per_label[label] for run in setting.runs]
-        shares = [_mean([one[name] for one in quality]) for name in ("precision", "recall", "f1")]
-        support = _mean([one["support"] for one in quality])
+        shares = [_mean([of_run[name] for of_run in quality]) for name in ("precision", "recall", "f1")]
+        support = _mean([of_run["support"] for of_run in quality])
         rows.append(
             (
                 label,
@@ -122,10 +122,10 @@ def label_rows(setting: Setting) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def _cheapest(study: Study, delta: float) -> str:
+def _cheapest(data: ReportData, delta: float) -> str:
     met = [
         setting
-        for setting in study.settings
+        for setting in data.settings
         if setting.summary.delta == delta and all(run.row.target_met for run in setting.runs)
     ]
     if not met:
@@ -137,7 +137,7 @@ def _cheapest(study: Study, delta: float) -> str:
 
 
 def many(count: int, noun: str) -> str:
-    """A number of things, in the singular where it is one."""
+    """Format a count with its noun, in the singular for one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

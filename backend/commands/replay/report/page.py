@@ -13,14 +13,14 @@ from markupsafe import Markup
 from backend.commands.replay.report.calibration import reliability_diagrams, risk_coverage
 from backend.commands.replay.report.calls import calls_per_model
 from backend.commands.replay.report.cost_accuracy import cost_accuracy
+from backend.commands.replay.report.data import ReportData
 from backend.commands.replay.report.folder import MARK, PAGE
 from backend.commands.replay.report.numbers import columns, findings, label_rows, targets
 from backend.commands.replay.report.rounds import over_rounds
-from backend.commands.replay.report.study import Study
 from backend.commands.replay.report.style import RC, WIDTH, Picture
 from backend.commands.replay.report.svg import inline, svg
 
-_PICTURES: tuple[Callable[[Study], Picture | None], ...] = (
+_PICTURES: tuple[Callable[[ReportData], Picture | None], ...] = (
     cost_accuracy,
     over_rounds,
     reliability_diagrams,
@@ -39,12 +39,12 @@ class _Figure(NamedTuple):
         return float(round(100 * self.picture.figure.get_figwidth() / WIDTH, 1))
 
 
-def write(folder: Path, study: Study, title: str) -> None:
+def write_page(folder: Path, data: ReportData, title: str) -> None:
     """Draw every picture and write the page that shows them."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(RC)
-        pictures = [picture for draw in _PICTURES if (picture := draw(study)) is not None]
+        pictures = [picture for draw in _PICTURES if (picture := draw(data)) is not None]
         figures = [_Figure(picture, _save(folder, picture)) for picture in pictures]
     page = Environment(
         loader=PackageLoader("backend.commands.replay.report", "."),
@@ -56,10 +56,10 @@ def write(folder: Path, study: Study, title: str) -> None:
     html = page.render(
         title=title,
         mark=Markup(MARK),  # noqa: S704 - a constant
-        study=study,
-        findings=findings(study),
-        targets=targets(study),
-        columns=columns(study),
+        data=data,
+        findings=findings(data),
+        targets=targets(data),
+        columns=columns(data),
         figures=figures,
         label_rows=label_rows,
     )

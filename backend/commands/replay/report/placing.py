@@ -1,4 +1,4 @@
-"""Names beside points, so that no name lies on another name or on a marker."""
+"""Placing names beside points, so that no name covers another name or a marker."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from camvo.typing import Array
 
 _SIZE = 8.5
 _MARKER = 5.0
-"""Half the width that a marker is taken to have, in points."""
+"""Half the assumed width of a marker, in points."""
 _RINGS = (4.0, 12.0, 22.0, 34.0, 48.0, 66.0)
-"""Free space between point and name, in points, the nearest first."""
+"""Free space between point and name, in points, nearest first."""
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 
 
 def name_points(
     axes: Axes, points: Array, names: Sequence[str], markers: Array, lines: Sequence[Array]
 ) -> None:
-    """Write each name near its point, with a thin line to it where it had to go farther away.
+    """Write each name near its point, joined by a thin line if it is not next to it.
 
     Args:
-        axes: final but for the names: limits and layout must not change any more.
-        points: in data coordinates, shape (n, 2); n ≥ 1.
-        names: n of them.
-        markers: what else must stay visible, in data coordinates, shape (m, 2).
-        lines: the same for polylines, each of shape (corners, 2).
+        axes: axes whose limits and layout are final.
+        points: the points in data coordinates, shape (n, 2); n ≥ 1.
+        names: their n names.
+        markers: points that must stay visible, in data coordinates, shape (m, 2).
+        lines: polylines that must stay visible, each of shape (corners, 2).
     """
     figure = axes.get_figure(root=True)
-    assert figure is not None  # noqa: S101 - axes that were made by a figure
+    assert figure is not None  # noqa: S101 - a figure created these axes
     figure.draw_without_rendering()
     dots = figure.dpi / 72
     pixels = axes.transData.transform(points)
@@ -65,12 +65,12 @@ def name_points(
 
 
 def _boxes(middles: Array, half: float) -> Array:
-    """Boxes as (left, bottom, right, top), shape (n, 4)."""
+    """Return boxes as (left, bottom, right, top), shape (n, 4)."""
     return np.concatenate([middles - half, middles + half], axis=1)
 
 
 def _along(corners: Array, step: float) -> Array:
-    """Points on a polyline, about ``step`` apart."""
+    """Return points on a polyline, about ``step`` apart."""
     parts = [corners[-1:]]
     for start, end in pairwise(corners):
         count = int(np.hypot(*(end - start)) / step) + 1
@@ -81,7 +81,7 @@ def _along(corners: Array, step: float) -> Array:
 def _free(
     pixel: Array, size: Bbox, taken: Array, *, inside: Bbox, dots: float
 ) -> tuple[tuple[float, float], float, Array]:
-    """The nearest place with the least in the way: offset of its middle in points, its ring, its box."""
+    """Find the nearest place that covers least; return its middle's offset in points, ring and box."""
     width, height = size.width, size.height
     places = []
     for ring in _RINGS:
@@ -99,6 +99,6 @@ def _free(
 
 
 def _common(box: Array, others: Array) -> float:
-    """How much area a box has in common with others."""
+    """Return the area that a box shares with others."""
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     return float(np.maximum(sides, 0.0).prod(axis=1).sum())

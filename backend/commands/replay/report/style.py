@@ -1,4 +1,4 @@
-"""How the pictures look: one palette, one type, no more ink than the data needs."""
+"""The style of the pictures: one palette, one font, little decoration."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from backend.commands.replay.report.study import Setting
+from backend.commands.replay.report.data import SettingRuns
 
 PAPER, INK, MUTED, GRID, DOT = "#ffffff", "#1f2328", "#59636e", "#dfe3e8", "#b6bec7"
 THEMED = {PAPER: "paper", INK: "ink", MUTED: "muted", GRID: "grid", DOT: "dot"}
-"""Colours that the page replaces by its own, light or dark, and the names they have there."""
+"""Colours that the page replaces with its own, light or dark, and their names there."""
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's, which people with any colour vision tell apart, without the yellow: it fades on white."""
+"""Okabe and Ito's colours, safe for all colour vision, without yellow, which is too pale on white."""
 _SOLID: tuple[float, ...] = ()
 _LINES = (_SOLID, (5, 2), (1.5, 1.5), (6, 2, 1, 2), (10, 2), (3, 1, 1, 1, 1, 1))
-"""Dashes and gaps, in widths of the line."""
+"""Dashes and gaps, in line widths."""
 _MARKERS = ("o", "s", "^", "D", "<", "p")
 _PLAIN_MARKERS = ("v", "P", "X", ">")
 
 WIDTH = 9.0
-"""Of every picture, in inches."""
+"""The width of every picture, in inches."""
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -60,7 +60,7 @@ RC: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its file name, its heading, what it shows in a word (alt) and how to read it."""
+    """A figure with its file name, heading, alternative text and caption."""
 
     name: str
     heading: str
@@ -71,17 +71,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class Style:
-    """How one setting is drawn, wherever it is drawn."""
+    """How one setting is drawn in every picture."""
 
     colour: str
     dashes: tuple[float, ...]
     marker: str
 
 
-def styles(settings: Sequence[Setting]) -> list[Style]:
-    """A colour for each policy and δ or agreement; settings that share it differ in lines and markers.
+def styles(settings: Sequence[SettingRuns]) -> list[Style]:
+    """Choose a colour for each policy and δ or agreement; settings that share it differ in lines and markers.
 
-    A policy without δ has a marker of its own, because several of them may lie on one point.
+    A policy without δ has its own marker, because several of them may lie on one point.
     """
     colours: dict[tuple[str, float | None, float | None], str] = {}
     used: dict[str, int] = {}
@@ -99,25 +99,25 @@ def styles(settings: Sequence[Setting]) -> list[Style]:
 
 
 def percent_tick(value: float, _: object) -> str:
-    """A tick of an axis of shares, with no more decimals than it needs."""
+    """Format a tick of an axis of shares, with as few decimals as possible."""
     return f"{round(100 * value, 6):g}%"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure in inches that can be measured before it is saved."""
+    """Create an empty figure, size in inches, that can be measured before it is saved."""
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
 
 
 def short(name: str, most: int) -> str:
-    """The name with its middle left out where it is longer than ``most`` characters."""
+    """Shorten a name to ``most`` characters by cutting out its middle."""
     head = (most - 1) // 2
     return name if len(name) <= most else f"{name[:head]}…{name[-(most - 1 - head) :]}"
 
 
 def legend(figure: Figure, handles: Sequence[Artist], names: Sequence[str]) -> None:
-    """A legend below the axes, which makes the figure as much higher as it needs."""
+    """Add a legend below the axes, and make the figure taller by its height."""
     shown = [short(name, 40) for name in names]
     columns = max(1, min(4, int(WIDTH * 11.5) // (max(map(len, shown)) + 7)))
     rows = -(-len(shown) // columns)

@@ -1,4 +1,4 @@
-"""A picture as SVG: as a file of its own, and as a part of the page that follows the page's colours."""
+"""Pictures as SVG: as a file, and as an element of the page with the page's colours."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from matplotlib.figure import Figure
 from backend.commands.replay.report.style import THEMED
 
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
-"""A hundredth of a point is finer than any screen, and more decimals double the size of a file."""
+"""Decimals beyond a hundredth of a point, which no screen shows and which double a file's size."""
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an SVG document; the same figure gives the same text."""
+    """Return the figure as an SVG document; the same figure gives the same text."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return re.sub(r' d="[^"]*"', lambda path: _DECIMALS.sub(r"\1", path[0]), file.getvalue())
 
 
 def inline(document: str, name: str, alt: str) -> str:
-    """The ``<svg>`` element of a document, to stand in a page beside others.
+    """Return a document's ``<svg>`` element for use in a page beside others.
 
-    Its ids begin with ``name``, its size is the page's business, and the colours of paper and ink are the
-    page's ``--paper``, ``--ink`` … with the document's own to fall back on.
+    Its ids begin with ``name``. It has no size of its own. Its colours are the page's ``--paper``, ``--ink``,
+    …, with the document's as fallback.
 
     Args:
-        document: as :func:`svg` returns it.
-        name: unlike any other picture's in the page.
-        alt: what the picture shows, plain text without markup.
+        document: the result of :func:`svg`.
+        name: a name that is unique in the page.
+        alt: the alternative text, plain.
     """
     element = document[document.index("<svg") :]
     element = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", element, flags=re.DOTALL)
@@ -41,5 +41,5 @@ def inline(document: str, name: str, alt: str) -> str:
         element = element.replace(colour, f"var(--{role}, {colour})")
     opening = re.compile(r'<svg\b[^>]*(viewBox="[^"]*")[^>]*>')
     return opening.sub(
-        lambda found: f'<svg {found[1]} role="img" aria-label="{escape(alt)}">', element, count=1
+        lambda match: f'<svg {match[1]} role="img" aria-label="{escape(alt)}">', element, count=1
     )

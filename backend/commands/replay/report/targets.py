@@ -1,4 +1,4 @@
-"""The lines that accuracy has to reach."""
+"""The lines of the targets."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.optimize import isotonic_regression
 
-from backend.commands.replay.report.study import Study
+from backend.commands.replay.report.data import ReportData
 from backend.commands.replay.report.style import MUTED
 from camvo.typing import Array
 
 
-def target_lines(axes: Axes, study: Study) -> None:
-    """A dashed line at δ × full for each δ, named at the right of the axes. To be called at the very end."""
-    if not study.targets:
+def target_lines(axes: Axes, data: ReportData) -> None:
+    """Draw a dashed line at δ × full for each δ, named on the right. Call this after all other drawing."""
+    if not data.targets:
         return
     figure = axes.get_figure(root=True)
-    assert figure is not None  # noqa: S101 - axes that were made by a figure
-    for level in study.targets.values():
+    assert figure is not None  # noqa: S101 - a figure created these axes
+    for level in data.targets.values():
         axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
     names = [
         axes.annotate(
@@ -31,7 +31,7 @@ def target_lines(axes: Axes, study: Study) -> None:
             color=MUTED,
             annotation_clip=False,
         )
-        for delta, level in study.targets.items()
+        for delta, level in data.targets.items()
     ]
     figure.draw_without_rendering()
     boxes = [name.get_window_extent() for name in names]
@@ -42,7 +42,7 @@ def target_lines(axes: Axes, study: Study) -> None:
 
 
 def spread(positions: Array, gap: float) -> Array:
-    """The ascending positions nearest to the given ascending ones that keep ``gap`` between neighbours."""
+    """Return the ascending positions nearest to ``positions`` with at least ``gap`` between neighbours."""
     steps = gap * np.arange(len(positions))
     apart: Array = isotonic_regression(positions - steps).x + steps
     return apart

@@ -1,4 +1,4 @@
-"""What a report is drawn from: the table, the settings with their runs, and the fixed sets of models."""
+"""The data of a report: the table, the settings with their runs, and the fixed sets of models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.replay.results import Point, Run, Summary, point
+from backend.commands.replay.results import Point, ReplayRun, Summary, point
 from camvo.errors import InvalidParameterError
 from camvo.replays.clairvoyant import Clairvoyant, clairvoyant
 from camvo.replays.frontier import fixed_sets, frontier, set_accuracy
@@ -34,22 +34,22 @@ _SAMPLE_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """One policy with its parameters, and its run on every shuffle."""
+class SettingRuns:
+    """One setting: a policy with its parameters, and its run on every shuffle."""
 
     summary: Summary
-    runs: tuple[Run, ...]
+    runs: tuple[ReplayRun, ...]
 
     @property
     def policy(self) -> str:
-        """The policy's name for people."""
+        """The policy's name as the report shows it."""
         policy, _, rest = self.summary.policy.partition(":")
         name = _NAMES.get(policy, policy)
         return name.format(rest) if "{}" in name else name
 
     @property
     def parameters(self) -> list[str]:
-        """Those of δ, k_min and the agreement asked for that the policy has."""
+        """Those of δ, k_min and the required agreement that the policy has."""
         words = []
         if self.summary.delta is not None:
             words.append(f"δ = {self.summary.delta:g}")
@@ -65,23 +65,23 @@ class Setting:
         return ", ".join([self.policy, *self.parameters])
 
     def mean(self, field: str) -> float | None:
-        """The mean over the shuffles of one field of the rows."""
+        """Return the mean of one field of the rows over the shuffles."""
         return self.summary.means.get(field)
 
     def interval(self, field: str) -> tuple[float, float] | None:
-        """Its 95% interval within what is possible; ``None`` where there is a single shuffle or no mean."""
+        """Return the mean's 95% interval, clipped to its range; ``None`` with one shuffle or no mean."""
         interval = self.summary.intervals.get(field)
         most = 1.0 if field in _SHARES else np.inf
         return interval and (max(0.0, interval[0]), min(most, interval[1]))
 
     @property
     def rounds(self) -> float:
-        """The rounds of a run, mean over the shuffles."""
+        """The mean number of rounds of a run."""
         return sum(len(run.order) for run in self.runs) / len(self.runs)
 
     @property
     def calls(self) -> dict[str, float]:
-        """Model → the share of the items on which it was asked."""
+        """Model → the share of items on which it was asked."""
         rounds = sum(len(run.order) for run in self.runs)
         return {
             model: sum(run.row.calls.get(model, 0) for run in self.runs) / rounds
@@ -91,9 +91,9 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Static:
-    """The fixed sets of models, the single models first and everyone last.
+    """The fixed sets of models: the single models first, the set of all models last.
 
-    ``worth`` is accuracy where the truth is known and agreement with everyone's unweighted vote where not.
+    ``worth`` is the accuracy, or without truth the agreement with the unweighted vote of all models.
     """
 
     sets: NDArray[np.bool_]
@@ -103,16 +103,16 @@ class Static:
 
     @property
     def best(self) -> NDArray[np.intp]:
-        """The Pareto frontier in ascending cost."""
+        """Positions of the sets on the Pareto frontier, in ascending order of cost."""
         return frontier(self.costs, self.worth)
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
-    """The table and the settings; ``truth`` says whether any right label is known."""
+class ReportData:
+    """The table and its settings."""
 
     table: VotesTable
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingRuns, ...]
 
     @property
     def truth(self) -> bool:
@@ -121,12 +121,12 @@ class Study:
 
     @property
     def shuffles(self) -> int:
-        """The most shuffles of any setting."""
+        """The largest number of shuffles of any setting."""
         return max(setting.summary.shuffles for setting in self.settings)
 
     @cached_property
     def static(self) -> Static:
-        """All fixed sets of models, or a sample of them where there are more than 12 models."""
+        """All fixed sets of models, or a sample of them if there are more than 12 models."""
         votes, models = self.table.votes, self.table.votes.shape[1]
         sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
         truth, count = self.table.truth, len(self.table.labels)
@@ -139,7 +139,7 @@ class Study:
 
     @cached_property
     def clairvoyant(self) -> Clairvoyant | None:
-        """The cheapest prefix of the models that is right; ``None`` without truth."""
+        """The bound by the cheapest right prefix of the models; ``None`` without truth."""
         votes, truth = self.table.votes, self.table.truth
         prices = np.array(list(self.table.prices.values()))
         return clairvoyant(votes, full_weights(votes, truth), prices, truth, len(self.table.labels))
@@ -151,27 +151,27 @@ class Study:
 
     @property
     def targets(self) -> dict[float, float]:
-        """δ → δ × the full vote's accuracy, for every δ that was asked for; nothing without truth."""
+        """δ → δ × the full vote's accuracy, for every δ of a setting; empty without truth."""
         deltas = {s.summary.delta for s in self.settings if s.summary.delta is not None}
         return {delta: delta * self.full for delta in sorted(deltas)} if self.truth else {}
 
 
-def study(table: VotesTable, runs: Sequence[Run], summaries: Sequence[Summary]) -> Study:
-    """Bring the runs to their summaries.
+def report_data(table: VotesTable, runs: Sequence[ReplayRun], summaries: Sequence[Summary]) -> ReportData:
+    """Group the runs by the settings of the summaries.
 
     Raises:
-        InvalidParameterError: there is nothing to draw, or a summary without a run.
+        InvalidParameterError: there is no summary, or one has no run.
     """
-    found: dict[Point, list[Run]] = {}
+    runs_of: dict[Point, list[ReplayRun]] = {}
     for run in runs:
-        found.setdefault(point(run.row), []).append(run)
-    settings = tuple(Setting(summary, tuple(found.get(point(summary), ()))) for summary in summaries)
+        runs_of.setdefault(point(run.row), []).append(run)
+    settings = tuple(SettingRuns(summary, tuple(runs_of.get(point(summary), ()))) for summary in summaries)
     if not settings or not all(setting.runs for setting in settings):
         raise InvalidParameterError("a report needs at least one setting, and a run of each")
-    return Study(table, settings)
+    return ReportData(table, settings)
 
 
 def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Everyone's unweighted vote; the label that comes first where there are several; −1 without a vote."""
+    """Return the unweighted vote of all models: the first label in a tie, −1 without a vote."""
     tally = (votes[:, :, None] == np.arange(count)).sum(axis=1)
     return np.where(tally.any(axis=1), tally.argmax(axis=1), -1)

@@ -1,4 +1,4 @@
-"""CaMVo's own server, asked over HTTP as Label Studio asks it."""
+"""An HTTP client for CaMVo's own server, which asks it as Label Studio does."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from backend.errors import BackendError, BodyTooLargeError
 from backend.settings import Environment
 
 _QUICK, _SLOW = 5.0, 120.0
-"""Seconds: for a look, and for predictions, which the server answers within its own deadline."""
+"""Timeouts in seconds: for short requests, and for predictions, which have the server's deadline."""
 
 _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)$', re.MULTILINE)
 
 
 def default_url(environment: Environment) -> str:
-    """Where ``camvo serve`` listens with the same environment, for whoever is on the same host."""
-    host = "127.0.0.1" if environment.host in {"0.0.0.0", "::", ""} else environment.host  # noqa: S104 - compared
+    """Return the URL of ``camvo serve`` with the same environment, as seen from the same host."""
+    host = "127.0.0.1" if environment.host in {"0.0.0.0", "::", ""} else environment.host  # noqa: S104 - only compared
     return f"http://{f'[{host}]' if ':' in host else host}:{environment.port}"
 
 
-class Server:
+class BackendClient:
     """One running ``camvo serve``.
 
     Args:
-        url: its address, as it is reached from here.
-        environment: holds the credentials.
+        url: the server's address, as seen from here.
+        environment: has the credentials.
     """
 
     def __init__(self, url: str, environment: Environment) -> None:
@@ -38,7 +38,7 @@ class Server:
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     def reachable(self) -> bool:
-        """Whether anything answers from here; Label Studio may know a name that this host does not."""
+        """Whether the server answers; Label Studio may know a host name that this host does not."""
         try:
             self._http.get("/health")
         except httpx.TransportError:
@@ -46,22 +46,22 @@ class Server:
         return True
 
     def model_version(self) -> str:
-        """The version that its predictions carry.
+        """Return the model version of its predictions.
 
         Raises:
-            BackendError: nobody answers, or somebody else does.
+            BackendError: nothing answers, or another server does.
         """
         health = self._answer("GET", "/health")
         if not isinstance(health, dict) or health.get("model_class") != "CaMVo":
-            raise BackendError("what answers there is not CaMVo", where=self.url, fix="correct --backend-url")
+            raise BackendError("the server there is not CaMVo", where=self.url, fix="correct --backend-url")
         return str(health["model_version"])
 
     def predict(self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """One entry for each task: a prediction, several in a list, or ``[]`` for none (yet).
+        """Ask for predictions: for each task one prediction, a list of several, or ``[]`` for none (yet).
 
         Raises:
-            BodyTooLargeError: more than the server takes in one request.
-            BackendError: it is not there, or refused.
+            BodyTooLargeError: the request is larger than the server accepts.
+            BackendError: the server refused, or cannot be reached.
         """
         body = {
             "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
@@ -73,30 +73,30 @@ class Server:
         return results
 
     def project_updates(self) -> int:
-        """How many PROJECT_UPDATED webhooks it has let in, of all projects.
+        """Return how many PROJECT_UPDATED webhooks it has accepted, over all projects.
 
         Raises:
-            BackendError: it is not there, or refused.
+            BackendError: the server refused, or cannot be reached.
         """
-        found = _RECEIVED.search(self._request("GET", "/metrics").text)
-        return 0 if found is None else int(float(found[1]))
+        match = _RECEIVED.search(self._request("GET", "/metrics").text)
+        return 0 if match is None else int(float(match[1]))
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    def _answer(self, method: str, path: str, **given: Any) -> Any:
-        response = self._request(method, path, **given)
+    def _answer(self, method: str, path: str, **options: Any) -> Any:
+        response = self._request(method, path, **options)
         try:
             return response.json()
         except ValueError:
             raise BackendError(
-                "what answers there is not CaMVo", where=self.url, fix="correct --backend-url"
+                "the server there is not CaMVo", where=self.url, fix="correct --backend-url"
             ) from None
 
-    def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **given)
+            response = self._http.request(method, path, **options)
         except httpx.TransportError as error:
             raise BackendError(
                 f"CaMVo cannot be reached: {error or type(error).__name__}",
@@ -105,9 +105,9 @@ class Server:
             ) from None
         if response.status_code == httpx.codes.UNAUTHORIZED:
             raise BackendError(
-                "it refuses the credentials",
+                "the server refuses the credentials",
                 where=self.url,
-                fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS to the server's own",
+                fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS to the server's values",
             )
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --batch")
@@ -121,6 +121,8 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
         body = response.json()
     except ValueError:
         body = {}
-    said = body.get("message") if isinstance(body, dict) else None
+    message = body.get("message") if isinstance(body, dict) else None
     fix = body.get("fix") if isinstance(body, dict) else None
-    return BackendError(f"it refuses: {said or f'status {response.status_code}'}", where=where, fix=fix)
+    return BackendError(
+        f"the server refuses: {message or f'status {response.status_code}'}", where=where, fix=fix
+    )

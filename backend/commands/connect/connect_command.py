@@ -1,0 +1,117 @@
+"""``camvo connect`` and ``camvo disconnect``: their options. Heavy modules are imported when they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl, ProjectNumber
+from backend.errors import LabelStudioError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from backend.commands.connect.proof import Fact
+
+
+def connect(  # noqa: PLR0917 - a command's options
+    project: ProjectNumber,
+    label_studio: LabelStudioUrl = None,
+    backend_url: BackendUrl = None,
+    review_queue: Annotated[
+        bool, typer.Option("--review-queue", help="Give annotators the least confident task first.")
+    ] = False,
+    extra_params: Annotated[
+        list[str] | None,
+        typer.Option(help="Overrides for this project: a JSON object, or key=value; may be repeated."),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Connect a Label Studio project to the running server, and prove that it works.
+
+    Sets the ML backend, its webhook and the project's settings. Needs LABEL_STUDIO_API_KEY.
+
+    Example: camvo connect --project 1 --label-studio http://localhost:8080
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend import settings  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
+    from backend.commands.connect.connect import connect_project  # noqa: PLC0415
+    from backend.commands.connect.extra_params import parse_extra_params  # noqa: PLC0415
+    from backend.commands.connect.proof import Fact, prove_connection  # noqa: PLC0415
+    from backend.commands.connect.wanted import Wanted  # noqa: PLC0415
+    from backend.commands.environment import environment_with  # noqa: PLC0415
+
+    environment = environment_with(config)
+    loaded = settings.load(environment.config)
+    overrides = parse_extra_params(extra_params or [])
+    loaded.for_project(overrides)
+    addresses.require_webhook_secret(environment)
+    url = addresses.backend_url(backend_url, environment)
+    wanted = Wanted(project, url, loaded.model_version, environment, overrides, review_queue)
+    console, facts = Console(), []
+
+    def report(fact: Fact) -> None:
+        facts.append(fact)
+        _print_fact(console, fact)
+
+    backend = BackendClient(url, environment)
+    try:
+        client = addresses.label_studio_client(label_studio, environment)
+        report(Fact("label studio", f"{client.url}, {client.version()}"))
+        changed = connect_project(client, wanted, lambda name, text: report(Fact(name, text)))
+        if not changed:
+            console.print("nothing had to be changed")
+        for fact in prove_connection(client, backend, wanted):
+            report(fact)
+    except LabelStudioError as error:
+        report(Fact("label studio", str(error), holds=False))
+    finally:
+        backend.close()
+    if any(fact.holds is False for fact in facts):
+        raise typer.Exit(1)
+
+
+def disconnect(
+    project: ProjectNumber,
+    label_studio: LabelStudioUrl = None,
+    backend_url: BackendUrl = None,
+    config: Config = None,
+) -> None:
+    """Disconnect a Label Studio project from the server, and restore its settings. Predictions stay.
+
+    Removes the ML backend, its webhook and the tab of camvo review. Needs LABEL_STUDIO_API_KEY.
+
+    Example: camvo disconnect --project 1 --label-studio http://localhost:8080
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend import settings  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect.disconnect import disconnect_project  # noqa: PLC0415
+    from backend.commands.connect.proof import Fact  # noqa: PLC0415
+    from backend.commands.environment import environment_with  # noqa: PLC0415
+
+    environment = environment_with(config)
+    title = settings.load(environment.config).model_version
+    url, console = addresses.backend_url(backend_url, environment), Console()
+    try:
+        client = addresses.label_studio_client(label_studio, environment)
+        removed = disconnect_project(
+            client, project, url, title, lambda name, text: _print_fact(console, Fact(name, text))
+        )
+    except LabelStudioError as error:
+        _print_fact(console, Fact("label studio", str(error), holds=False))
+        raise typer.Exit(1) from None
+    if not removed:
+        console.print("the project was not connected to CaMVo")
+
+
+def _print_fact(console: Console, fact: Fact) -> None:
+    from rich.markup import escape  # noqa: PLC0415 - keeps the help fast
+
+    sign = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}[fact.holds]
+    console.print(f"{sign} {fact.name:<14} {escape(fact.text)}", highlight=False, soft_wrap=True)

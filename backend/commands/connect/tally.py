@@ -1,0 +1,44 @@
+"""What a run of ``camvo predict`` did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of predictions, and of tasks where it says so.
+
+    Attributes:
+        created: predictions stored for tasks that had none.
+        replaced: predictions changed in place.
+        kept: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
+        undecided: tasks for which the backend had no prediction.
+        too_large: tasks larger than the backend accepts in one request.
+        refused: predictions that Label Studio did not accept, because they do not fit the label config.
+    """
+
+    created: int = 0
+    replaced: int = 0
+    kept: int = 0
+    undecided: int = 0
+    too_large: int = 0
+    refused: int = 0
+
+    def summary(self) -> str:
+        """Return a line with what was done, and a line for each problem that may need action."""
+        lines = [
+            f"{self.created} predictions stored, {self.replaced} replaced, {self.kept} tasks left unchanged"
+        ]
+        if self.undecided:
+            lines.append(
+                f"{self.undecided} tasks have no prediction: the server's log says why (no text, no budget,"
+                " blind for an audit, or slow models; in the last case run it again)"
+            )
+        if self.too_large:
+            lines.append(f"{self.too_large} tasks are too large: raise the server's CAMVO_MAX_BODY_MB")
+        if self.refused:
+            lines.append(
+                f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
+            )
+        return "\n".join(lines)

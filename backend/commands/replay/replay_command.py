@@ -1,0 +1,78 @@
+"""``camvo replay``: its options. Heavy modules are imported when it runs, which keeps the help fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backend.commands.replay import options
+from backend.commands.replay.options import DATA, POLICIES, RUNS
+
+
+@options.with_shared_options
+def replay(
+    *,
+    votes: Annotated[
+        Path,
+        typer.Argument(metavar="VOTES.csv", help="CSV with text, truth and a column of labels per model."),
+    ],
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            help="$ per million input tokens: model=usd,… or a JSON file.",
+            show_default="the JSON file beside VOTES.csv",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            help="Contexts of the items (.npy).",
+            show_default="embed the texts once and cache the result",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Replay only the first items of each shuffle.", rich_help_panel=DATA),
+    ] = None,
+    human_labels: Annotated[
+        float,
+        typer.Option(
+            "--human-labels",
+            min=0.0,
+            max=1.0,
+            help="Share of the items that a human labels.",
+            rich_help_panel=DATA,
+        ),
+    ] = 0.0,
+    policy: options.PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
+    delta: options.Deltas = "0.97",
+    k_min: options.KMins = "3",
+    alpha: Annotated[
+        float, typer.Option(help="α: width of the confidence bound.", rich_help_panel=POLICIES)
+    ] = 0.25,
+    shuffles: Annotated[
+        int, typer.Option(min=1, help="Random orders of the items.", rich_help_panel=RUNS)
+    ] = 1,
+    shared: options.SharedOptions,
+) -> None:
+    """Replay a table of votes and print each policy's cost and accuracy. Calls no model.
+
+    Example: camvo replay votes.csv --prices small=0.1,large=5 --policy sequential --policy majority
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
+
+    study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=alpha, shuffles=shuffles)
+    TableReplay(
+        study=study,
+        votes=votes,
+        prices=prices,
+        embeddings=embeddings,
+        human_labels=human_labels,
+        limit=limit,
+    ).run(Console(), Console(stderr=True))

@@ -1,0 +1,44 @@
+"""``camvo review``: its options. Heavy modules are imported when it runs, which keeps the help fast."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from backend.commands.connect.options import Config, LabelStudioUrl, ProjectNumber
+
+
+def review(  # noqa: PLR0917 - a command's options
+    project: ProjectNumber,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Most tasks to suggest.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    tab: Annotated[
+        bool,
+        typer.Option(
+            "--tab", help="Show these tasks in a tab of Label Studio's Data Manager. Needs an API key."
+        ),
+    ] = False,
+    label_studio: LabelStudioUrl = None,
+    config: Config = None,
+) -> None:
+    """List the tasks that a human should label next, and why. Reads the ledger; needs no server.
+
+    Example: camvo review --project 1 --limit 10
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.connect import addresses, review_tab  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.review.terminal import load_review_list, print_review_list  # noqa: PLC0415
+    from backend.label_studio import webhooks  # noqa: PLC0415
+
+    environment, console = environment_with(config), Console()
+    if not tab:
+        print_review_list(console, load_review_list(environment, str(project), limit), as_json=as_json)
+        return
+    client = addresses.label_studio_client(label_studio, environment)
+    suggestions = load_review_list(environment, webhooks.project_key(client.project(project)), limit)
+    print_review_list(console, suggestions, as_json=as_json)
+    address = review_tab.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
+    Console(stderr=as_json).print(f"Tab {review_tab.TITLE!r}: {address}", highlight=False, soft_wrap=True)

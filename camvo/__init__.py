@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from camvo.policies.estimates import Observation
     from camvo.policies.plan import Plan
     from camvo.policies.policy import Policy
-    from camvo.policies.question import Question
     from camvo.policies.sequential import Sequential
     from camvo.policies.stacked import Stacked
-    from camvo.policies.task import ScoredLabel, Task
+    from camvo.questions.question import Question
+    from camvo.questions.task import ScoredLabel, Task
     from camvo.replays.replay import replay
     from camvo.replays.votes_table import VotesTable
     from camvo.scores.guarantee import Guarantee
@@ -82,10 +82,10 @@ _MODULES: Final = {
     "camvo.policies.estimates": ("Observation",),
     "camvo.policies.plan": ("Plan",),
     "camvo.policies.policy": ("Policy",),
-    "camvo.policies.question": ("Question",),
+    "camvo.questions.question": ("Question",),
     "camvo.policies.sequential": ("Sequential",),
     "camvo.policies.stacked": ("Stacked",),
-    "camvo.policies.task": ("ScoredLabel", "Task"),
+    "camvo.questions.task": ("ScoredLabel", "Task"),
     "camvo.replays.replay": ("replay",),
     "camvo.replays.votes_table": ("VotesTable",),
     "camvo.scores.guarantee": ("Guarantee",),

@@ -8,24 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-TO_RENAME = {
-    "Answer",
-    "Calibration",
-    "Model",
-    "Price",
-    "Project",
-    "Prompt",
-    "Reliability",
-    "Reply",
-    "Row",
-    "Run",
-    "Server",
-    "Setting",
-    "Skipped",
-    "Study",
-}
-"""Names that several classes still have. To be empty once they are renamed."""
-
 
 def public_classes() -> dict[str, list[str]]:
     """Each public class of camvo and backend at the top of its module: name → the modules that define it."""
@@ -40,4 +22,4 @@ def public_classes() -> dict[str, list[str]]:
 
 def test_no_two_public_classes_have_the_same_name() -> None:
     repeated = {name: files for name, files in public_classes().items() if len(files) > 1}
-    assert {name: files for name, files in repeated.items() if name not in TO_RENAME} == {}
+    assert repeated == {}

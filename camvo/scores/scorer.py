@@ -50,7 +50,7 @@ class Scorer:
         calibration: the map from the panel's probability to the score; the identity without human labels.
 
     >>> from camvo.scores.panel import Panel
-    >>> scorer = Scorer(("neg", "pos"), Panel.usual(("a", "b", "c")))
+    >>> scorer = Scorer(("neg", "pos"), Panel.prior(("a", "b", "c")))
     >>> round(scorer.score({"a": "pos", "b": "pos", "c": "neg"}, "pos"), 2)
     0.71
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -13,38 +12,16 @@ from rich.console import Console
 
 from backend.commands.demo import report
 from backend.commands.demo.label_studio import DemoLabelStudio, DemoProject
+from backend.commands.demo.labelled_text import DemoText, LabelledText
 from backend.commands.demo.replay import show_replay
 from backend.commands.demo.server import RunningServer, running_server
 from backend.ledger import Ledger, rounds
-from backend.ledger.rounds import Round
 
 _PORTION = 5
 """Tasks in one request. The policy learns between two requests."""
 
 _ANNOTATED = 10
 """Tasks of each project that get a human label."""
-
-
-@dataclass(frozen=True, slots=True)
-class DemoText:
-    """A text of the demo: the task as Label Studio sends it, and the right label."""
-
-    task: dict[str, Any]
-    gold: str
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledText:
-    """A text with its prediction and its round in the ledger."""
-
-    text: DemoText
-    prediction: dict[str, Any]
-    round: Round
-
-    @property
-    def right(self) -> bool:
-        """Whether the voted label is the right one."""
-        return self.round.label == self.text.gold
 
 
 def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from backend.commands.demo.labelled_text import LabelledText
 from backend.ledger import Ledger, events
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-
-if TYPE_CHECKING:
-    from backend.commands.demo.demo import LabelledText
 
 _BEFORE_THE_TEXT = 27
 """The width of a prediction's mark, label and score."""

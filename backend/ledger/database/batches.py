@@ -19,7 +19,7 @@ _SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Job:
+class WriteJob:
     """One function to run in a write transaction.
 
     Attributes:
@@ -39,7 +39,7 @@ class _Outcome:
     error: BaseException | None = None
 
 
-def run_batch(ledger: Ledger, jobs: Sequence[Job], *, interrupted: Callable[[], bool]) -> int:
+def run_batch(ledger: Ledger, jobs: Sequence[WriteJob], *, interrupted: Callable[[], bool]) -> int:
     """Run jobs in one transaction and resolve their futures.
 
     The transaction starts no further job after :data:`_SECONDS`, or once ``interrupted`` is true and a job
@@ -59,7 +59,7 @@ def run_batch(ledger: Ledger, jobs: Sequence[Job], *, interrupted: Callable[[], 
     return len(outcomes)
 
 
-def _alone(ledger: Ledger, job: Job) -> _Outcome:
+def _alone(ledger: Ledger, job: WriteJob) -> _Outcome:
     try:
         with ledger.write() as connection:
             value = job.function(connection)
@@ -68,7 +68,7 @@ def _alone(ledger: Ledger, job: Job) -> _Outcome:
     return _Outcome(value)
 
 
-def _together(ledger: Ledger, jobs: Sequence[Job], interrupted: Callable[[], bool]) -> list[_Outcome]:
+def _together(ledger: Ledger, jobs: Sequence[WriteJob], interrupted: Callable[[], bool]) -> list[_Outcome]:
     outcomes: list[_Outcome] = []
     transaction_began = all_ran = False
     try:
@@ -87,7 +87,7 @@ def _together(ledger: Ledger, jobs: Sequence[Job], interrupted: Callable[[], boo
     return outcomes
 
 
-def _in_savepoint(connection: Connection, job: Job) -> _Outcome:
+def _in_savepoint(connection: Connection, job: WriteJob) -> _Outcome:
     """Run one job in a savepoint. Database failures are raised, as they may have ended the transaction."""
     # connection.begin_nested() would compile both statements anew every time.
     connection.exec_driver_sql("SAVEPOINT job")

@@ -18,7 +18,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from backend.errors import LedgerError
-from backend.ledger.database.batches import Job, run_batch
+from backend.ledger.database.batches import WriteJob, run_batch
 from backend.ledger.database.ledger import Ledger
 
 _BATCH = 256
@@ -39,7 +39,7 @@ class Writer:
         self, ledger: Ledger, *, batch: int = _BATCH, give_way: Callable[[], object] = lambda: None
     ) -> None:
         self._ledger, self._batch, self._give_way = ledger, batch, give_way
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._closed = False
         self._closing = threading.Lock()  # no job may be queued behind the None that ends the thread
@@ -63,7 +63,7 @@ class Writer:
         Raises:
             LedgerError: the writer is closed. The future raises it if the database fails.
         """
-        job = Job(function, urgent)
+        job = WriteJob(function, urgent)
         with self._closing:
             if self._closed:
                 raise LedgerError(
@@ -88,7 +88,7 @@ class Writer:
         self._thread.join()
 
     def _work(self) -> None:
-        waiting: dict[bool, deque[Job]] = {True: deque(), False: deque()}
+        waiting: dict[bool, deque[WriteJob]] = {True: deque(), False: deque()}
         closed = urgent = False
         while not closed or any(waiting.values()):
             closed = self._collect(waiting, block=not closed and not any(waiting.values())) or closed
@@ -100,7 +100,7 @@ class Writer:
                 for _ in range(run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)):
                     jobs.popleft()
 
-    def _collect(self, waiting: Mapping[bool, deque[Job]], *, block: bool) -> bool:
+    def _collect(self, waiting: Mapping[bool, deque[WriteJob]], *, block: bool) -> bool:
         """Sort the submitted jobs by urgency; return whether the writer was closed behind them.
 
         Args:

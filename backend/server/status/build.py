@@ -21,7 +21,14 @@ from backend.server.status.live import Live
 from backend.server.status.models import model_reports
 from backend.server.status.questions import question_reports
 from backend.server.status.reliability import reliability_report
-from backend.server.status.report import Budget, Cost, ModelVersion, ProjectReport, Report, SkippedControl
+from backend.server.status.report import (
+    Budget,
+    Cost,
+    ModelVersion,
+    ProjectReport,
+    Report,
+    SkippedControlReport,
+)
 from backend.settings import Settings
 from camvo.errors import CamvoError
 from camvo.scores.guarantee import GRID
@@ -100,7 +107,7 @@ def _project_report(
     return replace(report, alerts=project_alerts(report, ours, unfit, unreadable))
 
 
-def _skipped_controls(stored: Project) -> tuple[tuple[SkippedControl, ...], CamvoError | None]:
+def _skipped_controls(stored: Project) -> tuple[tuple[SkippedControlReport, ...], CamvoError | None]:
     """The controls without predictions; none, and the error, if the label config cannot be parsed."""
     if stored.label_config is None:
         return (), None
@@ -108,7 +115,9 @@ def _skipped_controls(stored: Project) -> tuple[tuple[SkippedControl, ...], Camv
         config = parse_label_config(stored.label_config)
     except BadLabelConfigError as error:
         return (), error
-    skipped = (SkippedControl(control.control, control.tag, control.reason) for control in config.skipped)
+    skipped = (
+        SkippedControlReport(control.control, control.tag, control.reason) for control in config.skipped
+    )
     return tuple(skipped), None
 
 

@@ -112,7 +112,7 @@ class ModelReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedControl:
+class SkippedControlReport:
     """A control of the label config that gets no predictions, and the reason."""
 
     control: str
@@ -164,7 +164,7 @@ class ProjectReport:
     models: tuple[ModelReport, ...]
     audit: ReliabilityReport
     reviewed: ReliabilityReport
-    skipped: tuple[SkippedControl, ...]
+    skipped: tuple[SkippedControlReport, ...]
 
 
 @dataclass(frozen=True, slots=True)

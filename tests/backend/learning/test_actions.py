@@ -9,7 +9,7 @@ from backend import settings
 from backend.label_studio.webhooks import WebhookEvent, parse_webhook
 from backend.learning import actions
 from backend.ledger import Ledger, human_annotations
-from backend.questions import LabelConfig, label_config
+from backend.questions import LabelConfig, parse_label_config
 
 
 def prepare(event: WebhookEvent) -> actions.Transaction:
@@ -20,13 +20,12 @@ def prepare(event: WebhookEvent) -> actions.Transaction:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The label configs that were parsed."""
     configs: list[str] = []
-    parse = label_config.parse
 
     def record(xml: str) -> LabelConfig:
         configs.append(xml)
-        return parse(xml)
+        return parse_label_config(xml)
 
-    monkeypatch.setattr(label_config, "parse", record)
+    monkeypatch.setattr(actions, "parse_label_config", record)
     return configs
 
 

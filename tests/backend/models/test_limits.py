@@ -89,14 +89,14 @@ def test_no_more_calls_are_in_flight_than_allowed(server: OpenAIServer) -> None:
 def test_the_shorter_timeout_ends_a_call_to_a_server_that_hangs(
     server: OpenAIServer, own: float, patience: float
 ) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, timeout=own)
     asyncio.run(outcome(pool_of(server), 0.01))  # litellm's first call takes longer than the others
     assert asyncio.run(outcome(pool, patience)) == "model_timeout"
 
 
 def test_a_timeout_is_one_request(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     assert asyncio.run(outcome(pool_of(server, timeout=0.3))) == "model_timeout"
     assert server.count() == 1
 
@@ -122,7 +122,7 @@ def test_the_timeout_holds_for_a_provider_that_does_not_know_of_it() -> None:
 
 
 def test_waiting_for_a_slot_counts_against_the_time(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, max_concurrency=1)
 
     async def main() -> None:
@@ -137,7 +137,7 @@ def test_waiting_for_a_slot_counts_against_the_time(server: OpenAIServer) -> Non
 
 
 def test_a_cancelled_call_frees_its_slot(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says("A").once(threading.Event())
+    server.script = lambda body: Reply.says("A").held_until(threading.Event())
     pool = pool_of(server, max_concurrency=1)
 
     async def main() -> str:

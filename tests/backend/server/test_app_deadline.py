@@ -26,7 +26,7 @@ class Gate:
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         reply = says(mood="Glad")
-        return reply.once(self.open) if "slow" in prompt_of(body) else reply
+        return reply.held_until(self.open) if "slow" in prompt_of(body) else reply
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_a_model_that_times_out_has_no_vote_and_the_others_decide(tmp_path: Path
     never = threading.Event()
 
     def script(body: dict[str, Any]) -> Reply:
-        return says(mood="Sad").once(never) if body["model"] == "blue" else says(mood="Glad")
+        return says(mood="Sad").held_until(never) if body["model"] == "blue" else says(mood="Glad")
 
     with Backend(tmp_path, script, entries={"timeout": 0.5}) as backend:
         [prediction] = backend.predict(task(1))

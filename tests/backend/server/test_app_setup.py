@@ -114,7 +114,7 @@ def test_overrides_that_no_longer_fit_the_settings_are_refused_at_predict(
     backend: Backend, tmp_path: Path
 ) -> None:
     backend.post("/setup", setup(extra_params={"models": ["blue"]}))
-    with Backend(tmp_path, ALL, models=("red", "green"), policy={"k_min": 1}) as smaller:
+    with Backend(tmp_path, ALL, models=("red", "green"), policy={"name": "camvo", "k_min": 1}) as smaller:
         body = {"tasks": [task(1)], "project": Project().key, "label_config": Project().label_config}
         response = smaller.post("/predict", body)
         assert (response.status_code, response.get_json()["where"]) == (400, "extra_params.models[0]")

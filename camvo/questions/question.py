@@ -16,7 +16,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.estimates import Observation
 from camvo.policies.policy import Policy
 from camvo.policies.sequential import Sequential
-from camvo.policies.task import KEY, Task
+from camvo.questions.task import KEY, Task
 from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE

@@ -1,6 +1,6 @@
 """CaMVo: ask the cheapest language models whose weighted vote is confident enough, and learn from the votes.
 
-Start with :class:`Question`. The policies, the learned state and the ways of counting votes can also be used
+Start with ``camvo.Question``. The policies, the learned state and the ways of counting votes can also be used
 on their own. The library needs NumPy and SciPy only; the server for Label Studio is the extra ``[server]``.
 
 Names are imported when they are first used, so that ``camvo --help`` does not wait for SciPy.

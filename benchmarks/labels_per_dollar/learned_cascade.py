@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from camvo.replays.measures import full_weights, weighted_labels
+from camvo.replays.measures import full_vote_weights, weighted_labels
 from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
@@ -39,7 +39,7 @@ def cascades(table: VotesTable, labelled: int, thresholds: Sequence[float]) -> I
     chances = np.column_stack([_chances(table, order[:k], model, labelled) for k, model in enumerate(order)])
     count = len(table.labels)
     first = weighted_labels(
-        table.votes[:labelled], full_weights(table.votes[:labelled], table.truth[:labelled]), count
+        table.votes[:labelled], full_vote_weights(table.votes[:labelled], table.truth[:labelled]), count
     )
     for threshold in thresholds:
         enough = chances >= threshold

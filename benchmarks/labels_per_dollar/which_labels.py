@@ -27,7 +27,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.sequential import Sequential
 from camvo.replays.measures import mean_interval, weighted_labels
 from camvo.replays.replay import replay
-from camvo.replays.rescored import rescored
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.votes_table import VotesTable
 from camvo.state.kept_rounds import KeptRound, LatestRounds
 from camvo.weights.vote_weights import VoteWeights
@@ -66,7 +66,7 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
     items = VotesTable(table.labels, table.prices, contexts, table.votes[past], table.truth[past])
     policy = Watched()
     trace = replay(policy, items, window=WINDOW)
-    scores = rescored(trace, items, growth=1.0)
+    scores = calibrated_scores(trace, items, growth=1.0)
     ways = dict(zip(WAYS, (np.argsort(scores), rng.permutation(size), np.arange(size)), strict=True))
     before = accuracy(table, others, policy.latest)
     points = {}

@@ -23,7 +23,7 @@ class SyntheticModel:
     price: float
 
 
-def votes_table(
+def draw_votes_table(
     models: Mapping[str, SyntheticModel],
     *,
     items: int,

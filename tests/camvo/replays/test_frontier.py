@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from camvo.errors import InvalidParameterError
 from camvo.replays import frontier as module
-from camvo.replays.frontier import MOST_SETS, fixed_sets, frontier, set_accuracy
+from camvo.replays.frontier import MOST_SETS, fixed_sets, pareto_positions, set_accuracy
 from camvo.votes.labels import weighted_vote
 
 LABELS = ("a", "b", "c", "d")
@@ -86,7 +86,7 @@ def test_counting_in_small_portions_changes_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     votes, truth, weights = rng.integers(-1, 4, (200, 5)), rng.integers(0, 4, 200), rng.random(5)
     at_once = set_accuracy(sets_of(5), votes, weights, truth, 4)
-    monkeypatch.setattr(module, "_PORTION", 1)
+    monkeypatch.setattr(module, "_CHUNK", 1)
     assert np.array_equal(set_accuracy(sets_of(5), votes, weights, truth, 4), at_once)
 
 
@@ -103,7 +103,7 @@ def test_the_frontier_is_what_no_other_point_beats(points):
         for cost, value in points
         if not any(c <= cost and v >= value and (c, v) != (cost, value) for c, v in points)
     }
-    best = frontier(costs, values).tolist()
+    best = pareto_positions(costs, values).tolist()
     assert [points[position] for position in best] == sorted(unbeaten)
     assert all(points.index(points[position]) == position for position in best)
 

@@ -7,7 +7,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
 from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 
 MODELS = {
@@ -20,7 +20,7 @@ LABELS = ("no", "yes", "maybe")
 
 
 def drawn(items=300, seed=0, **options):
-    return votes_table(MODELS, items=items, labels=LABELS, seed=seed, dimension=8, **options)
+    return draw_votes_table(MODELS, items=items, labels=LABELS, seed=seed, dimension=8, **options)
 
 
 def test_asking_everyone_costs_the_full_price_every_time():

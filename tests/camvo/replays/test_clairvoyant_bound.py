@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from camvo.replays.clairvoyant import clairvoyant
-from camvo.replays.measures import accuracy, full_vote, full_weights
+from camvo.replays.clairvoyant_bound import clairvoyant_bound
+from camvo.replays.measures import accuracy, full_vote, full_vote_weights
 from camvo.votes.labels import weighted_vote
 
 COSTS = np.array([4.0, 1.0, 2.0])
@@ -15,7 +15,7 @@ EQUAL = np.ones(3)
 
 
 def bound(row, answer, weights=EQUAL):
-    return clairvoyant(np.array([row]), weights, COSTS, np.array([answer]), 3)
+    return clairvoyant_bound(np.array([row]), weights, COSTS, np.array([answer]), 3)
 
 
 def test_the_cheapest_model_is_enough_where_it_has_the_answer():
@@ -35,8 +35,8 @@ def test_nobody_is_asked_further_where_no_prefix_has_the_answer():
 
 def test_items_without_an_answer_do_not_count():
     votes = np.array([[0, 1, 2], [1, 1, 1]])
-    assert clairvoyant(votes, EQUAL, COSTS, np.array([1, -1]), 3) == bound([0, 1, 2], 1)
-    assert clairvoyant(votes, EQUAL, COSTS, np.array([-1, -1]), 3) is None
+    assert clairvoyant_bound(votes, EQUAL, COSTS, np.array([1, -1]), 3) == bound([0, 1, 2], 1)
+    assert clairvoyant_bound(votes, EQUAL, COSTS, np.array([-1, -1]), 3) is None
 
 
 def one_by_one(votes, weights, answers, labels):
@@ -61,7 +61,7 @@ def one_by_one(votes, weights, answers, labels):
     npst.arrays(np.float64, 3, elements=st.sampled_from([0.0, 0.5, 0.6, 1.1])),
 )
 def test_it_is_the_cheapest_prefix_of_every_item(votes, answers, weights):
-    found = clairvoyant(votes, weights, COSTS, answers, 3)
+    found = clairvoyant_bound(votes, weights, COSTS, answers, 3)
     assert (found.reached, found.cost) == pytest.approx(one_by_one(votes, weights, answers, ("a", "b", "c")))
 
 
@@ -69,6 +69,6 @@ def test_it_is_right_at_least_as_often_as_the_full_vote_and_always_reaches_its_l
     rng = np.random.default_rng(3)
     truth = rng.integers(3, size=400)
     votes = np.where(rng.random((400, 3)) < 0.6, truth[:, None], rng.integers(-1, 3, (400, 3)))
-    weights, full = full_weights(votes, truth), full_vote(votes, truth, 3)
-    assert clairvoyant(votes, weights, COSTS, truth, 3).reached >= accuracy(full, truth)
-    assert clairvoyant(votes, weights, COSTS, full, 3).reached == 1.0
+    weights, full = full_vote_weights(votes, truth), full_vote(votes, truth, 3)
+    assert clairvoyant_bound(votes, weights, COSTS, truth, 3).reached >= accuracy(full, truth)
+    assert clairvoyant_bound(votes, weights, COSTS, full, 3).reached == 1.0

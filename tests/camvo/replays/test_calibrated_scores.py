@@ -8,8 +8,8 @@ import pytest
 from camvo.policies.baselines import Majority
 from camvo.policies.cascade import Cascade
 from camvo.replays.replay import replay
-from camvo.replays.rescored import rescored
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.calibrated_scores import calibrated_scores
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.scores import scorer
 from camvo.scores.calibration import IDENTITY
 from camvo.scores.panel import Panel
@@ -21,7 +21,7 @@ LABELS = ("yes", "no", "maybe")
 
 @pytest.fixture(scope="module")
 def table():
-    return votes_table(MODELS, items=300, labels=LABELS, seed=1, dimension=2)
+    return draw_votes_table(MODELS, items=300, labels=LABELS, seed=1, dimension=2)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def seen(table, trace, item, human=None):
 
 def test_the_first_score_is_what_is_usual(table, trace):
     usual, one = Scorer(LABELS, Panel.prior(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
-    assert rescored(trace, table)[0] == pytest.approx(usual.score(one.votes, one.label))
+    assert calibrated_scores(trace, table)[0] == pytest.approx(usual.score(one.votes, one.label))
 
 
 def first(trace, table, items):
@@ -57,20 +57,23 @@ def first(trace, table, items):
 def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     human = np.arange(40) % 3 == 0
     rounds = [seen(table, trace, item, human) for item in range(40)]
-    scores = rescored(*first(trace, table, 40), human, growth=0.0)
+    scores = calibrated_scores(*first(trace, table, 40), human, growth=0.0)
     for item in (1, 20, 39):
         fitted = scorer.fit_scorer(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
 
 
 def test_later_rounds_change_no_score(table, trace):
-    assert rescored(*first(trace, table, 150)).tolist() == rescored(trace, table)[:150].tolist()
+    assert (
+        calibrated_scores(*first(trace, table, 150)).tolist()
+        == calibrated_scores(trace, table)[:150].tolist()
+    )
 
 
 def test_a_label_without_a_human_is_not_looked_up(table, trace):
     human = np.arange(300) < 20
     blind = replace(table, truth=np.where(human, table.truth, 0))
-    assert rescored(trace, blind, human).tolist() == rescored(trace, table, human).tolist()
+    assert calibrated_scores(trace, blind, human).tolist() == calibrated_scores(trace, table, human).tolist()
 
 
 def test_human_labels_mend_scores_that_are_off(table):
@@ -79,7 +82,7 @@ def test_human_labels_mend_scores_that_are_off(table):
     late = np.arange(300) >= 200
     right = np.mean(trace.labels[late] == wrong.truth[late])
     without, with_labels = (
-        rescored(trace, wrong, human)[late].mean() for human in (None, np.ones(300, dtype=np.bool_))
+        calibrated_scores(trace, wrong, human)[late].mean() for human in (None, np.ones(300, dtype=np.bool_))
     )
     assert without > right + 0.15
     assert with_labels == pytest.approx(right, abs=0.08)
@@ -88,6 +91,6 @@ def test_human_labels_mend_scores_that_are_off(table):
 def test_without_a_label_there_is_no_score(table, trace):
     labels = trace.labels.copy()
     labels[[0, 7]] = -1
-    scores = rescored(replace(trace, labels=labels), table)
+    scores = calibrated_scores(replace(trace, labels=labels), table)
     assert np.flatnonzero(np.isnan(scores)).tolist() == [0, 7]
-    assert np.isnan(rescored(replace(trace, labels=np.full(300, -1)), table)).all()
+    assert np.isnan(calibrated_scores(replace(trace, labels=np.full(300, -1)), table)).all()

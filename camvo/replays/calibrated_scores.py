@@ -15,7 +15,7 @@ from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRou
 from camvo.typing import Array
 
 
-def rescored(
+def calibrated_scores(
     trace: Trace, table: VotesTable, human: NDArray[np.bool_] | None = None, *, growth: float = GROWTH
 ) -> Array:
     """The score of every label by :mod:`camvo.scores.scorer`, fitted to the rounds before it; shape (n,).

@@ -3,7 +3,7 @@
     python benchmarks/labels_per_dollar/run.py VOTES.csv … OUT/ --shuffles 10 [--embeddings FOLDER] [--jobs 2]
 
 Writes one JSON file for each table and part to OUT, which ``tables.py`` turns into the tables of
-docs/results.md. Rows that a file already holds are not computed again. Contexts are FOLDER/<stem>.npy, or the
+docs/measurements.md. Rows that a file already holds are not computed again. Contexts are FOLDER/<stem>.npy, or the
 texts embedded as ``camvo replay`` does. Items are planned in windows of 64, as on a busy server.
 """
 

@@ -25,9 +25,9 @@ from camvo.policies.ensemble import Choice
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.policies.sequential import Sequential
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import mean_interval, weighted_labels
 from camvo.replays.replay import replay
-from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.votes_table import VotesTable
 from camvo.state.kept_rounds import KeptRound, LatestRounds
 from camvo.weights.vote_weights import VoteWeights
@@ -41,7 +41,7 @@ WAYS = ("lowest score", "random", "first")
 class Watched(Sequential):
     """Sequential voting that exposes the vote weights of its latest plan."""
 
-    latest: dict[str, float] = field(default_factory=dict)
+    latest: dict[str, float] = field(default_factory=dict, compare=False)  # unhashable, so not compared
 
     def assemble(
         self,

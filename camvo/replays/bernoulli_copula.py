@@ -1,4 +1,4 @@
-"""Calibrate a Gaussian copula, so that binary variables have given correlations (Appendix H, CalibrateCopula).
+"""Calibrate a Gaussian copula to given correlations of binary variables (Appendix H, CalibrateCopula).
 
 The means μ_i and μ_j of two binary variables limit their correlation, because the probability that both are
 one lies between max(0, μ_i + μ_j − 1) and min(μ_i, μ_j). A target outside these limits is clamped, and the

@@ -1,4 +1,4 @@
-"""The calibrated scores that a replay would have shown beside the policy's own."""
+"""The calibrated scores that the server would have shown for the decisions of a replay."""
 
 from __future__ import annotations
 
@@ -18,42 +18,47 @@ from camvo.typing import Array
 def calibrated_scores(
     trace: Trace, table: VotesTable, human: NDArray[np.bool_] | None = None, *, growth: float = GROWTH
 ) -> Array:
-    """The score of every label by :mod:`camvo.scores.scorer`, fitted to the rounds before it; shape (n,).
+    """Score every decision with a scorer fitted to earlier rounds (:mod:`camvo.scores.scorer`).
 
-    A score decides nothing, so it can be computed afterwards. NaN where there is no label.
+    These scores influence no decision, so they can be computed after the replay.
 
     Args:
-        trace: what a policy did.
-        table: what it was replayed on.
-        human: whether a human labels each item after it was decided, shape (n,). Nobody, when left out.
-        growth: how much more rounds or human labels there are when the scorer is fitted again.
+        trace: the decisions of the replay.
+        table: the items, in the order of the trace.
+        human: whether a human labels each item after its decision, shape (n,). By default no item has a
+            human label.
+        growth: the relative growth of the number of rounds, or of human labels, after which the scorer is
+            fitted again.
+
+    Returns:
+        The scores in [0, 1], shape (n,); NaN where the trace has no label.
     """
     scores = np.full(len(trace.labels), np.nan)
     arms, count = tuple(table.prices), len(table.labels)
     (items,) = np.nonzero(trace.labels >= 0)
     votes, decided = np.where(trace.asked, table.votes, -1)[items], trace.labels[items]
-    taught = np.zeros(len(items), dtype=np.bool_) if human is None else human[items]
-    seen = _seen(votes, decided, np.where(taught, table.truth[items], -1), arms, table.labels)
-    ends = [*_fits(taught, growth), len(items)]
+    labelled = np.zeros(len(items), dtype=np.bool_) if human is None else human[items]
+    rounds = _finished_rounds(votes, decided, np.where(labelled, table.truth[items], -1), arms, table.labels)
+    ends = [*_fit_points(labelled, growth), len(items)]
     for start, end in pairwise([0, *ends]):
-        (confirmed,) = np.nonzero(taught[:start])
-        kept = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
-        fitted = scorer.fit_scorer([seen[at] for at in kept], arms, table.labels)
+        (confirmed,) = np.nonzero(labelled[:start])
+        latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
+        fitted = scorer.fit_scorer([rounds[position] for position in latest], arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
-        shown = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
-        these = items[start:end]
-        scores[these] = scorer.blend_scores(shown, trace.scores[these], trace.trust[these])
+        calibrated = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
+        scored = items[start:end]
+        scores[scored] = scorer.blend_scores(calibrated, trace.scores[scored], trace.trust[scored])
     return scores
 
 
-def _seen(
+def _finished_rounds(
     votes: NDArray[np.int64],
     decided: NDArray[np.int64],
     truth: NDArray[np.int64],
     arms: tuple[str, ...],
     labels: tuple[str, ...],
 ) -> list[FinishedRound]:
-    """The rounds as the scorer reads them; ``truth`` is −1 where no human said it."""
+    """Convert rows of label positions to rounds of the scorer; ``truth`` is −1 without a human label."""
     rows = zip(votes.tolist(), decided.tolist(), truth.tolist(), strict=True)
     return [
         FinishedRound(
@@ -65,10 +70,10 @@ def _seen(
     ]
 
 
-def _fits(taught: NDArray[np.bool_], growth: float) -> Iterator[int]:
-    """After how many rounds the scorer is fitted again."""
-    rounds = confirmed = 0
-    for now, labels in enumerate(np.cumsum(taught)[:-1].tolist(), start=1):
-        if now - rounds > growth * rounds or labels - confirmed > growth * confirmed:
-            rounds, confirmed = now, labels
-            yield now
+def _fit_points(labelled: NDArray[np.bool_], growth: float) -> Iterator[int]:
+    """Yield the numbers of rounds after which the scorer is fitted again."""
+    fitted_rounds = fitted_labels = 0
+    for rounds, labels in enumerate(np.cumsum(labelled)[:-1].tolist(), start=1):
+        if rounds - fitted_rounds > growth * fitted_rounds or labels - fitted_labels > growth * fitted_labels:
+            fitted_rounds, fitted_labels = rounds, labels
+            yield rounds

@@ -22,8 +22,8 @@ from backend.commands.progress import Advance
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun, row_of
 from backend.errors import ReplayError
-from camvo.replays.replay import replay
 from camvo.replays.calibrated_scores import calibrated_scores
+from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
 
 _LOOK = 0.2

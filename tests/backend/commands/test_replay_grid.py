@@ -16,9 +16,9 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
 from camvo.replays.replay import Trace, replay
-from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 

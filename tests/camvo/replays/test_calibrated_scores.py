@@ -7,8 +7,8 @@ import pytest
 
 from camvo.policies.baselines import Majority
 from camvo.policies.cascade import Cascade
-from camvo.replays.replay import replay
 from camvo.replays.calibrated_scores import calibrated_scores
+from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.scores import scorer
 from camvo.scores.calibration import IDENTITY

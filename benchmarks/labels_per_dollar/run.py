@@ -2,9 +2,10 @@
 
     python benchmarks/labels_per_dollar/run.py VOTES.csv … OUT/ --shuffles 10 [--embeddings FOLDER] [--jobs 2]
 
-Writes one JSON file for each table and part to OUT, which ``tables.py`` turns into the tables of
-docs/measurements.md. Rows that a file already holds are not computed again. Contexts are FOLDER/<stem>.npy, or the
-texts embedded as ``camvo replay`` does. Items are planned in windows of 64, as on a busy server.
+Writes one JSON file for each table and part to OUT. ``tables.py`` turns these files into the tables of
+docs/measurements.md. Rows that a file already holds are not computed again. The contexts are read from
+FOLDER/<stem>.npy; without --embeddings, ``camvo replay``'s embedder computes them. Items are planned in
+windows of 64, as on a busy server. A table needs at least 2,000 items.
 """
 
 from __future__ import annotations

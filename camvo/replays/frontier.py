@@ -19,8 +19,8 @@ _CHUNK = 2**23
 def fixed_sets(models: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Enumerate sets of models, or draw a sample if there are more than 12 models.
 
-    With up to 12 models, these are all 2ᴷ − 1 non-empty sets. A sample holds the single models, the set of all
-    models and random sets, whose sizes are uniform. No set occurs twice.
+    With up to 12 models, these are all 2ᴷ − 1 non-empty sets. A sample holds the single models, the set of
+    all models and random sets, whose sizes are uniform. No set occurs twice.
 
     Args:
         models: K ≥ 1, the number of models.

@@ -14,34 +14,34 @@ COSTS = np.array([4.0, 1.0, 2.0])
 EQUAL = np.ones(3)
 
 
-def bound(row, answer, weights=EQUAL):
+def bound_of(row, answer, weights=EQUAL):
     return clairvoyant_bound(np.array([row]), weights, COSTS, np.array([answer]), 3)
 
 
-def test_the_cheapest_model_is_enough_where_it_has_the_answer():
-    found = bound([0, 1, 2], 1)
-    assert (found.reached, found.cost) == (1.0, 1.0)
+def test_the_cheapest_model_is_enough_if_its_vote_is_the_answer():
+    bound = bound_of([0, 1, 2], 1)
+    assert (bound.reached, bound.cost) == (1.0, 1.0)
 
 
-def test_a_prefix_is_longer_until_its_vote_is_the_answer():
-    found = bound([2, 1, 2], 2, np.array([1.0, 0.9, 0.8]))
-    assert (found.reached, found.cost) == (1.0, 7.0)
+def test_models_are_added_until_the_vote_is_the_answer():
+    bound = bound_of([2, 1, 2], 2, np.array([1.0, 0.9, 0.8]))
+    assert (bound.reached, bound.cost) == (1.0, 7.0)
 
 
-def test_nobody_is_asked_further_where_no_prefix_has_the_answer():
-    found = bound([1, 1, 1], 2)
-    assert (found.reached, found.cost) == (0.0, 1.0)
+def test_without_a_prefix_that_has_the_answer_only_the_cheapest_model_is_paid():
+    bound = bound_of([1, 1, 1], 2)
+    assert (bound.reached, bound.cost) == (0.0, 1.0)
 
 
 def test_items_without_an_answer_do_not_count():
     votes = np.array([[0, 1, 2], [1, 1, 1]])
-    assert clairvoyant_bound(votes, EQUAL, COSTS, np.array([1, -1]), 3) == bound([0, 1, 2], 1)
+    assert clairvoyant_bound(votes, EQUAL, COSTS, np.array([1, -1]), 3) == bound_of([0, 1, 2], 1)
     assert clairvoyant_bound(votes, EQUAL, COSTS, np.array([-1, -1]), 3) is None
 
 
 def one_by_one(votes, weights, answers, labels):
-    """The same item by item, by the vote of the policies."""
-    order, found = np.argsort(COSTS, kind="stable"), []
+    """Compute the bound item by item with the vote that policies use."""
+    order, cheapest = np.argsort(COSTS, kind="stable"), []
     for row, answer in zip(votes, answers, strict=True):
         costs = [np.inf]
         for length in range(1, len(order) + 1):
@@ -50,9 +50,9 @@ def one_by_one(votes, weights, answers, labels):
             ties = dict.fromkeys(values, 0.0)
             if cast and weighted_vote(cast, values, labels, ties) == labels[answer]:
                 costs.append(COSTS[order[:length]].sum())
-        found.append(min(costs))
-    reached = np.isfinite(found)
-    return reached.mean(), np.where(reached, found, COSTS.min()).mean()
+        cheapest.append(min(costs))
+    reached = np.isfinite(cheapest)
+    return reached.mean(), np.where(reached, cheapest, COSTS.min()).mean()
 
 
 @given(
@@ -61,8 +61,8 @@ def one_by_one(votes, weights, answers, labels):
     npst.arrays(np.float64, 3, elements=st.sampled_from([0.0, 0.5, 0.6, 1.1])),
 )
 def test_it_is_the_cheapest_prefix_of_every_item(votes, answers, weights):
-    found = clairvoyant_bound(votes, weights, COSTS, answers, 3)
-    assert (found.reached, found.cost) == pytest.approx(one_by_one(votes, weights, answers, ("a", "b", "c")))
+    bound = clairvoyant_bound(votes, weights, COSTS, answers, 3)
+    assert (bound.reached, bound.cost) == pytest.approx(one_by_one(votes, weights, answers, ("a", "b", "c")))
 
 
 def test_it_is_right_at_least_as_often_as_the_full_vote_and_always_reaches_its_label():

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -106,8 +104,3 @@ def test_the_frontier_is_what_no_other_point_beats(points):
     best = pareto_positions(costs, values).tolist()
     assert [points[position] for position in best] == sorted(unbeaten)
     assert all(points.index(points[position]) == position for position in best)
-
-
-def test_the_example_in_the_docstring_is_true():
-    result = doctest.testmod(module)
-    assert (result.attempted > 0, result.failed) == (True, 0)

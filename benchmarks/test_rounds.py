@@ -1,13 +1,13 @@
-"""Whole rounds of CaMVo beside the bandits of other libraries, in one run.
+"""Time whole rounds of CaMVo, compared with the bandits of other libraries in the same run.
 
     pip install -e ".[benchmark]" -c constraints.txt
     OMP_NUM_THREADS=1 pytest -n 0 benchmarks/test_rounds.py
 
-Every contender works through the same 2,048 contexts of 384 dimensions with seven arms. A round of CaMVo is
-all that the product does: it scores every arm, finds the cheapest confident subset, counts the votes and
-learns; three arms are asked, after the first rounds always the same. Of the contexts that are coming it is
-told one at a time or 64. The others only score seven arms and learn three rewards, without intervals, subset
-or vote. Read the column of medians with its ratios, not the seconds: they are of whatever machine this is.
+All libraries process the same 2,048 contexts of 384 dimensions with seven arms. A round of CaMVo is complete:
+it scores every arm, finds the cheapest confident subset, counts the votes and learns. It asks three arms,
+which are always the same after the first rounds. It is told one context in advance, or 64. The other
+libraries only score seven arms and learn three rewards, without intervals, subset or vote. Compare the ratios
+of the medians; the seconds depend on the machine.
 """
 
 from __future__ import annotations

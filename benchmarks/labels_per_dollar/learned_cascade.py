@@ -1,4 +1,4 @@
-"""A cascade whose scorer learns from labels: FrugalGPT's shape, with a logistic regression for its network.
+"""A cascade whose scorer learns from labels: FrugalGPT with a logistic regression instead of a network.
 
 Every model is asked about the labelled items. A regression for each model learns from them how likely its
 answer is right, given the text's embedding, the answer, and which cheaper models gave the same answer. The
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from camvo.replays.measures import full_weights, weighted_labels
+from camvo.replays.measures import full_vote_weights, weighted_labels
 from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
@@ -39,18 +39,18 @@ def cascades(table: VotesTable, labelled: int, thresholds: Sequence[float]) -> I
     chances = np.column_stack([_chances(table, order[:k], model, labelled) for k, model in enumerate(order)])
     count = len(table.labels)
     first = weighted_labels(
-        table.votes[:labelled], full_weights(table.votes[:labelled], table.truth[:labelled]), count
+        table.votes[:labelled], full_vote_weights(table.votes[:labelled], table.truth[:labelled]), count
     )
     for threshold in thresholds:
-        enough = chances >= threshold
-        enough[:, -1] = True
-        enough[:labelled] = np.arange(len(order)) == len(order) - 1
-        last = enough.argmax(axis=1)
+        stops = chances >= threshold
+        stops[:, -1] = True
+        stops[:labelled] = np.arange(len(order)) == len(order) - 1
+        last = stops.argmax(axis=1)
         asked = np.zeros(table.votes.shape, dtype=np.bool_)
         asked[:, order] = np.arange(len(order)) <= last[:, None]
-        ran = np.arange(len(last))
+        rows = np.arange(len(last))
         labels, scores = _last_given(table.votes[:, order], chances, last)
-        labels[:labelled], scores[:labelled] = first, chances[ran[:labelled], -1]
+        labels[:labelled], scores[:labelled] = first, chances[rows[:labelled], -1]
         yield Trace(
             labels, np.where(labels >= 0, scores, np.nan), asked @ prices, asked, np.zeros(len(labels))
         )
@@ -70,9 +70,9 @@ def _chances(table: VotesTable, cheaper: Array, model: int, labelled: int) -> Ar
     answer = votes[:, None] == np.arange(len(table.labels))
     same = (table.votes[:, cheaper] == votes[:, None]) & (votes >= 0)[:, None]
     features = np.hstack([table.contexts, answer, same])
-    learnt = np.flatnonzero(votes[:labelled] >= 0)
-    right = votes[learnt] == table.truth[learnt]
+    training = np.flatnonzero(votes[:labelled] >= 0)
+    right = votes[training] == table.truth[training]
     if right.all() or not right.any():
         return np.where(votes >= 0, right.mean() if len(right) else 0.5, 0.0)
-    fitted = LogisticRegression(C=_STRENGTH, max_iter=1000).fit(features[learnt], right)
+    fitted = LogisticRegression(C=_STRENGTH, max_iter=1000).fit(features[training], right)
     return np.where(votes >= 0, fitted.predict_proba(features)[:, 1], 0.0)

@@ -17,7 +17,7 @@ from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun
 from camvo.policies.policy import Policy
 from camvo.replays import measures
-from camvo.replays.rescored import rescored
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.votes_table import VotesTable
 from camvo.scores import calibration
 
@@ -84,7 +84,7 @@ def shown_errors(run: ReplayRun, items: VotesTable) -> tuple[float | None, float
     The 500 items are drawn at random and the second ECE is that of all others. It is ``None`` for fewer than
     1,000 items.
     """
-    scores = rescored(run.trace, items, growth=1.0)
+    scores = calibrated_scores(run.trace, items, growth=1.0)
     plain = measures.calibration_error(run.trace.labels, scores, items.truth)
     (answered,) = np.nonzero(run.trace.labels >= 0)
     if len(answered) < 2 * CONFIRMED:
@@ -98,7 +98,7 @@ def shown_errors(run: ReplayRun, items: VotesTable) -> tuple[float | None, float
 
 def taught_error(run: ReplayRun, items: VotesTable, human: NDArray[np.bool_]) -> float | None:
     """ECE of the scores that the server would show after these human labels, on all later items."""
-    scores = rescored(run.trace, items, human)
+    scores = calibrated_scores(run.trace, items, human)
     late = np.arange(len(human)) > np.flatnonzero(human)[-1]
     return measures.calibration_error(run.trace.labels[late], scores[late], items.truth[late])
 

@@ -2,9 +2,10 @@
 
     python benchmarks/labels_per_dollar/run.py VOTES.csv … OUT/ --shuffles 10 [--embeddings FOLDER] [--jobs 2]
 
-Writes one JSON file for each table and part to OUT, which ``tables.py`` turns into the tables of
-docs/results.md. Rows that a file already holds are not computed again. Contexts are FOLDER/<stem>.npy, or the
-texts embedded as ``camvo replay`` does. Items are planned in windows of 64, as on a busy server.
+Writes one JSON file for each table and part to OUT. ``tables.py`` turns these files into the tables of
+docs/measurements.md. Rows that a file already holds are not computed again. The contexts are read from
+FOLDER/<stem>.npy; without --embeddings, ``camvo replay``'s embedder computes them. Items are planned in
+windows of 64, as on a busy server. A table needs at least 2,000 items.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from backend.commands.replay.results import ReplayRun, row_of
 from backend.models.embedder.embedder import Embedder
 from camvo.policies.baselines import Majority
 from camvo.replays import measures
-from camvo.replays.clairvoyant import clairvoyant
-from camvo.replays.frontier import fixed_sets, frontier, set_accuracy
+from camvo.replays.clairvoyant_bound import clairvoyant_bound
+from camvo.replays.frontier import fixed_sets, pareto_positions, set_accuracy
 from camvo.replays.votes_table import VotesTable
 
 SMALL = 300
@@ -108,14 +109,14 @@ def learned(table: VotesTable, labelled: Mapping[int, Shuffle]) -> Iterable[list
 def facts(table: VotesTable) -> dict[str, Any]:
     """Facts that need no replay: the bounds and the best fixed sets, in points and shares of cost."""
     count, costs = len(table.labels), np.array(list(table.prices.values()))
-    weights = measures.full_weights(table.votes, table.truth)
+    weights = measures.full_vote_weights(table.votes, table.truth)
     full = measures.full_vote(table.votes, table.truth, count)
     base = measures.accuracy(full, table.truth)
     sets = fixed_sets(len(costs), np.random.default_rng(0))
     worth = set_accuracy(sets, table.votes, weights, table.truth, count)
     bounds = {}
     for name, answers in {"truth": table.truth, "full vote": full}.items():
-        bound = clairvoyant(table.votes, weights, costs, answers, count)
+        bound = clairvoyant_bound(table.votes, weights, costs, answers, count)
         bounds[name] = {"reached": bound.reached, "cost_share": bound.cost / costs.sum()}
     return {
         "items": len(table.truth),
@@ -128,7 +129,7 @@ def facts(table: VotesTable) -> dict[str, Any]:
                 "cost_share": sets[best] @ costs / costs.sum(),
                 "points": 100 * (worth[best] - base),
             }
-            for best in frontier(sets @ costs, worth)
+            for best in pareto_positions(sets @ costs, worth)
         ],
     }
 

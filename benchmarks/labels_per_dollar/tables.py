@@ -1,4 +1,4 @@
-"""Print the tables of docs/results.md from the files that ``run.py`` wrote.
+"""Print the tables of docs/measurements.md from the files that ``run.py`` wrote.
 
     python benchmarks/labels_per_dollar/tables.py OUT/
 
@@ -63,7 +63,7 @@ def goals(name: str, rows: Rows) -> str:
 
 
 def bounds(facts: Mapping[str, Any], rows: Rows) -> list[list[str]]:
-    """Lines of the bounds: the clairvoyant, and the best fixed sets at no more than our cost."""
+    """Return the lines of the clairvoyant's bounds, and of the best fixed set within the cost of each row."""
     lines = []
     right, same = facts["clairvoyant"]["truth"], facts["clairvoyant"]["full vote"]
     gain = 100.0 * (right["reached"] - facts["full_accuracy"])

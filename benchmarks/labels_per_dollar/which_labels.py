@@ -3,9 +3,9 @@
     python benchmarks/labels_per_dollar/which_labels.py VOTES.csv … [--shuffles 10]
 
 Sequential voting annotates the first 1,000 items (half of a smaller table). People then label some of them:
-those with the lowest scores, as in a review queue, random ones, or the first. Each table gives a line of
-Markdown: how many points the full vote gains on all other items with the weights that these labels teach,
-± half the 95% interval, and in brackets the worst shuffle.
+those with the lowest scores, as in a review queue, random ones, or the first ones. Each table gives a line of
+Markdown. Its cells are the points that the full vote gains on all other items with the weights learnt from
+these labels, ± half the 95% interval, and in brackets the worst shuffle.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from camvo.policies.ensemble import Choice
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.policies.sequential import Sequential
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import mean_interval, weighted_labels
 from camvo.replays.replay import replay
-from camvo.replays.rescored import rescored
 from camvo.replays.votes_table import VotesTable
 from camvo.state.kept_rounds import KeptRound, LatestRounds
 from camvo.weights.vote_weights import VoteWeights
@@ -41,7 +41,7 @@ WAYS = ("lowest score", "random", "first")
 class Watched(Sequential):
     """Sequential voting that exposes the vote weights of its latest plan."""
 
-    latest: dict[str, float] = field(default_factory=dict)
+    latest: dict[str, float] = field(default_factory=dict, compare=False)  # unhashable, so not compared
 
     def assemble(
         self,
@@ -57,7 +57,7 @@ class Watched(Sequential):
 
 
 def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
-    """(which items are labelled, how many) → points gained on the other items."""
+    """Measure the gains: (way to choose the items, number of labels) → points gained on the other items."""
     rng = np.random.default_rng([seed, 0])
     order = rng.permutation(len(table.truth))
     size = min(FIRST, len(order) // 2)
@@ -66,13 +66,13 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
     items = VotesTable(table.labels, table.prices, contexts, table.votes[past], table.truth[past])
     policy = Watched()
     trace = replay(policy, items, window=WINDOW)
-    scores = rescored(trace, items, growth=1.0)
+    scores = calibrated_scores(trace, items, growth=1.0)
     ways = dict(zip(WAYS, (np.argsort(scores), rng.permutation(size), np.arange(size)), strict=True))
     before = accuracy(table, others, policy.latest)
     points = {}
     for way, ranked in ways.items():
         for count in LABELS:
-            labelled = (row(items, trace.asked[item], item) for item in np.sort(ranked[:count]))
+            labelled = (kept_round(items, trace.asked[item], item) for item in np.sort(ranked[:count]))
             latest = LatestRounds(tuple(labelled))
             stack = WeightsFitData(latest, table.labels, tuple(policy.latest.items())).compute().stack
             after = accuracy(table, others, VoteWeights(policy.latest, stack).by_arm())
@@ -80,22 +80,24 @@ def gains(table: VotesTable, seed: int) -> dict[tuple[str, int], float]:
     return points
 
 
-def row(items: VotesTable, asked: NDArray[np.bool_], item: int) -> KeptRound:
+def kept_round(items: VotesTable, asked: NDArray[np.bool_], item: int) -> KeptRound:
     """The kept round of an item with its human label."""
     votes = {
         arm: items.labels[vote] if vote >= 0 else None
-        for arm, vote, was in zip(items.prices, items.votes[item].tolist(), asked, strict=True)
-        if was
+        for arm, vote, was_asked in zip(items.prices, items.votes[item].tolist(), asked, strict=True)
+        if was_asked
     }
-    labelled = KeptRound.of(votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False)
-    assert labelled is not None
-    return labelled
+    labelled_round = KeptRound.of(
+        votes, dict.fromkeys(votes, 1.0), items.labels[items.truth[item]], everyone=False
+    )
+    assert labelled_round is not None
+    return labelled_round
 
 
 def accuracy(table: VotesTable, items: NDArray[np.int64], weights: Mapping[str, float]) -> float:
     """The accuracy of the weighted vote of all models."""
-    of = np.array([weights[arm] for arm in table.prices])
-    labels = weighted_labels(table.votes[items], of, len(table.labels))
+    weight_of_arm = np.array([weights[arm] for arm in table.prices])
+    labels = weighted_labels(table.votes[items], weight_of_arm, len(table.labels))
     return float((labels == table.truth[items]).mean())
 
 

@@ -1,1 +1,1 @@
-"""What a policy would have cost on votes that were collected beforehand, and how right it would have been."""
+"""Replay a policy on votes collected beforehand, and measure its cost and its accuracy."""

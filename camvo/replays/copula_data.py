@@ -1,17 +1,19 @@
-"""Synthetic rounds whose models err together (Appendix H, Algorithm 5).
+"""Synthetic rounds with correlated errors (Appendix H, Algorithm 5).
 
-The latent score of model i is z_i = θ_iᵀx + σε_i, with ε drawn from the calibrated copula and θ_i in part
-shared; it is right where z_i > Φ⁻¹(1 − μ_i).
+The latent score of model i is z_i = θ_iᵀx + σε_i. The noise ε comes from the calibrated copula, and the
+models share part of θ_i. Model i is right if z_i > Φ⁻¹(1 − μ_i).
 
-As printed this does not reproduce μ: the variance of z_i is ‖θ_i‖² + σ² instead of 1 (about 4.4 with d = 5,
-α = 0.1 and σ = ½), so accuracies are drawn towards ½. Of .86 some .70 to .74 is left, and the weighted vote
-of all seven is right in 84% of the rounds (mean of 20 seeds, γ = 0) where the paper's tables have 94%.
-``standardised=True`` divides z_i by its standard deviation: it attains μ, and the full vote comes to 95%.
+The algorithm as printed does not reproduce the accuracies μ. The variance of z_i is ‖θ_i‖² + σ² instead of 1
+(about 4.4 with d = 5, α = 0.1 and σ = ½), which pulls the accuracies towards ½. A model of accuracy 0.86 is
+right in 70% to 74% of the rounds. The weighted vote of all seven models is right in 84% (mean of 20 seeds,
+γ = 0); the paper's tables have 94%. ``standardised=True`` divides z_i by its standard deviation. The
+accuracies are then μ, and the full vote is right in 95% of the rounds.
 
-Neither attains C: the noise that carries it is 5% of the variance of z_i, and the context adds θ_iᵀθ_j to the
-covariance. Asked for γ = 0.8, the correlations are 0.07 on average (0.11 with α = 0.2, 0.3 with α = 0.4): in
-this model α correlates errors, and γ hardly. :attr:`CorrelatedRounds.expected_accuracy` and
-:attr:`CorrelatedRounds.expected_correlation` say in closed form what a draw of θ attains.
+Neither variant reproduces the correlations C. The noise that carries them is 5% of the variance of z_i, and
+the context adds θ_iᵀθ_j to the covariance. With γ = 0.8 the mean correlation is 0.07 (0.11 with α = 0.2, 0.3
+with α = 0.4), so errors are correlated by α far more than by γ.
+:attr:`CorrelatedRounds.expected_accuracy` and :attr:`CorrelatedRounds.expected_correlation` are the values
+for the θ that was drawn, in closed form.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from scipy.special import ndtr, ndtri
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.correlation_matrices import root
-from camvo.replays.bernoulli_copula import CopulaCalibration, attained_correlation, calibrate
+from camvo.replays.bernoulli_copula import CopulaCalibration, attained_correlation, calibrate_copula
 from camvo.replays.paper_models import PAPER_MODELS
 from camvo.replays.synthetic import SyntheticModel
 from camvo.replays.votes_table import VotesTable
@@ -34,17 +36,17 @@ from camvo.typing import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorrelatedRounds:
-    """What Algorithm 5 draws.
+    """A sample of n rounds of Algorithm 5.
 
     Attributes:
-        models: name → accuracy asked for and price, K models.
-        contexts: x, shape (n, d). There is no constant coordinate, so a linear model of the reward has no
-            intercept; append one to give it one.
+        models: name → target accuracy and price, K models.
+        contexts: x, shape (n, d). They have no constant coordinate, so a linear model of the reward has no
+            intercept unless the caller appends one.
         correct: r, whether each model is right, shape (n, K).
         theta: θ, the weights of the context, shape (K, d).
         sigma: σ, the scale of the noise.
         standardised: whether z was divided by its standard deviation.
-        calibration: R, with what it would attain without the context.
+        calibration: R, and the correlations that it would give without the context.
     """
 
     models: Mapping[str, SyntheticModel]
@@ -57,7 +59,7 @@ class CorrelatedRounds:
 
     @property
     def expected_accuracy(self) -> Array:
-        """The probability of being right, over contexts and noise, shape (K,)."""
+        """The probability that each model is right, over contexts and noise, shape (K,)."""
         if self.standardised:
             return _accuracies(self.models)
         deviation = np.sqrt(np.diag(self._covariance))
@@ -65,7 +67,7 @@ class CorrelatedRounds:
 
     @property
     def expected_correlation(self) -> Array:
-        """The correlation of the models' being right, over contexts and noise, shape (K, K)."""
+        """The correlations of the models' correctness, over contexts and noise, shape (K, K)."""
         deviation = np.sqrt(np.diag(self._covariance))
         return attained_correlation(self.expected_accuracy, self._covariance / np.outer(deviation, deviation))
 
@@ -73,11 +75,15 @@ class CorrelatedRounds:
     def _covariance(self) -> Array:
         return self.theta @ self.theta.T + self.sigma**2 * self.calibration.latent
 
-    def votes_table(self, *, labels: tuple[str, ...] = ("yes", "no"), seed: int) -> VotesTable:
-        """The rounds as votes: the truth is uniform, a wrong vote uniform over the other labels.
+    def draw_votes_table(self, *, labels: tuple[str, ...] = ("yes", "no"), seed: int) -> VotesTable:
+        """Draw the truth and the votes of the rounds, both uniform over the possible labels.
 
-        The paper does not say what a wrong model answers. With two labels, the default, the vote is right
-        whenever the right models outweigh the wrong ones, which is the event of Lemma 1.
+        The paper does not specify the vote of a model that is wrong. With two labels, the default, the
+        weighted vote is right exactly if the right models outweigh the wrong ones, as in Lemma 1.
+
+        Args:
+            labels: the label set, at least two labels.
+            seed: the seed of the truth and of the wrong votes.
         """
         rng = np.random.default_rng(seed)
         truth = rng.integers(len(labels), size=len(self.correct))
@@ -87,7 +93,7 @@ class CorrelatedRounds:
         return VotesTable(labels, prices, self.contexts, votes.astype(np.int64), truth.astype(np.int64))
 
 
-def correlated_rounds(
+def draw_correlated_rounds(
     correlation: Array,
     *,
     rounds: int,
@@ -98,26 +104,28 @@ def correlated_rounds(
     sigma: float = 0.5,
     standardised: bool = False,
 ) -> CorrelatedRounds:
-    """Algorithm 5. The same seed draws the same θ, x and independent noise whatever the correlation.
+    """Draw rounds by Algorithm 5.
+
+    Two draws with the same seed have the same θ, x and independent noise, even if their correlations differ.
 
     Args:
-        correlation: C, the correlations of being right that are asked for, shape (K, K).
-        rounds: T.
-        seed: the same seed gives the same rounds.
-        models: K models with their mean accuracy μ and price.
-        dimension: d.
-        alpha: the share of θ that all models have in common, in [0, 1] (not the α of the confidence bound).
+        correlation: C, the target correlations of the models' correctness, shape (K, K).
+        rounds: T, the number of rounds.
+        seed: the seed of θ, x and the noise.
+        models: K models with their mean accuracy μ and their price.
+        dimension: d, the dimension of the contexts.
+        alpha: α, the share of θ that is common to all models, in [0, 1]. It is not the α of the confidence
+            bound.
         sigma: σ > 0, the scale of the latent noise.
-        standardised: divide z by its standard deviation, so that μ is attained (not in the paper).
+        standardised: divide z by its standard deviation, so that the accuracies are μ. The paper does not.
 
     Raises:
-        InvalidParameterError: α or σ out of range, or what :func:`camvo.replays.bernoulli_copula.calibrate`
-        refuses.
+        InvalidParameterError: α or σ is out of range, or C is no correlation matrix of K models.
     """
     if not 0.0 <= alpha <= 1.0 or not sigma > 0.0:
-        raise InvalidParameterError(f"need α in [0, 1] and σ > 0, got {alpha} and {sigma}")
+        raise InvalidParameterError(f"α must be in [0, 1] and σ above 0, got α = {alpha} and σ = {sigma}")
     mu = _accuracies(models)
-    calibration = calibrate(mu, correlation)
+    calibration = calibrate_copula(mu, correlation)
     rng = np.random.default_rng(seed)
     shared, own = rng.normal(size=dimension), rng.normal(size=(len(mu), dimension))
     theta = alpha * shared + (1.0 - alpha) * own

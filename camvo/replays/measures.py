@@ -1,8 +1,10 @@
-"""How good a replay was: how often right, how well its scores say so, and how sure the mean over runs is.
+"""Measures of a replay: accuracy, the quality of its scores, and the interval of a mean over runs.
 
-Labels and truth are positions in the label set, shape (n,). A truth of −1 is unknown: such items count in
-:func:`agreement` alone. A label of −1 is no answer: it is wrong, it is no prediction of any label, it has no
-part in :func:`calibration_error`, and :func:`risk_coverage` takes it for less certain than any answer.
+Labels and truth are positions in the label set, shape (n,). Two values stand for missing ones:
+
+- A truth of −1 is unknown. Only :func:`full_vote_agreement` counts such items.
+- A label of −1 is no answer. It is wrong and predicts no label. :func:`calibration_error` ignores it, and
+  :func:`risk_coverage_area` ranks it below every answer.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from camvo.scores.reliability import BINS, reliability, risk_curve
 from camvo.typing import Array
 
 CONFIDENCE = 0.95
-"""How often :func:`mean_interval` is to cover the mean."""
+"""The confidence level of :func:`mean_interval`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelQuality:
-    """How well one label was found; ``None`` where nothing is divided by nothing.
+    """Precision, recall and F1 of one label; a ratio whose denominator is 0 is ``None``.
 
     Attributes:
         precision: the share of its predictions that are right.
-        recall: the share of its items that were found.
-        f1: 2·TP / (2·TP + FP + FN), the harmonic mean of both.
-        support: items that are truly of this label.
+        recall: the share of its items for which it was predicted.
+        f1: 2·TP / (2·TP + FP + FN), the harmonic mean of precision and recall.
+        support: the number of items whose truth is this label.
     """
 
     precision: float | None
@@ -40,7 +42,7 @@ class LabelQuality:
 
 
 def accuracy(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> float | None:
-    """The share of right labels; ``None`` where no truth is known."""
+    """Compute the share of right labels, or ``None`` if no truth is known."""
     known = truth >= 0
     return float(np.mean(labels[known] == truth[known])) if known.any() else None
 
@@ -48,50 +50,90 @@ def accuracy(labels: NDArray[np.int64], truth: NDArray[np.int64]) -> float | Non
 def calibration_error(
     labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64], bins: int = BINS
 ) -> float | None:
-    """ECE: |accuracy − mean score| in bins of equal width, weighted by their items.
+    """Compute the ECE: the mean of |accuracy − mean score| over bins, weighted by their numbers of items.
 
-    A score on the edge of two bins belongs to the lower one. ``None`` without an answer whose truth is known.
+    The bins divide [0, 1] into equal parts. A score on the edge of two bins belongs to the lower one.
+
+    Args:
+        labels: label positions, shape (n,).
+        scores: in [0, 1], shape (n,).
+        truth: label positions, shape (n,).
+        bins: the number of bins.
+
+    Returns:
+        The ECE in [0, 1], or ``None`` if no item has both an answer and a known truth.
     """
-    drawn = reliability(labels, scores, truth, bins)
-    items = int(drawn.counts.sum())
+    diagram = reliability(labels, scores, truth, bins)
+    items = int(diagram.counts.sum())
     if not items:
         return None
-    return float(np.nansum(drawn.counts * np.abs(drawn.accuracy - drawn.score)) / items)
+    return float(np.nansum(diagram.counts * np.abs(diagram.accuracy - diagram.score)) / items)
 
 
-def risk_coverage(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> float | None:
-    """AURC: the mean over m = 1 … n of the error rate among the m items with the highest scores.
+def risk_coverage_area(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64]) -> float | None:
+    """Compute the AURC: the mean over m = 1 … n of the error rate of the m items with the highest scores.
 
-    Equal scores are taken in every order at once, so that the measure does not depend on the items' order.
-    ``None`` where no truth is known.
+    Items with equal scores are averaged over all their orders, so the order of the items does not matter.
+
+    Args:
+        labels: label positions, shape (n,).
+        scores: in [0, 1], shape (n,).
+        truth: label positions, shape (n,).
+
+    Returns:
+        The area in [0, 1], or ``None`` if no truth is known.
     """
     errors = risk_curve(labels, scores, truth)
     return float(np.mean(errors)) if len(errors) else None
 
 
-def per_label(labels: NDArray[np.int64], truth: NDArray[np.int64], count: int) -> tuple[LabelQuality, ...]:
-    """The quality of each of ``count`` labels."""
+def quality_by_label(
+    labels: NDArray[np.int64], truth: NDArray[np.int64], count: int
+) -> tuple[LabelQuality, ...]:
+    """Compute precision, recall and F1 of each label.
+
+    Args:
+        labels: label positions, shape (n,).
+        truth: label positions, shape (n,).
+        count: M, the number of labels.
+
+    Returns:
+        The quality of each label, in the order of the label set.
+    """
     known = truth >= 0
-    said, true = labels[known], truth[known]
-    found = np.bincount(true[said == true], minlength=count)
-    predicted = np.bincount(said[said >= 0], minlength=count)
-    support = np.bincount(true, minlength=count)
+    predictions, right_labels = labels[known], truth[known]
+    true_positives = np.bincount(right_labels[predictions == right_labels], minlength=count)
+    predicted = np.bincount(predictions[predictions >= 0], minlength=count)
+    support = np.bincount(right_labels, minlength=count)
     return tuple(
-        LabelQuality(_ratio(hits, named), _ratio(hits, there), _ratio(2 * hits, named + there), int(there))
-        for hits, named, there in zip(found, predicted, support, strict=True)
+        LabelQuality(_ratio(tp, named), _ratio(tp, true), _ratio(2 * tp, named + true), int(true))
+        for tp, named, true in zip(true_positives, predicted, support, strict=True)
     )
 
 
-def agreement(labels: NDArray[np.int64], full: NDArray[np.int64]) -> float | None:
-    """The share of the items that the full vote decides on which the label is the full vote's."""
+def full_vote_agreement(labels: NDArray[np.int64], full: NDArray[np.int64]) -> float | None:
+    """Compute the share of labels that equal the label of the full vote.
+
+    Args:
+        labels: label positions, shape (n,).
+        full: the labels of :func:`full_vote`, shape (n,). Items with −1 are ignored.
+
+    Returns:
+        The share in [0, 1], or ``None`` if the full vote decides no item.
+    """
     decided = full >= 0
     return float(np.mean(labels[decided] == full[decided])) if decided.any() else None
 
 
 def model_accuracy(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
-    """Each model's share of right votes among those it gave on items of known truth; shape (K,).
+    """Compute each model's share of right votes among its votes on items with known truth.
 
-    NaN for a model without such a vote.
+    Args:
+        votes: label positions, shape (n, K); −1 where a model gave no vote.
+        truth: label positions, shape (n,).
+
+    Returns:
+        The accuracies, shape (K,); NaN for a model that has no such vote.
     """
     known = truth >= 0
     cast = votes[known] >= 0
@@ -101,39 +143,42 @@ def model_accuracy(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
 
 
 def full_vote(votes: NDArray[np.int64], truth: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The vote of all models, each with the weight of its true accuracy on these items.
+    """Compute the vote of all models, each weighted by its true accuracy on these items.
 
-    This is the paper's majority vote, the measure of what asking everyone is worth; it looks at the truth,
-    so no policy can be it. Where no truth is known the votes weigh the same.
+    This is the paper's majority vote, the reference for the accuracy of asking every model. No policy can use
+    it, because it needs the truth. If no truth is known, all weights are equal.
 
     Args:
-        votes: positions in the label set, shape (n, K); −1 where a model gave none.
-        truth: shape (n,).
-        count: M, the size of the label set.
+        votes: label positions, shape (n, K); −1 where a model gave no vote.
+        truth: label positions, shape (n,).
+        count: M, the number of labels.
 
     Returns:
-        The labels, shape (n,); −1 where nobody voted.
+        Label positions, shape (n,); −1 where no model voted.
     """
-    return weighted_labels(votes, full_weights(votes, truth), count)
+    return weighted_labels(votes, full_vote_weights(votes, truth), count)
 
 
-def full_weights(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
-    """The weights of :func:`full_vote`, shape (K,)."""
+def full_vote_weights(votes: NDArray[np.int64], truth: NDArray[np.int64]) -> Array:
+    """Compute the weights of :func:`full_vote`, shape (K,): 0 for a model without a vote of known truth."""
     if not (truth >= 0).any():
         return np.ones(votes.shape[1])
     return np.nan_to_num(model_accuracy(votes, truth), nan=0.0)
 
 
 def weighted_labels(votes: NDArray[np.int64], weights: Array, count: int) -> NDArray[np.int64]:
-    """The label with the largest sum of weights on each item, shape (n,); −1 where nobody voted.
+    """Find the label with the largest sum of weights on each item.
 
     Sums that differ by less than 1e-12 are tied, and the label that comes first wins, as in
-    :func:`camvo.votes.labels.weighted_vote` at equal L.
+    :func:`camvo.votes.labels.weighted_vote` with equal tie-breakers.
 
     Args:
-        votes: positions in the label set, shape (n, K); −1 where a model gave none.
-        weights: of each model's vote, shape (K,).
-        count: M, the size of the label set.
+        votes: label positions, shape (n, K); −1 where a model gave no vote.
+        weights: the weight of each model's vote, shape (K,).
+        count: M, the number of labels.
+
+    Returns:
+        Label positions, shape (n,); −1 where no model voted.
     """
     sums = np.full((len(votes), count), -np.inf)
     for model, weight in enumerate(weights):
@@ -146,7 +191,14 @@ def weighted_labels(votes: NDArray[np.int64], weights: Array, count: int) -> NDA
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """The mean of some runs, with its 95% interval by Student's t; a single run has none."""
+    """Compute the mean over runs and its 95% interval by Student's t.
+
+    Args:
+        values: one value for each run, at least one.
+
+    Returns:
+        The mean, and the lower and upper end of its interval, or ``None`` for a single run.
+    """
     mean, n = float(np.mean(values)), len(values)
     if n < 2:
         return mean, None

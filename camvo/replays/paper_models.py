@@ -1,4 +1,4 @@
-"""The models of the paper's sensitivity study, and how their errors are to correlate (Appendix H)."""
+"""The models and the correlations of the paper's sensitivity study (Appendix H)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAPER_MODELS: Final[Mapping[str, SyntheticModel]] = MappingProxyType(
         "claude-3-5-haiku": SyntheticModel(0.6409, 0.8),
     }
 )
-"""The paper's models on MMLU, in the order of Appendix H: mean accuracy, and $ per million input tokens."""
+"""The paper's models in the order of Appendix H: accuracy on MMLU, price in $ per million input tokens."""
 
 _HETEROGENEOUS = (
     (1.000, 0.445, 0.147, 0.423, 0.211, 0.306, 0.320),
@@ -36,10 +36,18 @@ _HETEROGENEOUS = (
 
 
 def equal_correlation(gamma: float, models: int = len(PAPER_MODELS)) -> Array:
-    """The first set-up of Appendix H: γ everywhere off the diagonal; shape (K, K)."""
+    """Return the correlations of the first set-up of Appendix H: γ between any two models.
+
+    Args:
+        gamma: γ, in [−1, 1].
+        models: K, the number of models.
+
+    Returns:
+        The correlation matrix, shape (K, K).
+    """
     return np.where(np.eye(models, dtype=np.bool_), 1.0, gamma)
 
 
 def heterogeneous_correlation() -> Array:
-    """The second set-up of Appendix H: the matrix of the paper, for its seven models; shape (7, 7)."""
+    """Return the correlations of the second set-up of Appendix H, for :data:`PAPER_MODELS`; shape (7, 7)."""
     return np.array(_HETEROGENEOUS)

@@ -1,4 +1,4 @@
-"""Replaying a table of votes through a policy: what would it have cost, how right would it have been?"""
+"""Replay a table of votes: the decisions and costs of a policy, as if it had queried the models itself."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ from camvo.typing import Array, Votes
 _QUESTION = "label"
 
 _AHEAD = 64
-"""Items whose contexts are announced together: products of matrices gain little from more."""
+"""The number of contexts that are announced together. More would hardly be faster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """What a policy did, item by item; every array has shape (n,), ``asked`` (n, K).
+    """The decisions of a policy on n items, in the order of the replay.
 
-    ``labels`` are positions in the table's label set, −1 where no model answered; ``scores`` are NaN there.
-    ``trust`` is how far each decision's own score is to be trusted (:class:`camvo.policies.plan.Decision`).
+    Attributes:
+        labels: positions in the table's label set, shape (n,); −1 where no model answered.
+        scores: the policy's own scores in [0, 1], shape (n,); NaN where no model answered.
+        costs: the cost of each item, in the unit of the table's prices, shape (n,).
+        asked: whether each model was asked, shape (n, K), in the order of the table's prices.
+        trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.policies.plan.Decision`).
     """
 
     labels: NDArray[np.int64]
@@ -48,20 +52,25 @@ def replay(
     human: NDArray[np.bool_] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Trace:
-    """Run a policy over the items in order, learning from them as the backend does.
+    """Run a policy over the items in order, and let it learn from them as the backend does.
 
     Args:
         policy: any policy.
-        table: the votes, which the policy sees only where it asks.
-        lambda_l: λ_L of the state.
-        window: how many items are planned on the same state before it learns from them, in order. The server
-            plans like that what arrives together; 1 is the paper.
-        human: whether a human labels each item after it was decided, shape (n,): the truth then replaces the
-            voted label in the rewards, by the same revision as in the fit hook. Nobody, when left out.
-        progress: called with the number of items that were done since the last call.
+        table: the items. The policy sees only the votes of the models that it asks.
+        lambda_l: λ_L > 0, the ridge penalty of the state.
+        window: the number of items that are planned on the same state. The state learns from them
+            afterwards, in order. The server does this with tasks that arrive together. The paper's value
+            is 1.
+        human: whether a human labels each item after its decision, shape (n,). The truth then replaces the
+            voted label in the rewards, as it does for an annotation on the server. By default no item has a
+            human label.
+        progress: called after each window with its number of items.
+
+    Returns:
+        The decisions, in the order of the table.
 
     Raises:
-        InvalidParameterError: the window is smaller than 1, or ``human`` has another shape.
+        InvalidParameterError: the window is smaller than 1, or ``human`` does not have shape (n,).
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -77,9 +86,11 @@ def replay(
     """
     n = len(table.truth)
     if window < 1:
-        raise InvalidParameterError(f"a window holds at least one item, got {window}")
+        raise InvalidParameterError(f"window must be at least 1, got {window}")
     if human is not None and human.shape != (n,):
-        raise InvalidParameterError(f"{n} items, but {human.shape} says who has a human label")
+        raise InvalidParameterError(
+            f"human must have shape ({n},), one value for each item; got {human.shape}"
+        )
     state = LookaheadState(table.contexts.shape[1], lambda_l)
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
@@ -89,10 +100,10 @@ def replay(
         asked=np.zeros(table.votes.shape, dtype=np.bool_),
         trust=np.zeros(n),
     )
-    for items, seen in _windows(state, table, window):
-        learnt: list[Contribution] = []
+    for items, observations in _windows(state, table, window):
+        contributions: list[Contribution] = []
         asked: list[list[bool]] = []
-        for item, plan in zip(items, plan_window(policy, seen, table.prices), strict=True):
+        for item, plan in zip(items, plan_window(policy, observations, table.prices), strict=True):
             votes = _ask(policy, plan, table, item)
             asked.append([arm in votes for arm in table.prices])
             decision = policy.decide(plan, votes).get(_QUESTION)
@@ -100,13 +111,13 @@ def replay(
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
             trace.trust[item] = decision.trust
-            learnt.append(policy.contribution(plan, _QUESTION, votes, decision.label))
+            contributions.append(policy.contribution(plan, _QUESTION, votes, decision.label))
             if human is not None and human[item]:
                 truth = table.labels[table.truth[item]]
-                taught = policy.contribution(plan, _QUESTION, votes, truth, human=True)
-                learnt.append(revision(learnt[-1], taught))
+                corrected = policy.contribution(plan, _QUESTION, votes, truth, human=True)
+                contributions.append(revision(contributions[-1], corrected))
         trace.asked[items.start : items.stop] = asked
-        state.add(*learnt)
+        state.add(*contributions)
         if progress is not None:
             progress(len(items))
     trace.costs[:] = trace.asked @ np.array([*table.prices.values()])
@@ -116,19 +127,19 @@ def replay(
 def _windows(
     state: LookaheadState, table: VotesTable, window: int
 ) -> Iterator[tuple[range, list[Mapping[str, Observation]]]]:
-    """The items that are planned together, and what a policy sees of each; the state knows what is coming."""
+    """Yield the items of each window with their observations, and announce their contexts to the state."""
     block = window * max(_AHEAD // window, 1)
     for start in range(0, len(table.truth), block):
         contexts = [*table.contexts[start : start + block]]
         state.announce(contexts)
         for first in range(0, len(contexts), window):
-            together = contexts[first : first + window]
-            items = range(start + first, start + first + len(together))
-            yield items, [{_QUESTION: Observation(state, context, table.labels)} for context in together]
+            chunk = contexts[first : first + window]
+            items = range(start + first, start + first + len(chunk))
+            yield items, [{_QUESTION: Observation(state, context, table.labels)} for context in chunk]
 
 
 def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> Votes:
-    """The votes that the policy wants on one item."""
+    """Collect the votes that the policy asks for on one item."""
     row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
     votes: dict[str, dict[str, str]] = {}
     while wanted := policy.ask(plan, votes):

@@ -1,4 +1,4 @@
-"""A synthetic table of votes: models that are good at different things and often wrong together."""
+"""Synthetic tables of votes: the models have strengths by topic, and their errors are correlated."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from camvo.replays.votes_table import VotesTable
 
 _TOPICS = 6
 _SPREAD = 0.35
-"""How far an item lies from the centre of its topic, as a share of a unit vector."""
+"""The typical distance of an item from the centre of its topic, whose norm is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticModel:
-    """A model of the synthetic table: mean accuracy, and price in any one unit."""
+    """A model of a synthetic table.
+
+    Attributes:
+        accuracy: its mean accuracy over items, in (0, 1).
+        price: the cost of asking it about one item. All models have the same unit.
+    """
 
     accuracy: float
     price: float
 
 
-def votes_table(
+def draw_votes_table(
     models: Mapping[str, SyntheticModel],
     *,
     items: int,
@@ -33,20 +38,20 @@ def votes_table(
     correlation: float = 0.2,
     skill_spread: float = 0.35,
 ) -> VotesTable:
-    """Draw a table of votes whose contexts say something about who is right.
+    """Draw a table of votes whose contexts tell which models are likely to be right.
 
-    Items belong to topics, a topic shows in the context, and every model has a skill of its own for each
-    topic. Whether a model is right about an item is drawn from a Gaussian copula, so that models err
-    together; at least half of the wrong answers are the same tempting label.
+    Each item belongs to one of six topics. The context of an item is close to the centre of its topic, and
+    each model has a skill for each topic. A Gaussian copula correlates the errors of the models on an item.
+    A wrong vote names the item's decoy in half of the cases, and otherwise any wrong label.
 
     Args:
         models: name → accuracy and price.
         items: n, the number of items.
-        labels: the label set, at least two.
-        seed: the same seed gives the same table.
-        dimension: d of the contexts, which are unit vectors.
-        correlation: of the latent errors, in [0, 1).
-        skill_spread: standard deviation of a model's skill over topics, on the probit scale.
+        labels: the label set, at least two labels.
+        seed: the same seed draws the same table.
+        dimension: d, the dimension of the contexts, which are unit vectors.
+        correlation: the correlation of the latent errors, in [0, 1).
+        skill_spread: the standard deviation of a model's skills over topics, on the probit scale.
     """
     rng = np.random.default_rng(seed)
     topic = rng.integers(_TOPICS, size=items)
@@ -63,9 +68,9 @@ def votes_table(
     latent = np.sqrt(correlation) * shared + np.sqrt(1.0 - correlation) * own
 
     truth = rng.integers(len(labels), size=items)
-    tempting = (truth + rng.integers(1, len(labels), size=items)) % len(labels)
+    decoy = (truth + rng.integers(1, len(labels), size=items)) % len(labels)
     other = (truth[:, None] + rng.integers(1, len(labels), size=right.shape)) % len(labels)
-    wrong = np.where(rng.random(right.shape) < 0.5, tempting[:, None], other)
+    wrong = np.where(rng.random(right.shape) < 0.5, decoy[:, None], other)
     votes = np.where(ndtr(latent) < right, truth[:, None], wrong)
     prices = {name: model.price for name, model in models.items()}
     return VotesTable(labels, prices, contexts, votes.astype(np.int64), truth.astype(np.int64))

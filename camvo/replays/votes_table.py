@@ -1,4 +1,4 @@
-"""A table of votes, as if every model had been asked about every item."""
+"""A table of the votes of every model on every item."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from camvo.typing import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VotesTable:
-    """The votes of K models on n items, as if all of them had been asked.
+    """The votes of K models on n items.
 
     Attributes:
         labels: the label set, M labels.
-        prices: model → what asking it about one item costs, in any one unit.
-        contexts: the items' embeddings, shape (n, d).
+        prices: model → the cost of asking it about one item. All prices have the same unit.
+        contexts: the embeddings of the items, shape (n, d).
         votes: the position of each vote in ``labels``, shape (n, K) in the order of ``prices``; −1 where a
-            model gave no answer.
-        truth: the position of the right label, shape (n,).
+            model gave no vote.
+        truth: the position of the right label in ``labels``, shape (n,); −1 if it is unknown.
+
+    Raises:
+        InvalidParameterError: the shapes do not agree in n or K.
 
     >>> table = VotesTable(
     ...     labels=("neg", "pos"),
@@ -45,11 +48,11 @@ class VotesTable:
         n = len(self.truth)
         if self.votes.shape != (n, len(self.prices)) or self.contexts.ndim != 2 or len(self.contexts) != n:
             raise InvalidParameterError(
-                f"{n} items and {len(self.prices)} models, but votes {self.votes.shape}"
-                f" and contexts {self.contexts.shape}"
+                f"{n} items and {len(self.prices)} models need votes of shape ({n}, {len(self.prices)}) and"
+                f" contexts of shape ({n}, d), got {self.votes.shape} and {self.contexts.shape}"
             )
 
     @property
     def full_cost(self) -> float:
-        """What asking every model about one item costs."""
+        """The cost of asking every model about one item, in the unit of the prices."""
         return float(sum(self.prices.values()))

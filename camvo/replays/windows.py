@@ -1,4 +1,4 @@
-"""Planning several tasks at once: the same plans as one by one, computed together."""
+"""Plan several tasks at once: faster than one by one, with the same plans."""
 
 from __future__ import annotations
 
@@ -20,24 +20,28 @@ from camvo.subsets.table_search import cheapest_subsets
 def plan_window(
     policy: Policy, tasks: Sequence[Mapping[str, Observation]], costs: Mapping[str, float]
 ) -> list[Plan]:
-    """The plans of several tasks with the same questions, states and prices; as ``policy.plan`` of each.
+    """Plan tasks that share questions, states and prices, as ``policy.plan`` plans each of them.
 
     Args:
-        policy: any policy. One that is no :class:`Ensemble` plans the tasks one by one.
-        tasks: each task's observations. States that look ahead are scored once for all tasks.
-        costs: arm → the expected price of asking it, $.
+        policy: any policy. A policy that is not an :class:`Ensemble` plans the tasks one by one.
+        tasks: the observations of each task: question → observation. A :class:`LookaheadState` is scored
+            once for all tasks.
+        costs: arm → the expected price of asking it, in $.
+
+    Returns:
+        The plans, in the order of the tasks.
 
     Raises:
-        InvalidParameterError: as ``policy.plan``, or the tasks differ in their questions or states.
+        InvalidParameterError: the tasks differ in their questions or states, or ``policy.plan`` refuses one.
     """
     if len(tasks) == 1 or not isinstance(policy, Ensemble):
         return [policy.plan(task, costs) for task in tasks]
     questions = tuple(tasks[0])
     if any(tuple(task) != questions for task in tasks):
-        raise InvalidParameterError("tasks that are planned together have the same questions")
+        raise InvalidParameterError("tasks that are planned together must have the same questions")
     arms = tuple(sorted(costs))
-    columns = [_estimate(policy, [task[question] for task in tasks], arms) for question in questions]
-    estimates = [dict(zip(questions, row, strict=True)) for row in zip(*columns, strict=True)]
+    by_question = [_estimate(policy, [task[question] for task in tasks], arms) for question in questions]
+    estimates = [dict(zip(questions, row, strict=True)) for row in zip(*by_question, strict=True)]
     choices = _choose(policy, arms, costs, estimates)
     return [
         policy.assemble(task, costs, row, choice)
@@ -46,10 +50,10 @@ def plan_window(
 
 
 def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Sequence[str]) -> list[Estimates]:
-    """One question's estimates in every task; as :func:`camvo.policies.estimates.estimate` of each."""
+    """Estimate one question in every task, as :func:`camvo.policies.estimates.estimate` does for each."""
     state = observations[0].state
     if any(other.state is not state for other in observations):
-        raise InvalidParameterError("tasks that are planned together share one state for each question")
+        raise InvalidParameterError("tasks that are planned together must share one state for each question")
     if not isinstance(state, LookaheadState):
         return [policy.estimate(observation, arms) for observation in observations]
     q, width = state.score_window(arms, [observation.context for observation in observations])
@@ -79,7 +83,7 @@ def _choose(
     costs: Mapping[str, float],
     estimates: Sequence[Mapping[str, Estimates]],
 ) -> list[Choice]:
-    """Whom to ask first in every task; as ``policy.choose`` of each."""
+    """Choose the arms to ask first in every task, as ``policy.choose`` does for each."""
     if not (isinstance(policy, CaMVo) and policy.searches_table(len(arms))):
         return [policy.choose(arms, costs, row) for row in estimates]
     demands: list[Demand] = []

@@ -12,7 +12,7 @@ from backend.settings import PolicySettings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.baselines import Baseline
 from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 
 _ITEMS = 3000
 _SEED = 7
@@ -31,7 +31,9 @@ _BOUNDS = (0, 25, 50, 100, 200, 400, 800, 1600, _ITEMS)
 
 def show_replay(console: Console) -> None:
     """Replay the default policy and the full vote, and draw how the cost falls."""
-    table = votes_table(_MODELS, items=_ITEMS, labels=("World", "Sports", "Business", "Science"), seed=_SEED)
+    table = draw_votes_table(
+        _MODELS, items=_ITEMS, labels=("World", "Sports", "Business", "Science"), seed=_SEED
+    )
     settings = PolicySettings()
     started = time.perf_counter()
     trace = replay(policy_of(settings), table)

@@ -22,8 +22,8 @@ from backend.commands.progress import Advance
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun, row_of
 from backend.errors import ReplayError
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.replay import replay
-from camvo.replays.rescored import rescored
 from camvo.replays.votes_table import VotesTable
 
 _LOOK = 0.2
@@ -177,7 +177,7 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         progress=advance,
     )
     seconds = time.perf_counter() - started
-    calibrated = rescored(trace, items, shuffle.human) if experiment.calibrate else None
+    calibrated = calibrated_scores(trace, items, shuffle.human) if experiment.calibrate else None
     return ReplayRun(
         row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order
     )

@@ -114,7 +114,8 @@ def row_of(
         table: the items, in the order of the trace.
         trace: the decisions.
         seconds: how long the replay took.
-        calibrated: the scores of :func:`camvo.replays.rescored.rescored`, if they are to be measured.
+        calibrated: the scores of :func:`camvo.replays.calibrated_scores.calibrated_scores`, or ``None`` if
+            they are not to be measured.
     """
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)
@@ -124,7 +125,7 @@ def row_of(
     if setting.delta is not None and accuracy is not None and full_accuracy is not None:
         met = accuracy >= setting.delta * full_accuracy - TIE
     cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
-    qualities = measures.per_label(trace.labels, table.truth, count)
+    qualities = measures.quality_by_label(trace.labels, table.truth, count)
     return ReplayRow(
         policy=setting.name,
         delta=setting.delta,
@@ -135,7 +136,7 @@ def row_of(
         full_accuracy=full_accuracy,
         relative_accuracy=accuracy / full_accuracy if accuracy is not None and full_accuracy else None,
         target_met=met,
-        agreement=measures.agreement(trace.labels, full),
+        agreement=measures.full_vote_agreement(trace.labels, full),
         cost=cost,
         cost_share=cost / table.full_cost if table.full_cost else None,
         mean_subset=float(asked.sum() / len(trace.labels)),
@@ -143,7 +144,7 @@ def row_of(
         calibrated_ece=None
         if calibrated is None
         else measures.calibration_error(trace.labels, calibrated, table.truth),
-        aurc=measures.risk_coverage(trace.labels, trace.scores, table.truth),
+        aurc=measures.risk_coverage_area(trace.labels, trace.scores, table.truth),
         rounds_per_second=len(trace.labels) / seconds,
         calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
         per_label={label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)},

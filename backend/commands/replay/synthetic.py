@@ -21,7 +21,7 @@ from backend.commands.replay.results import summaries_of
 from backend.commands.replay.study import ReplayStudy
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
-from camvo.replays.copula_data import CorrelatedRounds, correlated_rounds
+from camvo.replays.copula_data import CorrelatedRounds, draw_correlated_rounds
 from camvo.replays.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
@@ -80,7 +80,7 @@ class Sensitivity:
         """Draw once per seed. A seed draws the same contexts and noise for every γ and α."""
         try:
             return [
-                correlated_rounds(
+                draw_correlated_rounds(
                     heterogeneous_correlation() if gamma is None else equal_correlation(gamma),
                     rounds=self.items,
                     seed=_seeds(seed)[0],
@@ -94,7 +94,7 @@ class Sensitivity:
 
     def _table(self, drawn: Sequence[CorrelatedRounds]) -> VotesTable:
         parts = [
-            rounds.votes_table(seed=_seeds(seed)[1])
+            rounds.draw_votes_table(seed=_seeds(seed)[1])
             for rounds, seed in zip(drawn, self.study.seeds, strict=True)
         ]
         return VotesTable(

@@ -20,8 +20,8 @@ from backend.commands.replay.study import ReplayStudy
 from backend.commands.replay.votes_file import VotesFile, read_votes
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
-from camvo.replays.clairvoyant import clairvoyant
-from camvo.replays.measures import full_vote, full_weights, model_accuracy
+from camvo.replays.clairvoyant_bound import clairvoyant_bound
+from camvo.replays.measures import full_vote, full_vote_weights, model_accuracy
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
@@ -105,9 +105,10 @@ class TableReplay:
 def _clairvoyant(table: VotesTable) -> dict[str, Any]:
     """Return the cheapest prefixes of models that are right, and that have the full vote's label."""
     count, costs = len(table.labels), np.array(list(table.prices.values()))
-    weights = full_weights(table.votes, table.truth)
+    weights = full_vote_weights(table.votes, table.truth)
     targets = {"truth": table.truth, "full_vote": full_vote(table.votes, table.truth, count)}
     bounds = {
-        name: clairvoyant(table.votes, weights, costs, labels, count) for name, labels in targets.items()
+        name: clairvoyant_bound(table.votes, weights, costs, labels, count)
+        for name, labels in targets.items()
     }
     return {name: bound and asdict(bound) for name, bound in bounds.items()}

@@ -18,7 +18,7 @@ from command_line import called
 from server_process import child, run_cli, wait_until
 
 from backend.commands.replay.results import AVERAGED, ReplayRow, Summary
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 
 DOCUMENTED = (Path(__file__).parents[3] / "docs" / "replay.md").read_text("utf-8")
 MODELS = {
@@ -31,7 +31,7 @@ BASE = ("replay", "votes.csv", "--embeddings", "e.npy", "--shuffles", "2", "--se
 
 def written(folder: Path) -> Path:
     """A folder with a table of 80 items, its prices and its embeddings."""
-    table = votes_table(MODELS, items=80, labels=("no", "yes"), seed=1, dimension=4)
+    table = draw_votes_table(MODELS, items=80, labels=("no", "yes"), seed=1, dimension=4)
     with (folder / "votes.csv").open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(["text", "truth", *MODELS])

@@ -16,10 +16,10 @@ from camvo.policies.camvo import CaMVo
 from camvo.policies.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
 from camvo.replays.replay import Trace, replay
-from camvo.replays.rescored import rescored
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
@@ -28,7 +28,7 @@ LABELS = ("no", "yes", "perhaps")
 
 @pytest.fixture(scope="module")
 def table() -> VotesTable:
-    return votes_table(MODELS, items=120, labels=LABELS, seed=1, dimension=4)
+    return draw_votes_table(MODELS, items=120, labels=LABELS, seed=1, dimension=4)
 
 
 def chosen(
@@ -191,7 +191,7 @@ def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table:
     shuffle = shuffle_items(table.truth, 5, None, 0.2)
     order = shuffle.order
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
-    scores = rescored(run.trace, items, shuffle.human)
+    scores = calibrated_scores(run.trace, items, shuffle.human)
     assert run.row.calibrated_ece == calibration_error(run.trace.labels, scores, items.truth)
     assert run.row.ece == calibration_error(run.trace.labels, run.trace.scores, items.truth)
 
@@ -266,7 +266,7 @@ def test_models_that_are_free_have_no_share_of_the_cost() -> None:
 
 
 def test_a_setting_is_told_apart_by_the_agreement_that_was_asked_for() -> None:
-    few = votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
+    few = draw_votes_table(MODELS, items=20, labels=LABELS, seed=1, dimension=4)
     found = done(few, chosen("sequential", agreements=(0.99, 0.5)))
     assert [run.row.agreement_asked for run in found] == [0.99, 0.99, 0.5, 0.5]
     assert [(one.agreement_asked, one.shuffles) for one in summaries_of([run.row for run in found])] == [

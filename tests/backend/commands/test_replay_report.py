@@ -32,8 +32,8 @@ from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
 from camvo.policies.cascade import Cascade
 from camvo.policies.sequential import Sequential
-from camvo.replays.clairvoyant import clairvoyant
-from camvo.replays.measures import full_weights
+from camvo.replays.clairvoyant_bound import clairvoyant_bound
+from camvo.replays.measures import full_vote_weights
 from camvo.replays.replay import Trace, replay
 from camvo.replays.votes_table import VotesTable
 
@@ -239,7 +239,9 @@ def test_the_summary_shows_means_and_intervals(page, replay_of_two):
 
 def test_the_page_says_what_the_clairvoyant_would_have_reached(page, replay_of_two):
     votes, truth = replay_of_two[0].votes, replay_of_two[0].truth
-    bound = clairvoyant(votes, full_weights(votes, truth), np.array(list(PRICES.values())), truth, 3)
+    bound = clairvoyant_bound(
+        votes, full_vote_weights(votes, truth), np.array(list(PRICES.values())), truth, 3
+    )
     said = f"right in {bound.reached:.1%} at a cost of {bound.cost:.3g}."
     assert any(said in text for text in texts(page, "//figcaption"))
 

@@ -13,7 +13,7 @@ from scipy.special import expit
 from camvo.errors import InvalidParameterError
 from camvo.policies.estimates import Observation
 from camvo.policies.sequential import Sequential
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import revision
 from camvo.state.state import State
@@ -35,7 +35,7 @@ CONTEXT = np.array([1.0, 0.0, 0.0])
 
 
 def drawn(items=1500, seed=0, correlation=0.5, missing=0.0):
-    table = votes_table(
+    table = draw_votes_table(
         MODELS, items=items, labels=LABELS, seed=seed, dimension=3, correlation=correlation, skill_spread=0.1
     )
     gone = np.random.default_rng(seed).random(table.votes.shape) < missing

@@ -11,7 +11,7 @@ from camvo.policies.baselines import Baseline
 from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
 from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 from camvo.stages.stack_stops import Stops
 from camvo.stages.worth_stages import WorthStages
@@ -57,7 +57,7 @@ def test_human_labels_lift_it_above_the_vote_of_all(table, taught):
 def test_it_costs_less_than_everyone_where_the_cheap_ones_agree():
     models = {"large": (0.92, 10.0), "medium": (0.88, 2.0), "small": (0.86, 1.0), "tiny": (0.85, 0.5)}
     models = {name: SyntheticModel(*numbers) for name, numbers in models.items()}
-    table = votes_table(models, items=700, labels=LABELS, seed=0, dimension=3)
+    table = draw_votes_table(models, items=700, labels=LABELS, seed=0, dimension=3)
     trace = replay(Stacked(), table, window=20, human=np.arange(700) < 100)
     assert trace.costs[250:].mean() < 0.7 * table.full_cost
     assert not trace.asked[250:].all()

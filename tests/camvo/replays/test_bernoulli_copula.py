@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from camvo.errors import InvalidParameterError
-from camvo.replays.bernoulli_copula import binary_correlation, bivariate_normal, calibrate
+from camvo.replays.bernoulli_copula import binary_correlation, bivariate_normal, calibrate_copula
 from camvo.replays.paper_models import PAPER_MODELS, equal_correlation, heterogeneous_correlation
 
 MU = np.array([model.accuracy for model in PAPER_MODELS.values()])
@@ -51,11 +51,11 @@ def test_the_binary_correlation_rises_with_the_latent_one(mu, other, rho, more):
 
 @given(means, means, st.floats(-0.95, 0.95))
 @settings(deadline=None)
-def test_calibrating_for_what_a_latent_correlation_gives_finds_it_again(mu, other, rho):
+def test_calibrating_for_what_a_latent_correlation_gives_recovers_it(mu, other, rho):
     target = binary_correlation(mu, other, rho)
-    found = calibrate(np.array([mu, other]), np.array([[1.0, target], [target, 1.0]]))
-    assert found.attained[0, 1] == pytest.approx(target, abs=1e-9)
-    assert not found.clamped.any()
+    calibration = calibrate_copula(np.array([mu, other]), np.array([[1.0, target], [target, 1.0]]))
+    assert calibration.attained[0, 1] == pytest.approx(target, abs=1e-9)
+    assert not calibration.clamped.any()
 
 
 @pytest.mark.parametrize(
@@ -63,40 +63,40 @@ def test_calibrating_for_what_a_latent_correlation_gives_finds_it_again(mu, othe
     [equal_correlation(0.0), equal_correlation(0.3), equal_correlation(0.5), heterogeneous_correlation()],
     ids=["0", "0.3", "0.5", "heterogeneous"],
 )
-def test_the_papers_set_ups_that_can_be_attained_are(target):
-    found = calibrate(MU, target)
-    np.testing.assert_allclose(found.attained, target, atol=1e-10)
-    assert not found.clamped.any()
+def test_the_papers_attainable_set_ups_are_attained(target):
+    calibration = calibrate_copula(MU, target)
+    np.testing.assert_allclose(calibration.attained, target, atol=1e-10)
+    assert not calibration.clamped.any()
 
 
 def test_the_papers_strongest_correlations_are_clamped_to_what_the_means_allow():
-    found = calibrate(MU, equal_correlation(0.8))
+    calibration = calibrate_copula(MU, equal_correlation(0.8))
     best, worst = list(PAPER_MODELS).index("o3-mini"), list(PAPER_MODELS).index("claude-3-5-haiku")
     most = math.sqrt(0.6409 * (1.0 - 0.8592) / (0.8592 * (1.0 - 0.6409)))
-    assert found.clamped[best, worst]
-    assert found.clamped[worst, best]
-    assert found.attained[best, worst] == pytest.approx(most, abs=1e-3)
-    assert np.triu(found.clamped).sum() == 10
-    assert np.linalg.eigvalsh(found.latent)[0] >= -1e-9
+    assert calibration.clamped[best, worst]
+    assert calibration.clamped[worst, best]
+    assert calibration.attained[best, worst] == pytest.approx(most, abs=1e-3)
+    assert np.triu(calibration.clamped).sum() == 10
+    assert np.linalg.eigvalsh(calibration.latent)[0] >= -1e-9
 
 
-def test_thresholded_normals_have_the_means_and_correlations_that_were_asked_for():
+def test_thresholded_normals_have_the_target_means_and_correlations():
     target = heterogeneous_correlation()
-    found = calibrate(MU, target)
-    drawn = np.random.default_rng(4).multivariate_normal(np.zeros(7), found.latent, size=200_000)
+    calibration = calibrate_copula(MU, target)
+    drawn = np.random.default_rng(4).multivariate_normal(np.zeros(7), calibration.latent, size=200_000)
     right = drawn > ndtri(1.0 - MU)
     np.testing.assert_allclose(right.mean(axis=0), MU, atol=5e-3)
     np.testing.assert_allclose(np.corrcoef(right.T), target, atol=1.2e-2)
 
 
-def test_pairs_that_cannot_all_be_had_together_are_projected_and_what_is_left_is_reported():
+def test_pairs_that_contradict_each_other_are_projected_and_the_attained_correlation_is_reported():
     target = np.array([[1.0, -0.6, -0.6], [-0.6, 1.0, -0.6], [-0.6, -0.6, 1.0]])
-    found = calibrate(np.full(3, 0.5), target)
-    assert np.linalg.eigvalsh(found.latent)[0] >= -1e-12
-    np.testing.assert_allclose(np.diag(found.latent), 1.0)
+    calibration = calibrate_copula(np.full(3, 0.5), target)
+    assert np.linalg.eigvalsh(calibration.latent)[0] >= -1e-12
+    np.testing.assert_allclose(np.diag(calibration.latent), 1.0)
     # Three equal correlations of normals are at least −½, and two fair coins then have asin(−½)·2/π = −⅓.
-    assert found.attained[0, 1] == pytest.approx(-1.0 / 3.0, abs=1e-9)
-    assert not found.clamped.any()
+    assert calibration.attained[0, 1] == pytest.approx(-1.0 / 3.0, abs=1e-9)
+    assert not calibration.clamped.any()
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,6 @@ def test_pairs_that_cannot_all_be_had_together_are_projected_and_what_is_left_is
     ],
     ids=["mean of 1", "nan", "asymmetric", "above 1", "diagonal", "shape"],
 )
-def test_means_and_correlations_that_are_none_are_refused(mu, target):
+def test_invalid_means_and_correlations_are_refused(mu, target):
     with pytest.raises(InvalidParameterError):
-        calibrate(np.array(mu), np.array(target))
+        calibrate_copula(np.array(mu), np.array(target))

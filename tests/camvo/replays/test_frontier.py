@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from camvo.errors import InvalidParameterError
 from camvo.replays import frontier as module
-from camvo.replays.frontier import MOST_SETS, fixed_sets, frontier, set_accuracy
+from camvo.replays.frontier import MOST_SETS, fixed_sets, pareto_positions, set_accuracy
 from camvo.votes.labels import weighted_vote
 
 LABELS = ("a", "b", "c", "d")
@@ -41,14 +39,14 @@ def by_hand(members, votes, weights, truth):
     return np.mean(right)
 
 
-def test_up_to_twelve_models_all_sets_are_made():
+def test_with_up_to_twelve_models_every_set_is_listed():
     assert {tuple(row) for row in sets_of(4).tolist()} == {
         tuple(bool(number >> bit & 1) for bit in range(4)) for number in range(1, 16)
     }
     assert len(sets_of(12)) == 4095
 
 
-def test_of_more_models_a_sample_is_made_in_which_every_size_has_a_share():
+def test_with_more_models_a_sample_of_all_sizes_is_drawn():
     sets = sets_of(14)
     assert len(sets) <= MOST_SETS + 15
     assert len(np.unique(sets, axis=0)) == len(sets)
@@ -58,18 +56,18 @@ def test_of_more_models_a_sample_is_made_in_which_every_size_has_a_share():
 
 
 @pytest.mark.parametrize("models", [1, 2, 5, 14])
-def test_the_single_models_come_first_and_everyone_last(models):
+def test_the_single_models_come_first_and_the_set_of_all_models_last(models):
     sets = sets_of(models)
     assert np.array_equal(sets[:models], np.eye(models, dtype=np.bool_))
     assert sets[-1].all()
 
 
-def test_the_same_seed_makes_the_same_sample():
+def test_the_same_seed_draws_the_same_sample():
     assert np.array_equal(sets_of(14), sets_of(14))
     assert not np.array_equal(sets_of(14), sets_of(14, seed=1))
 
 
-def test_no_model_makes_no_set():
+def test_fixed_sets_of_no_models_are_refused():
     with pytest.raises(InvalidParameterError):
         sets_of(0)
 
@@ -82,15 +80,15 @@ def test_a_set_is_as_accurate_as_its_weighted_votes_counted_one_by_one(drawn):
     assert set_accuracy(sets, votes, weights, truth, len(LABELS)) == pytest.approx(expected)
 
 
-def test_counting_in_small_portions_changes_nothing(monkeypatch):
+def test_counting_in_small_chunks_changes_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     votes, truth, weights = rng.integers(-1, 4, (200, 5)), rng.integers(0, 4, 200), rng.random(5)
     at_once = set_accuracy(sets_of(5), votes, weights, truth, 4)
-    monkeypatch.setattr(module, "_PORTION", 1)
+    monkeypatch.setattr(module, "_CHUNK", 1)
     assert np.array_equal(set_accuracy(sets_of(5), votes, weights, truth, 4), at_once)
 
 
-def test_without_a_right_label_there_is_no_accuracy():
+def test_accuracy_without_a_known_truth_is_refused():
     with pytest.raises(InvalidParameterError):
         set_accuracy(sets_of(2), np.zeros((3, 2), dtype=np.int64), np.ones(2), np.full(3, -1), 2)
 
@@ -103,11 +101,6 @@ def test_the_frontier_is_what_no_other_point_beats(points):
         for cost, value in points
         if not any(c <= cost and v >= value and (c, v) != (cost, value) for c, v in points)
     }
-    best = frontier(costs, values).tolist()
+    best = pareto_positions(costs, values).tolist()
     assert [points[position] for position in best] == sorted(unbeaten)
     assert all(points.index(points[position]) == position for position in best)
-
-
-def test_the_example_in_the_docstring_is_true():
-    result = doctest.testmod(module)
-    assert (result.attempted > 0, result.failed) == (True, 0)

@@ -1,4 +1,4 @@
-"""A state that was told which contexts are coming, beside one that was not: it must not matter."""
+"""A state that is told the next contexts gives the same results as one that is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scored_one_by_one(state, contexts):
 
 
 def taught(rng, context, arms):
-    """A round in which each of the arms may have voted, with a whole or a fractional reward."""
+    """Return a round in which some of the arms voted, with rewards of 0, 0.4 or 1."""
     return Contribution(
         context,
         tuple(
@@ -37,23 +37,23 @@ def taught(rng, context, arms):
 
 
 def events(rng, coming):
-    """Rounds on the contexts ahead and on others; some are corrected, some withdrawn; an arm joins midway."""
-    told, standing = [], []
+    """Return rounds on announced and other contexts. Some are corrected or withdrawn; one arm joins late."""
+    contributions, standing = [], []
     for number, context in enumerate([*coming, *coming[::3]]):
         arms = ARMS if number > COMING // 2 else ARMS[:-1]
         standing.append(taught(rng, context if rng.random() < 0.9 else contexts_of(rng, 1)[0], arms))
-        told.append(standing[-1])
+        contributions.append(standing[-1])
         before = standing.pop(int(rng.integers(len(standing))))
-        kind = rng.choice(["kept", "kept", "corrected", "withdrawn"])
+        kind = rng.choice(["unchanged", "unchanged", "corrected", "withdrawn"])
         if kind == "withdrawn":
-            told.append(revision(before, Contribution(before.context, (), rounds=0)))
+            contributions.append(revision(before, Contribution(before.context, (), rounds=0)))
             continue
         if kind == "corrected":
             human = [change._replace(removed=None, added=1.0 - change.added) for change in before.changes]
-            told.append(revision(before, Contribution(before.context, tuple(human))))
+            contributions.append(revision(before, Contribution(before.context, tuple(human))))
             before = Contribution(before.context, tuple(human))
         standing.append(before)
-    return told
+    return contributions
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
@@ -69,14 +69,14 @@ def test_what_is_scored_and_learnt_is_the_same_as_without_looking_ahead(seed, in
     for number, event in enumerate(events(rng, coming)):
         told.add(event)
         plain.add(event)
-        one = number % COMING
-        for ahead in (coming[one : one + 1], coming[one:], coming):
-            for seen, expected in zip(
+        position = number % COMING
+        for ahead in (coming[position : position + 1], coming[position:], coming):
+            for scored, expected in zip(
                 told.score_window(ARMS, ahead),
                 scored_one_by_one(plain, ahead),
                 strict=True,
             ):
-                np.testing.assert_allclose(seen, expected, rtol=0.0, atol=1e-10)
+                np.testing.assert_allclose(scored, expected, rtol=0.0, atol=1e-10)
         if interrupted and number == COMING // 2:
             told.snapshot()
     for arm in plain:
@@ -94,15 +94,15 @@ def test_a_context_that_was_not_announced_may_be_scored_in_between():
         told.score(ARMS, context)
         for state in (told, plain):
             state.add(event)
-        seen, expected = (np.array(state.score(ARMS, other[0])) for state in (told, plain))
-        np.testing.assert_allclose(seen, expected, rtol=0.0, atol=1e-12)
+        scored, expected = (np.array(state.score(ARMS, other[0])) for state in (told, plain))
+        np.testing.assert_allclose(scored, expected, rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("context", "said"),
+    ("context", "message"),
     [(np.ones(5), f"d = {DIMENSION}"), (np.full(DIMENSION, np.nan), "NaN")],
     ids=["shape", "nan"],
 )
-def test_a_context_that_cannot_be_scored_is_refused_when_it_is_announced(context, said):
-    with pytest.raises(InvalidParameterError, match=said):
+def test_a_context_that_cannot_be_scored_is_refused_when_it_is_announced(context, message):
+    with pytest.raises(InvalidParameterError, match=message):
         LookaheadState(DIMENSION).announce([context])

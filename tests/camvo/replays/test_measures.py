@@ -19,7 +19,7 @@ positions = st.integers(-1, M - 1)
 
 
 def drawn(n=500, seed=0, unknown=0.1, silent=0.1):
-    """Labels, scores and truth, in part missing."""
+    """Draw labels, scores and truth, some of them missing."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(M, size=n)
     labels = np.where(rng.random(n) < 0.7, truth, rng.integers(M, size=n))
@@ -38,13 +38,13 @@ def test_an_item_without_an_answer_is_wrong():
     assert measures.accuracy(np.array([0, -1]), np.array([0, 0])) == 0.5
 
 
-def test_nothing_is_measured_against_a_truth_that_is_not_known():
+def test_without_a_known_truth_there_is_no_measure():
     labels, scores, _ = drawn()
     truth = np.full(len(labels), -1)
     assert measures.accuracy(labels, truth) is None
     assert measures.calibration_error(labels, scores, truth) is None
-    assert measures.risk_coverage(labels, scores, truth) is None
-    assert {quality.support for quality in measures.per_label(labels, truth, M)} == {0}
+    assert measures.risk_coverage_area(labels, scores, truth) is None
+    assert {quality.support for quality in measures.quality_by_label(labels, truth, M)} == {0}
 
 
 def test_the_calibration_error_is_the_gap_of_scikit_learns_reliability_curve():
@@ -78,12 +78,12 @@ def test_aurc_is_the_mean_over_every_order_that_the_scores_allow(score, right):
         if np.all(np.diff(ordered) <= 0):
             wrong = ~right[list(order)]
             areas.append(np.mean([wrong[: m + 1].mean() for m in range(5)]))
-    assert measures.risk_coverage(labels, score / 2.0, truth) == pytest.approx(np.mean(areas))
+    assert measures.risk_coverage_area(labels, score / 2.0, truth) == pytest.approx(np.mean(areas))
 
 
-def test_an_item_without_an_answer_is_the_last_that_aurc_looks_at():
+def test_aurc_ranks_an_item_without_an_answer_last():
     labels, truth = np.array([-1, 0, 0]), np.array([0, 0, 1])
-    assert measures.risk_coverage(labels, np.array([np.nan, 0.9, 0.0]), truth) == pytest.approx(
+    assert measures.risk_coverage_area(labels, np.array([np.nan, 0.9, 0.0]), truth) == pytest.approx(
         (0 + 1 / 2 + 2 / 3) / 3
     )
 
@@ -92,16 +92,16 @@ def test_precision_recall_and_f1_of_each_label_are_scikit_learns():
     labels, _, truth = drawn()
     known = truth >= 0
     expected = precision_recall_fscore_support(truth[known], labels[known], labels=range(M))
-    found = measures.per_label(labels, truth, M)
+    qualities = measures.quality_by_label(labels, truth, M)
     for name, column in zip(("precision", "recall", "f1", "support"), expected, strict=True):
-        assert [getattr(quality, name) for quality in found] == pytest.approx(list(column))
+        assert [getattr(quality, name) for quality in qualities] == pytest.approx(list(column))
 
 
-def test_what_is_divided_by_nothing_is_not_known():
-    said, never = measures.per_label(np.array([0, 0]), np.array([0, 0]), 2)
-    assert said == measures.LabelQuality(1.0, 1.0, 1.0, 2)
-    assert never == measures.LabelQuality(None, None, None, 0)
-    missed, wrong = measures.per_label(np.array([1]), np.array([0]), 2)
+def test_a_ratio_whose_denominator_is_0_is_none():
+    predicted, absent = measures.quality_by_label(np.array([0, 0]), np.array([0, 0]), 2)
+    assert predicted == measures.LabelQuality(1.0, 1.0, 1.0, 2)
+    assert absent == measures.LabelQuality(None, None, None, 0)
+    missed, wrong = measures.quality_by_label(np.array([1]), np.array([0]), 2)
     assert missed == measures.LabelQuality(None, 0.0, 0.0, 1)
     assert wrong == measures.LabelQuality(0.0, None, 0.0, 0)
 
@@ -130,8 +130,10 @@ def test_the_accuracy_of_a_model_is_that_of_the_votes_it_gave():
 
 
 def test_agreement_is_over_the_items_that_the_full_vote_decides():
-    assert measures.agreement(np.array([0, 1, -1, 1]), np.array([0, 0, 1, -1])) == pytest.approx(1 / 3)
-    assert measures.agreement(np.array([0]), np.array([-1])) is None
+    assert measures.full_vote_agreement(np.array([0, 1, -1, 1]), np.array([0, 0, 1, -1])) == pytest.approx(
+        1 / 3
+    )
+    assert measures.full_vote_agreement(np.array([0]), np.array([-1])) is None
 
 
 def test_the_interval_is_that_of_students_t():

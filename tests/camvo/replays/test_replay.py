@@ -7,7 +7,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
 from camvo.replays.replay import replay
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 
 MODELS = {
@@ -20,7 +20,7 @@ LABELS = ("no", "yes", "maybe")
 
 
 def drawn(items=300, seed=0, **options):
-    return votes_table(MODELS, items=items, labels=LABELS, seed=seed, dimension=8, **options)
+    return draw_votes_table(MODELS, items=items, labels=LABELS, seed=seed, dimension=8, **options)
 
 
 def test_asking_everyone_costs_the_full_price_every_time():
@@ -46,7 +46,7 @@ def test_the_unweighted_majority_is_the_plurality_of_the_row():
         assert counts[label] == counts.max()
 
 
-def test_the_cost_of_an_item_is_the_price_of_whom_it_asked():
+def test_the_cost_of_an_item_is_the_price_of_the_models_that_were_asked():
     table = drawn()
     trace = replay(CaMVo(delta=0.9), table)
     assert trace.costs == pytest.approx(trace.asked @ np.array(list(table.prices.values())))
@@ -60,7 +60,7 @@ def test_camvo_costs_less_than_everyone_once_it_has_learnt():
     assert np.mean(trace.labels == table.truth) > 0.8
 
 
-def test_scores_are_probabilities_and_promise_about_what_they_keep():
+def test_the_mean_score_is_about_the_accuracy():
     table = drawn(items=600, correlation=0.0)
     trace = replay(Baseline(), table)
     assert np.all((trace.scores >= 0.0) & (trace.scores <= 1.0))
@@ -86,12 +86,12 @@ def test_a_vote_of_a_model_that_was_not_asked_is_not_looked_at():
 
 
 def test_a_replay_is_the_same_every_time():
-    one, two = replay(CaMVo(), drawn()), replay(CaMVo(), drawn())
-    assert np.array_equal(one.labels, two.labels)
-    assert np.array_equal(one.scores, two.scores)
+    first, second = replay(CaMVo(), drawn()), replay(CaMVo(), drawn())
+    assert np.array_equal(first.labels, second.labels)
+    assert np.array_equal(first.scores, second.scores)
 
 
-def test_models_that_are_silent_are_paid_and_replaced_and_an_item_without_a_vote_has_no_label():
+def test_models_without_an_answer_are_paid_and_replaced_and_an_item_without_a_vote_has_no_label():
     table = drawn(items=40)
     votes = table.votes.copy()
     votes[:, 0] = -1
@@ -107,7 +107,7 @@ def test_models_that_are_silent_are_paid_and_replaced_and_an_item_without_a_vote
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (6, 3)], ids=["items", "models"])
-def test_a_table_whose_parts_do_not_fit_is_refused(shape):
+def test_a_table_whose_shapes_disagree_is_refused(shape):
     with pytest.raises(InvalidParameterError, match="6 items and 4 models"):
         VotesTable(
             LABELS,
@@ -130,7 +130,7 @@ def test_the_drawn_models_are_about_as_accurate_as_asked_for():
     assert accuracy == pytest.approx([model.accuracy for model in MODELS.values()], abs=0.03)
 
 
-def test_the_drawn_models_are_wrong_together_when_they_are_correlated():
+def test_the_errors_of_the_drawn_models_are_correlated():
     def together(correlation):
         table = drawn(items=4000, correlation=correlation, skill_spread=0.0)
         return np.corrcoef((table.votes != table.truth[:, None]).T)[0, 1]
@@ -152,14 +152,14 @@ def test_a_window_is_planned_on_the_state_before_it():
 def test_the_truth_of_an_item_that_a_human_labels_replaces_the_voted_label():
     table = drawn(items=400)
     everyone = np.ones(400, dtype=np.bool_)
-    told = replay(Baseline(), VotesTable(**_swapped(table)), human=everyone)
-    untold = replay(Baseline(), VotesTable(**_swapped(table)))
+    with_labels = replay(Baseline(), VotesTable(**_swapped(table)), human=everyone)
+    without_labels = replay(Baseline(), VotesTable(**_swapped(table)))
     truth = _swapped(table)["truth"]
-    assert np.mean(told.labels == truth) > np.mean(untold.labels == truth) + 0.1
+    assert np.mean(with_labels.labels == truth) > np.mean(without_labels.labels == truth) + 0.1
 
 
 def _swapped(table):
-    """The table with three bad copies of one voter, which outvote the good ones until told better."""
+    """Return the table with three copies of one bad model, which outvote the good ones at first."""
     rng = np.random.default_rng(3)
     bad = np.where(rng.random(len(table.truth)) < 0.4, table.truth, (table.truth + 1) % len(table.labels))
     votes = np.column_stack([table.votes[:, :2], bad, bad, bad])
@@ -174,6 +174,6 @@ def _swapped(table):
 
 
 @pytest.mark.parametrize("wrong", [{"window": 0}, {"human": np.ones(3, dtype=np.bool_)}])
-def test_a_window_of_nothing_and_a_human_of_other_items_are_refused(wrong):
+def test_an_empty_window_and_human_labels_of_another_shape_are_refused(wrong):
     with pytest.raises(InvalidParameterError):
         replay(Majority(), drawn(items=10), **wrong)

@@ -36,6 +36,6 @@ def test_tasks_planned_together_share_their_state():
 
 
 def test_tasks_planned_together_have_the_same_questions():
-    seen = Observation(State(1), np.ones(1), ("no", "yes"))
+    observation = Observation(State(1), np.ones(1), ("no", "yes"))
     with pytest.raises(InvalidParameterError, match="same questions"):
-        plan_window(CaMVo(), [{"p": seen}, {"q": seen}], {"a": 1.0})
+        plan_window(CaMVo(), [{"p": observation}, {"q": observation}], {"a": 1.0})

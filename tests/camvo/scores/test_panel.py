@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.replays.copula_data import correlated_rounds
+from camvo.replays.copula_data import draw_correlated_rounds
 from camvo.replays.paper_models import equal_correlation
 from camvo.scores.panel import SLIP, Panel
 from camvo.scores.panel_fit import fit_panel
@@ -138,8 +138,10 @@ def test_the_fit_recovers_the_parameters_that_generated_the_votes(labels):
 
 @pytest.mark.parametrize("labels", [2, 4, 20])
 def test_correlated_errors_no_longer_read_as_certainty(labels):
-    rounds = correlated_rounds(equal_correlation(0.5), rounds=4000, seed=2, sigma=20.0, standardised=True)
-    table = rounds.votes_table(labels=tuple(map(str, range(labels))), seed=3)
+    rounds = draw_correlated_rounds(
+        equal_correlation(0.5), rounds=4000, seed=2, sigma=20.0, standardised=True
+    )
+    table = rounds.draw_votes_table(labels=tuple(map(str, range(labels))), seed=3)
     arms, coins = tuple(table.prices), dict(zip(table.prices, rounds.expected_accuracy, strict=True))
     chances = fit_panel(table.votes[:1000], arms, labels).chances(table.votes, labels)
     right = chances.argmax(axis=1) == table.truth

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from backend.commands.replay.results import Point, ReplayRun, Summary, point
 from camvo.errors import InvalidParameterError
-from camvo.replays.clairvoyant import Clairvoyant, clairvoyant
-from camvo.replays.frontier import fixed_sets, frontier, set_accuracy
-from camvo.replays.measures import full_weights
+from camvo.replays.clairvoyant_bound import ClairvoyantBound, clairvoyant_bound
+from camvo.replays.frontier import fixed_sets, pareto_positions, set_accuracy
+from camvo.replays.measures import full_vote_weights
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 
@@ -104,7 +104,7 @@ class Static:
     @property
     def best(self) -> NDArray[np.intp]:
         """Positions of the sets on the Pareto frontier, in ascending order of cost."""
-        return frontier(self.costs, self.worth)
+        return pareto_positions(self.costs, self.worth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class ReportData:
         votes, models = self.table.votes, self.table.votes.shape[1]
         sets = fixed_sets(models, np.random.default_rng(_SAMPLE_SEED))
         truth, count = self.table.truth, len(self.table.labels)
-        weights = full_weights(votes, truth)
+        weights = full_vote_weights(votes, truth)
         if not self.truth:
             truth = _plurality(votes, count)
         prices = np.array(list(self.table.prices.values()))
@@ -138,11 +138,13 @@ class ReportData:
         return Static(sets, sets @ prices, worth, sampled=len(sets) < 2**models - 1)
 
     @cached_property
-    def clairvoyant(self) -> Clairvoyant | None:
+    def clairvoyant(self) -> ClairvoyantBound | None:
         """The bound by the cheapest right prefix of the models; ``None`` without truth."""
         votes, truth = self.table.votes, self.table.truth
         prices = np.array(list(self.table.prices.values()))
-        return clairvoyant(votes, full_weights(votes, truth), prices, truth, len(self.table.labels))
+        return clairvoyant_bound(
+            votes, full_vote_weights(votes, truth), prices, truth, len(self.table.labels)
+        )
 
     @property
     def full(self) -> float:

@@ -7,9 +7,9 @@ import pytest
 
 from camvo.policies.baselines import Majority
 from camvo.policies.cascade import Cascade
+from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.replay import replay
-from camvo.replays.rescored import rescored
-from camvo.replays.synthetic import SyntheticModel, votes_table
+from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.scores import scorer
 from camvo.scores.calibration import IDENTITY
 from camvo.scores.panel import Panel
@@ -21,7 +21,7 @@ LABELS = ("yes", "no", "maybe")
 
 @pytest.fixture(scope="module")
 def table():
-    return votes_table(MODELS, items=300, labels=LABELS, seed=1, dimension=2)
+    return draw_votes_table(MODELS, items=300, labels=LABELS, seed=1, dimension=2)
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,8 @@ def trace(table):
     return replay(Cascade(threshold=0.9), table)
 
 
-def seen(table, trace, item, human=None):
-    """A round as the server's ledger has it."""
+def finished_round(table, trace, item, human=None):
+    """Return a round as the server's ledger stores it."""
     votes = {
         arm: LABELS[table.votes[item, column]]
         for column, arm in enumerate(table.prices)
@@ -40,13 +40,13 @@ def seen(table, trace, item, human=None):
     return FinishedRound(votes, LABELS[trace.labels[item]], right)
 
 
-def test_the_first_score_is_what_is_usual(table, trace):
-    usual, one = Scorer(LABELS, Panel.prior(tuple(MODELS)), IDENTITY), seen(table, trace, 0)
-    assert rescored(trace, table)[0] == pytest.approx(usual.score(one.votes, one.label))
+def test_the_first_score_is_that_of_the_prior(table, trace):
+    prior, opening = Scorer(LABELS, Panel.prior(tuple(MODELS)), IDENTITY), finished_round(table, trace, 0)
+    assert calibrated_scores(trace, table)[0] == pytest.approx(prior.score(opening.votes, opening.label))
 
 
 def first(trace, table, items):
-    """The first so many items alone."""
+    """Return the trace and the table of the first items only."""
     table = replace(
         table, contexts=table.contexts[:items], votes=table.votes[:items], truth=table.truth[:items]
     )
@@ -56,30 +56,33 @@ def first(trace, table, items):
 
 def test_a_score_is_that_of_a_scorer_fitted_to_the_rounds_before(table, trace):
     human = np.arange(40) % 3 == 0
-    rounds = [seen(table, trace, item, human) for item in range(40)]
-    scores = rescored(*first(trace, table, 40), human, growth=0.0)
+    rounds = [finished_round(table, trace, item, human) for item in range(40)]
+    scores = calibrated_scores(*first(trace, table, 40), human, growth=0.0)
     for item in (1, 20, 39):
         fitted = scorer.fit_scorer(rounds[:item], tuple(MODELS), LABELS)
         assert scores[item] == pytest.approx(fitted.score(rounds[item].votes, rounds[item].label))
 
 
 def test_later_rounds_change_no_score(table, trace):
-    assert rescored(*first(trace, table, 150)).tolist() == rescored(trace, table)[:150].tolist()
+    assert (
+        calibrated_scores(*first(trace, table, 150)).tolist()
+        == calibrated_scores(trace, table)[:150].tolist()
+    )
 
 
-def test_a_label_without_a_human_is_not_looked_up(table, trace):
+def test_the_truth_of_an_item_without_a_human_label_is_not_used(table, trace):
     human = np.arange(300) < 20
     blind = replace(table, truth=np.where(human, table.truth, 0))
-    assert rescored(trace, blind, human).tolist() == rescored(trace, table, human).tolist()
+    assert calibrated_scores(trace, blind, human).tolist() == calibrated_scores(trace, table, human).tolist()
 
 
-def test_human_labels_mend_scores_that_are_off(table):
+def test_human_labels_correct_scores_that_are_too_high(table):
     wrong = replace(table, truth=np.where(np.arange(300) % 3 == 0, (table.truth + 1) % 3, table.truth))
     trace = replay(Majority(), wrong)
     late = np.arange(300) >= 200
     right = np.mean(trace.labels[late] == wrong.truth[late])
     without, with_labels = (
-        rescored(trace, wrong, human)[late].mean() for human in (None, np.ones(300, dtype=np.bool_))
+        calibrated_scores(trace, wrong, human)[late].mean() for human in (None, np.ones(300, dtype=np.bool_))
     )
     assert without > right + 0.15
     assert with_labels == pytest.approx(right, abs=0.08)
@@ -88,6 +91,6 @@ def test_human_labels_mend_scores_that_are_off(table):
 def test_without_a_label_there_is_no_score(table, trace):
     labels = trace.labels.copy()
     labels[[0, 7]] = -1
-    scores = rescored(replace(trace, labels=labels), table)
+    scores = calibrated_scores(replace(trace, labels=labels), table)
     assert np.flatnonzero(np.isnan(scores)).tolist() == [0, 7]
-    assert np.isnan(rescored(replace(trace, labels=np.full(300, -1)), table)).all()
+    assert np.isnan(calibrated_scores(replace(trace, labels=np.full(300, -1)), table)).all()

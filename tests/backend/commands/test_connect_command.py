@@ -23,14 +23,14 @@ GUARDED = Environment(
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        made.project |= {"model_version": "", "show_collab_predictions": True}
-        yield made
+    with LabelStudioApi() as api:
+        api.project |= {"model_version": "", "show_collab_predictions": True}
+        yield api
 
 
 def connect(api: LabelStudioApi, **changes: Any) -> bool:
-    given = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
-    return connecting.connect_project(api.client(), Wanted(**given), lambda name, text: None)
+    arguments = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
+    return connecting.connect_project(api.client(), Wanted(**arguments), lambda name, text: None)
 
 
 def disconnect(api: LabelStudioApi) -> bool:

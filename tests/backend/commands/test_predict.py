@@ -46,8 +46,8 @@ def prediction(version: str, score: float, mood: str = "Glad") -> dict[str, Any]
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        yield made
+    with LabelStudioApi() as api:
+        yield api
 
 
 def run(api: LabelStudioApi, oracle: Oracle, **changes: Any) -> Tally:
@@ -210,10 +210,10 @@ def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStu
 
 def test_refresh_replaces_what_differs_in_its_place_and_leaves_the_rest(api: LabelStudioApi) -> None:
     same, other, none = api.add_tasks("a", "b", "c")
-    kept, changed = api.predict(same, "camvo", 0.75), api.predict(other, "camvo", 0.2, "Sad")
+    unchanged, changed = api.predict(same, "camvo", 0.75), api.predict(other, "camvo", 0.2, "Sad")
     assert run(api, Oracle(), refresh=True) == Tally(created=1, replaced=1, unchanged=1)
     assert api.predictions() == [(number, "camvo", 0.75) for number in (same, other, none)]
-    assert [api.tasks[task]["predictions"][0]["id"] for task in (same, other)] == [kept, changed]
+    assert [api.tasks[task]["predictions"][0]["id"] for task in (same, other)] == [unchanged, changed]
 
 
 def test_refresh_removes_doubles_of_ours_only(api: LabelStudioApi) -> None:
@@ -226,17 +226,17 @@ def test_refresh_removes_doubles_of_ours_only(api: LabelStudioApi) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    there=st.lists(
+    existing=st.lists(
         st.lists(st.sampled_from([("camvo", 0.75), ("camvo", 0.1), ("x", 0.1)]), max_size=3), max_size=5
     ),
     refresh=st.booleans(),
     batch=st.integers(1, 4),
 )
 def test_whatever_was_there_every_task_ends_with_ours_and_others_are_untouched(
-    api: LabelStudioApi, there: list[list[tuple[str, float]]], refresh: bool, batch: int
+    api: LabelStudioApi, existing: list[list[tuple[str, float]]], refresh: bool, batch: int
 ) -> None:
     api.tasks.clear()
-    for number, found in zip(api.add_tasks(*map(str, range(len(there)))), there, strict=True):
+    for number, found in zip(api.add_tasks(*map(str, range(len(existing)))), existing, strict=True):
         for version, score in found:
             api.predict(number, version, score)
     others = [one for one in api.predictions() if one[1] == "x"]

@@ -21,8 +21,8 @@ from backend.label_studio.client import Client
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        yield made
+    with LabelStudioApi() as api:
+        yield api
 
 
 def refusal(ask: Callable[[], Any], kind: type[LabelStudioError]) -> LabelStudioError:

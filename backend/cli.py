@@ -82,8 +82,8 @@ def serve(
     from backend import settings  # noqa: PLC0415 - the help must not wait for it
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
-    given = {"config": config, "host": host, "port": port, "workers": workers}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    options = {"config": config, "host": host, "port": port, "workers": workers}
+    chosen = {name: value for name, value in options.items() if value is not None}
     gunicorn_server.serve(settings.Environment().model_copy(update=chosen))
 
 

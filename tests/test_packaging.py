@@ -57,8 +57,8 @@ def test_every_module_and_every_data_file_is_in_the_wheel(wheel: Path) -> None:
     }
     assert {"backend/py.typed", "camvo/py.typed", "backend/commands/demo/texts.json"} <= wanted
     assert {"label_config/sentiment.xml", "label_config/topic.xml"} <= wanted
-    found = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
-    assert wanted - found == set()
+    packed = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
+    assert wanted - packed == set()
 
 
 def test_nothing_but_the_three_packages_is_in_the_wheel(wheel: Path) -> None:
@@ -85,8 +85,8 @@ print(ledger.is_ready(), backend.ledger.__file__)
 
 def test_compose_gives_label_studio_the_two_settings_it_needs() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    given = services["label-studio"]["environment"]
-    assert given == given | {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
+    variables = services["label-studio"]["environment"]
+    assert variables == variables | {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
 
 
 def test_the_backend_in_compose_is_on_the_port_it_listens_on() -> None:

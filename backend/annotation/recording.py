@@ -38,33 +38,46 @@ def record_rounds(
     if deleted_tasks.is_deleted(connection, job.project, job.task):
         raise TaskDeletedError("the task was deleted meanwhile", where=f"task {job.task}")
     stored = rounds.find_by_key(connection, [question.key for question in questions])
-    new: list[Round] = []
-    for question in questions:
-        if question.key in stored or question.name not in outcome.decisions:
-            continue
-        decision = outcome.decisions[question.name]
-        plan = outcome.describe(question.name)
-        human = human_label(connection, question.key, plan)
-        label, taught_by = teacher(decision.label, human, job.settings)
-        round_ = Round(
-            key=question.key,
-            plan=plan,
-            votes={arm: answers.get(question.name) for arm, answers in outcome.votes.items()},
-            label=decision.label,
-            score=outcome.scores.get(question.name, decision.score),
-            cost_usd=outcome.cost / len(questions),
-            full_cost_usd=outcome.full_cost / len(questions),
-            audit=job.audit,
-            taught=label,
-            taught_by=taught_by,
-            context=outcome.plan.estimates[question.name].context,
-            created_at=now,
-            human=human,
-            confirmed=confirmation(decision.label, human, plan),
-        )
-        contribution = outcome.policy.contribution(
-            outcome.plan, question.name, outcome.votes, label, human=taught_by == "human"
-        )
-        store_round(connection, round_, contribution, now=now, examples=outcome.shown)
-        new.append(round_)
+    new = [
+        _record_round(connection, job, question, outcome, questions=len(questions), now=now)
+        for question in questions
+        if question.key not in stored and question.name in outcome.decisions
+    ]
     return list(stored.values()), new
+
+
+def _record_round(
+    connection: Connection,
+    job: Job,
+    question: JobQuestion,
+    outcome: TaskOutcome,
+    *,
+    questions: int,
+    now: float,
+) -> Round:
+    """Store one round and what it teaches. The task's cost is shared equally among its questions."""
+    decision = outcome.decisions[question.name]
+    plan = outcome.describe(question.name)
+    human = human_label(connection, question.key, plan)
+    label, taught_by = teacher(decision.label, human, job.settings)
+    round_ = Round(
+        key=question.key,
+        plan=plan,
+        votes={arm: answers.get(question.name) for arm, answers in outcome.votes.items()},
+        label=decision.label,
+        score=outcome.scores.get(question.name, decision.score),
+        cost_usd=outcome.cost / questions,
+        full_cost_usd=outcome.full_cost / questions,
+        audit=job.audit,
+        taught=label,
+        taught_by=taught_by,
+        context=outcome.plan.estimates[question.name].context,
+        created_at=now,
+        human=human,
+        confirmed=confirmation(decision.label, human, plan),
+    )
+    contribution = outcome.policy.contribution(
+        outcome.plan, question.name, outcome.votes, label, human=taught_by == "human"
+    )
+    store_round(connection, round_, contribution, now=now, examples=outcome.shown)
+    return round_

@@ -10,7 +10,6 @@ Code inside this package imports from the modules, never from this facade.
 
 from __future__ import annotations
 
-from backend.models.calls import ModelAnswer
 from backend.models.pool import Pool
 
-__all__ = ["ModelAnswer", "Pool"]
+__all__ = ["Pool"]

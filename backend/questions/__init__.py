@@ -17,15 +17,11 @@ Code inside this package imports from the modules, never from this facade.
 
 from __future__ import annotations
 
-from backend.questions.label import Label
 from backend.questions.label_config import LabelConfig, SkippedControl, parse_label_config
-from backend.questions.objects.field import Field
 from backend.questions.question import ConfigQuestion, TaskQuestion
 
 __all__ = [
     "ConfigQuestion",
-    "Field",
-    "Label",
     "LabelConfig",
     "SkippedControl",
     "TaskQuestion",

@@ -12,6 +12,7 @@ def recall_usage(pool: Pool, ledger: Ledger) -> None:
     with ledger.read() as connection:
         usages = usage_by_model(connection)
     for name, usage in usages.items():
-        answered = usage.calls - usage.failures
-        if answered and name in pool.names:
-            pool.observe(name, usage.counted_tokens, usage.input_tokens, usage.output_tokens, calls=answered)
+        if name in pool.names:
+            pool.observe(
+                name, usage.counted_tokens, usage.input_tokens, usage.output_tokens, calls=usage.calls
+            )

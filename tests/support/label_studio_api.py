@@ -49,7 +49,7 @@ class LabelStudioApi:
         """(method, path) → the answer to give instead of the usual one."""
         self.before: Callable[[str, str], None] = lambda method, path: None
         """Called with every request before it is answered."""
-        self.seen: list[tuple[str, str, Any]] = []
+        self.requests: list[tuple[str, str, Any]] = []
         self._numbers = itertools.count(100)
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
@@ -66,7 +66,7 @@ class LabelStudioApi:
     @property
     def writes(self) -> list[tuple[str, str]]:
         """The requests so far that were meant to change something."""
-        return [(method, path) for method, path, _ in self.seen if method != "GET"]
+        return [(method, path) for method, path, _ in self.requests if method != "GET"]
 
     def client(self, key: str = KEY) -> Client:
         return Client(self.url, SecretStr(key))
@@ -265,7 +265,7 @@ class LabelStudioApi:
                 parts = urlsplit(self.path)
                 length = int(self.headers.get("content-length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
-                api.seen.append((self.command, parts.path, body))
+                api.requests.append((self.command, parts.path, body))
                 api.before(self.command, parts.path)
                 query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 answer: Answer | bytes = _recorded("key_wrong")

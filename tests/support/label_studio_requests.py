@@ -31,9 +31,6 @@ MORE_MOODS = SENTIMENT.replace('<Choice value="Calm"/>', '<Choice value="Calm"/>
 UNVOTABLE = '<View><Image name="photo" value="$url"/><TextArea name="caption" toName="photo"/></View>'
 """A config in which nothing can be voted on."""
 
-ML_AGENT = "heartex/1.23.2+0.gdf96d79"
-WEBHOOK_AGENT = "python-requests/2.34.2"
-
 _EPOCH = datetime(2026, 3, 1, 9, 30, 15, 250_000, tzinfo=UTC)
 _ticks = itertools.count(1)
 

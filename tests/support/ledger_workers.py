@@ -41,7 +41,7 @@ def append(start: Start, url: str, writer: str, count: int) -> None:
     start()
     for number in range(count):
         with ledger.write() as connection:
-            _append(connection, f"{writer} {number}")
+            append_event(connection, f"{writer} {number}".encode())
 
 
 def migrate(start: Start, url: str) -> None:
@@ -77,19 +77,20 @@ def append_and_say_so(url: str) -> None:
     ledger = Ledger(url)
     for number in itertools.count():
         with ledger.write() as connection:
-            sequence = _append(connection, f"mortal {number}")
+            sequence = append_event(connection, f"mortal {number}".encode())
         sys.stdout.write(f"{sequence}\n")
         sys.stdout.flush()
 
 
-def _append(connection: Any, contribution: str) -> int:
+def append_event(connection: Any, contribution: bytes = b"x") -> int:
+    """Append an event and return its number."""
     return events.append(
         connection,
         "1.1",
         control="topic",
         epoch="e",
         kind="round",
-        contribution=contribution.encode(),
+        contribution=contribution,
         round_id=None,
         now=0.0,
     )

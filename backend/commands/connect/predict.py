@@ -68,7 +68,7 @@ class PredictionRun:
             wanted = [
                 task for task in page if self.refresh or not self._predictions(task, self.model_version)
             ]
-            tally.kept += len(page) - len(wanted)
+            tally.unchanged += len(page) - len(wanted)
             answers = self._answers(wanted, tally) if wanted else {}
             if answers:
                 self._store(answers, tally)
@@ -124,7 +124,7 @@ class PredictionRun:
                     written += 1
                 elif self.refresh:
                     written += self._replace(existing, prediction, tally)
-            tally.kept += not written
+            tally.unchanged += not written
         nested = [prediction for prediction in new if _has_paths(prediction)]
         for prediction in nested:
             self.client.add_prediction(prediction)

@@ -12,7 +12,7 @@ class Tally:
     Attributes:
         created: predictions stored for tasks that had none.
         replaced: predictions changed in place.
-        kept: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
+        unchanged: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
         undecided: tasks for which the backend had no prediction.
         too_large: tasks larger than the backend accepts in one request.
         refused: predictions that Label Studio did not accept, because they do not fit the label config.
@@ -20,7 +20,7 @@ class Tally:
 
     created: int = 0
     replaced: int = 0
-    kept: int = 0
+    unchanged: int = 0
     undecided: int = 0
     too_large: int = 0
     refused: int = 0
@@ -28,7 +28,8 @@ class Tally:
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
         lines = [
-            f"{self.created} predictions stored, {self.replaced} replaced, {self.kept} tasks left unchanged"
+            f"{self.created} predictions stored, {self.replaced} replaced,"
+            f" {self.unchanged} tasks left unchanged"
         ]
         if self.undecided:
             lines.append(

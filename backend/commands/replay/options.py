@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_h
 
 import typer
 
-from backend.errors import ReplayError
+from backend.commands.number_lists import decimals, integers
 
 if TYPE_CHECKING:
     from backend.commands.replay.study import ReplayStudy
@@ -194,34 +193,3 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
-
-
-def decimals(text: str, option: str) -> list[float]:
-    """Parse a comma-separated list of finite numbers.
-
-    Raises:
-        ReplayError: the text is not such a list.
-    """
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ReplayError(
-            f"{text!r} is not a list of numbers", where=option, fix="give e.g. 0.9,0.95"
-        ) from error
-    if not all(math.isfinite(number) for number in numbers):
-        raise ReplayError(f"{text!r} has a value that is not finite", where=option, fix="give e.g. 0.9,0.95")
-    return numbers
-
-
-def integers(text: str, option: str) -> list[int]:
-    """Parse a comma-separated list of whole numbers.
-
-    Raises:
-        ReplayError: the text is not such a list.
-    """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ReplayError(
-            f"{text!r} is not a list of whole numbers", where=option, fix="give e.g. 1,3"
-        ) from error

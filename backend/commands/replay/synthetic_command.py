@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from backend.commands.number_lists import decimals
 from backend.commands.replay import options
 from backend.commands.replay.options import DATA, POLICIES, RUNS
 
@@ -66,8 +67,8 @@ def synthetic(
     study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=policy_alpha, shuffles=shuffles)
     Sensitivity(
         study=study,
-        gammas=[None] if heterogeneous else options.decimals(gamma, "--gamma"),
-        alphas=options.decimals(alpha, "--alpha"),
+        gammas=[None] if heterogeneous else decimals(gamma, "--gamma"),
+        alphas=decimals(alpha, "--alpha"),
         items=items,
         standardised=standardised,
     ).run(Console(), Console(stderr=True))

@@ -107,9 +107,9 @@ def script(body: dict[str, Any]) -> Reply:
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """A backend in which task 1 has a round."""
-    with Backend(tmp_path_factory.mktemp("tags"), script) as made:
-        made.predict(task(1, data=DATA), project=PROJECT)
-        yield made
+    with Backend(tmp_path_factory.mktemp("tags"), script) as backend:
+        backend.predict(task(1, data=DATA), project=PROJECT)
+        yield backend
 
 
 def rewards(backend: Backend, control: str) -> dict[str, float]:

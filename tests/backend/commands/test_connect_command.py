@@ -23,14 +23,14 @@ GUARDED = Environment(
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        made.project |= {"model_version": "", "show_collab_predictions": True}
-        yield made
+    with LabelStudioApi() as api:
+        api.project |= {"model_version": "", "show_collab_predictions": True}
+        yield api
 
 
 def connect(api: LabelStudioApi, **changes: Any) -> bool:
-    given = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
-    return connecting.connect_project(api.client(), Wanted(**given), lambda name, text: None)
+    arguments = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
+    return connecting.connect_project(api.client(), Wanted(**arguments), lambda name, text: None)
 
 
 def disconnect(api: LabelStudioApi) -> bool:
@@ -62,7 +62,7 @@ def test_the_one_webhook_carries_the_secret_and_what_camvo_acts_on(api: LabelStu
 
 def test_credentials_and_extra_params_are_sent_along(api: LabelStudioApi) -> None:
     connect(api, extra_params={"delta": 0.9})
-    [sent] = [body for method, path, body in api.seen if (method, path) == ("POST", "/api/ml/")]
+    [sent] = [body for method, path, body in api.requests if (method, path) == ("POST", "/api/ml/")]
     assert (sent["auth_method"], sent["basic_auth_user"]) == ("BASIC_AUTH", "ls")
     assert (sent["basic_auth_pass"], sent["extra_params"]) == ("a-password", {"delta": 0.9})
 
@@ -81,7 +81,7 @@ def test_predictions_that_were_hidden_are_shown(api: LabelStudioApi) -> None:
 
 def test_a_second_connect_changes_nothing_and_says_so(api: LabelStudioApi) -> None:
     assert connect(api, review_queue=True, extra_params={"delta": 0.9})
-    api.seen.clear()
+    api.requests.clear()
     assert not connect(api, review_queue=True, extra_params={"delta": 0.9})
     assert api.writes == []
 
@@ -126,7 +126,7 @@ def test_a_backend_that_label_studio_cannot_use_is_given_the_password_again(api:
     [backend] = api.backends.values()
     backend["state"] = "ER"
     assert connect(api)
-    assert api.seen[-2][2]["basic_auth_pass"] == "a-password"
+    assert api.requests[-2][2]["basic_auth_pass"] == "a-password"
 
 
 def test_headers_that_somebody_added_to_the_webhook_stay(api: LabelStudioApi) -> None:

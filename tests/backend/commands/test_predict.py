@@ -46,8 +46,8 @@ def prediction(version: str, score: float, mood: str = "Glad") -> dict[str, Any]
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        yield made
+    with LabelStudioApi() as api:
+        yield api
 
 
 def run(api: LabelStudioApi, oracle: Oracle, **changes: Any) -> Tally:
@@ -78,7 +78,7 @@ def test_a_second_run_asks_nothing_and_stores_nothing(api: LabelStudioApi) -> No
     api.add_tasks(*"abcde")
     run(api, Oracle())
     oracle = Oracle()
-    assert run(api, oracle) == Tally(kept=5)
+    assert run(api, oracle) == Tally(unchanged=5)
     assert oracle.asked == []
 
 
@@ -86,7 +86,7 @@ def test_only_missing_leaves_our_predictions_and_does_not_see_those_of_others(ap
     ours, others = api.add_tasks("a", "b")
     api.predict(ours, "camvo", 0.2)
     api.predict(others, "another", 0.2)
-    assert run(api, Oracle()) == Tally(created=1, kept=1)
+    assert run(api, Oracle()) == Tally(created=1, unchanged=1)
     assert api.predictions() == [(ours, "camvo", 0.2), (others, "another", 0.2), (others, "camvo", 0.75)]
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(api: LabelStudioApi) -> Non
         run(api, Oracle())
     api.before, api.answers = (lambda method, asked: None), {}
     oracle = Oracle()
-    assert run(api, oracle) == Tally(created=4, kept=2)
+    assert run(api, oracle) == Tally(created=4, unchanged=2)
     assert oracle.asked == [numbers[2:4], numbers[4:]]
     assert Counter(task for task, _, _ in api.predictions()) == Counter(numbers)
 
@@ -118,7 +118,7 @@ def test_a_prediction_that_label_studio_stored_meanwhile_is_not_doubled(api: Lab
             api.predict(first, "camvo", 0.75)  # somebody opened the task while models were thinking
             return super().predict(key, label_config, tasks)
 
-    assert run(api, Opened()) == Tally(created=1, kept=1)
+    assert run(api, Opened()) == Tally(created=1, unchanged=1)
     assert api.predictions() == [(first, "camvo", 0.75), (second, "camvo", 0.75)]
 
 
@@ -210,10 +210,10 @@ def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStu
 
 def test_refresh_replaces_what_differs_in_its_place_and_leaves_the_rest(api: LabelStudioApi) -> None:
     same, other, none = api.add_tasks("a", "b", "c")
-    kept, changed = api.predict(same, "camvo", 0.75), api.predict(other, "camvo", 0.2, "Sad")
-    assert run(api, Oracle(), refresh=True) == Tally(created=1, replaced=1, kept=1)
+    unchanged, changed = api.predict(same, "camvo", 0.75), api.predict(other, "camvo", 0.2, "Sad")
+    assert run(api, Oracle(), refresh=True) == Tally(created=1, replaced=1, unchanged=1)
     assert api.predictions() == [(number, "camvo", 0.75) for number in (same, other, none)]
-    assert [api.tasks[task]["predictions"][0]["id"] for task in (same, other)] == [kept, changed]
+    assert [api.tasks[task]["predictions"][0]["id"] for task in (same, other)] == [unchanged, changed]
 
 
 def test_refresh_removes_doubles_of_ours_only(api: LabelStudioApi) -> None:
@@ -226,17 +226,17 @@ def test_refresh_removes_doubles_of_ours_only(api: LabelStudioApi) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    there=st.lists(
+    existing=st.lists(
         st.lists(st.sampled_from([("camvo", 0.75), ("camvo", 0.1), ("x", 0.1)]), max_size=3), max_size=5
     ),
     refresh=st.booleans(),
     batch=st.integers(1, 4),
 )
 def test_whatever_was_there_every_task_ends_with_ours_and_others_are_untouched(
-    api: LabelStudioApi, there: list[list[tuple[str, float]]], refresh: bool, batch: int
+    api: LabelStudioApi, existing: list[list[tuple[str, float]]], refresh: bool, batch: int
 ) -> None:
     api.tasks.clear()
-    for number, found in zip(api.add_tasks(*map(str, range(len(there)))), there, strict=True):
+    for number, found in zip(api.add_tasks(*map(str, range(len(existing)))), existing, strict=True):
         for version, score in found:
             api.predict(number, version, score)
     others = [one for one in api.predictions() if one[1] == "x"]

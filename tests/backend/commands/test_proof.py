@@ -38,11 +38,11 @@ class Counting(BackendClient):
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
     """A connected project with one task."""
     monkeypatch.setattr(proof, "_PATIENCE", 0.3)
-    with LabelStudioApi() as made:
-        made.project["model_version"] = ""
-        made.add_tasks("a")
-        connecting.connect_project(made.client(), WANTED, lambda name, text: None)
-        yield made
+    with LabelStudioApi() as api:
+        api.project["model_version"] = ""
+        api.add_tasks("a")
+        connecting.connect_project(api.client(), WANTED, lambda name, text: None)
+        yield api
 
 
 def facts(api: LabelStudioApi, **changes: Any) -> dict[str, Fact]:

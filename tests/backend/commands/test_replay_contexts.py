@@ -38,11 +38,11 @@ def refusal(folder: Path, array: Any) -> str:
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_embeddings_are_read_as_float64(dtype: str, tmp_path: Path) -> None:
-    given = np.linspace(0.0, 1.0, 12).reshape(3, 4).astype(dtype)
-    np.save(tmp_path / "e.npy", given)
-    found = contexts.read_embeddings(tmp_path / "e.npy", table(tmp_path, *TEXTS))
-    assert found.dtype == np.float64
-    assert np.array_equal(found, given)
+    embeddings = np.linspace(0.0, 1.0, 12).reshape(3, 4).astype(dtype)
+    np.save(tmp_path / "e.npy", embeddings)
+    loaded = contexts.read_embeddings(tmp_path / "e.npy", table(tmp_path, *TEXTS))
+    assert loaded.dtype == np.float64
+    assert np.array_equal(loaded, embeddings)
 
 
 @pytest.mark.parametrize(

@@ -267,17 +267,17 @@ def test_a_division_of_nothing_by_nothing_is_a_dash(page):
 
 
 def test_each_target_names_who_met_it_at_the_least_cost(replay_of_two):
-    seen = report_data(*replay_of_two)
-    first = seen.settings[0]
+    data = report_data(*replay_of_two)
+    first = data.settings[0]
     dearer = replace(first.summary, k_min=2, means=first.summary.means | {"cost_share": 0.99})
     cheaper = replace(first.summary, k_min=3, means=first.summary.means | {"cost_share": 0.01})
     met = [replace(run, row=replace(run.row, target_met=True)) for run in first.runs]
     once = [met[0], replace(met[1], row=replace(met[1].row, target_met=False))]
-    chosen = replace(seen, settings=(SettingRuns(dearer, tuple(met)), SettingRuns(cheaper, tuple(once))))
+    chosen = replace(data, settings=(SettingRuns(dearer, tuple(met)), SettingRuns(cheaper, tuple(once))))
     assert [sentence.partition(": ")[2] for sentence in targets(chosen)] == [
         f"CaMVo, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
     ]
-    nobody = replace(seen, settings=(SettingRuns(cheaper, tuple(once)),))
+    nobody = replace(data, settings=(SettingRuns(cheaper, tuple(once)),))
     assert [sentence.partition(": ")[2] for sentence in targets(nobody)] == ["none."]
 
 
@@ -363,9 +363,9 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
     run = ReplayRun(
         row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order
     )
-    seen = report_data(table, [run], [summary])
-    assert cumulative_accuracy(seen, run).tolist() == [0.0, 0.0, 0.5]
-    assert cumulative_cost(seen, run).tolist() == [1.0, 0.5, 0.5]
+    data = report_data(table, [run], [summary])
+    assert cumulative_accuracy(data, run).tolist() == [0.0, 0.0, 0.5]
+    assert cumulative_cost(data, run).tolist() == [1.0, 0.5, 0.5]
 
 
 def test_many_settings_are_all_drawn_differently():

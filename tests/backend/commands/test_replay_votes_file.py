@@ -32,21 +32,21 @@ def test_labels_are_those_of_the_votes_and_the_truth_in_the_order_of_their_chara
 
 
 def test_votes_and_truth_are_positions_and_a_blank_cell_is_none(tmp_path: Path) -> None:
-    found = table(tmp_path, GOOD)
-    assert found.votes.tolist() == [[2, 1], [-1, 2], [0, 1]]
-    assert found.truth.tolist() == [2, -1, 1]
+    read = table(tmp_path, GOOD)
+    assert read.votes.tolist() == [[2, 1], [-1, 2], [0, 1]]
+    assert read.truth.tolist() == [2, -1, 1]
 
 
 def test_only_a_model_is_needed(tmp_path: Path) -> None:
-    found = table(tmp_path, "m\nyes\nno\n")
-    assert (found.texts, found.truth.tolist()) == (None, [-1, -1])
+    read = table(tmp_path, "m\nyes\nno\n")
+    assert (read.texts, read.truth.tolist()) == (None, [-1, -1])
 
 
 def test_a_text_may_be_long_and_go_over_lines_which_are_counted(tmp_path: Path) -> None:
     long = "word " * 100_000
-    found = table(tmp_path, f'text,m\n"{long}\n\nend",yes\n\nshort,no\n')
-    assert found.texts == (f"{long}\n\nend", "short")
-    assert found.lines == (2, 6)
+    read = table(tmp_path, f'text,m\n"{long}\n\nend",yes\n\nshort,no\n')
+    assert read.texts == (f"{long}\n\nend", "short")
+    assert read.lines == (2, 6)
 
 
 def test_the_mark_that_a_spreadsheet_puts_before_utf_8_is_no_part_of_a_name(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from backend.commands.connect.review_tab import TITLE
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        made.tabs[1] = {"id": 1, "data": {"title": "Mine", "filters": {"conjunction": "and", "items": []}}}
-        yield made
+    with LabelStudioApi() as api:
+        api.tabs[1] = {"id": 1, "data": {"title": "Mine", "filters": {"conjunction": "and", "items": []}}}
+        yield api
 
 
 def put(api: LabelStudioApi, *tasks: int) -> str:
@@ -93,7 +93,7 @@ def test_it_goes_with_the_backend(api: LabelStudioApi) -> None:
     put(api, 7)
     said: list[str] = []
     client = api.client()
-    found = disconnecting.disconnect_project(
+    removed = disconnecting.disconnect_project(
         client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
     )
-    assert (found, said, ours(api)) == (True, ["tab"], [])
+    assert (removed, said, ours(api)) == (True, ["tab"], [])

@@ -21,8 +21,8 @@ from backend.label_studio.client import Client
 
 @pytest.fixture
 def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        yield made
+    with LabelStudioApi() as api:
+        yield api
 
 
 def refusal(ask: Callable[[], Any], kind: type[LabelStudioError]) -> LabelStudioError:
@@ -47,11 +47,11 @@ def test_every_task_is_on_exactly_one_page_in_order(api: LabelStudioApi, size: i
 
 def test_a_task_deleted_meanwhile_shifts_none_out_of_sight(api: LabelStudioApi) -> None:
     numbers = api.add_tasks(*"abcdef")
-    seen: list[int] = []
+    fetched: list[int] = []
     for page in api.client().pages(PROJECT, size=2):
-        seen += [task["id"] for task in page]
+        fetched += [task["id"] for task in page]
         api.tasks.pop(numbers[0], None)
-    assert seen == numbers
+    assert fetched == numbers
 
 
 def test_only_annotated_tasks_are_fetched_when_no_others_are_wanted(api: LabelStudioApi) -> None:

@@ -86,8 +86,8 @@ def test_training_twice_teaches_once(studio: Studio) -> None:
     studio.api.annotate(studio.task, "Sad")
     studio.train(lambda: studio.learnt() == SAD)
     before = len(studio.backend.events(studio.project))
-    fetched = len(studio.api.seen)
-    studio.train(lambda: len(studio.api.seen) >= 2 * fetched)
+    fetched = len(studio.api.requests)
+    studio.train(lambda: len(studio.api.requests) >= 2 * fetched)
     assert len(studio.backend.events(studio.project)) == before
 
 
@@ -114,7 +114,7 @@ def test_an_annotation_that_no_page_shows_but_that_is_there_is_kept(studio: Stud
     studio.train(lambda: studio.learnt() == SAD)
     studio.api.answers["GET", "/api/tasks/"] = (200, {"total": 0, "tasks": []})
     path = f"/api/annotations/{number}/"
-    studio.train(lambda: ("GET", path, None) in studio.api.seen)
+    studio.train(lambda: ("GET", path, None) in studio.api.requests)
     studio.finish()
     assert studio.known() == {number}
 
@@ -122,10 +122,10 @@ def test_an_annotation_that_no_page_shows_but_that_is_there_is_kept(studio: Stud
 def test_another_label_studios_project_of_that_number_is_not_learnt_from(studio: Studio) -> None:
     studio.backend.hook(annotated(Annotation(number=7, task=studio.task, mood="Sad"), studio.project))
     studio.api.project["created_at"] = "2020-01-01T00:00:00.000000Z"
-    studio.train(lambda: any("/api/projects/" in path for _, path, _ in studio.api.seen))
+    studio.train(lambda: any("/api/projects/" in path for _, path, _ in studio.api.requests))
     studio.finish()
     assert studio.known() == {7}
-    assert not any(path == "/api/tasks/" for _, path, _ in studio.api.seen)
+    assert not any(path == "/api/tasks/" for _, path, _ in studio.api.requests)
 
 
 def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> None:

@@ -27,12 +27,12 @@ from backend.ledger import (
     example_texts,
     human_annotations,
     projects,
+    reports,
     rounds,
     snapshots,
 )
 from backend.ledger.database.tables import metadata
 from backend.ledger.money import accounts
-from backend.ledger.money.usage import usage_by_model
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -169,14 +169,15 @@ def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
 
 def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
-        usage = usage_by_model(connection)
+        calls = reports.sum_calls(connection, PROJECT)
         total = accounts.balance(connection, PROJECT, accounts.TOTAL)
         keys = connection.scalars(select(metadata.tables["answers"].c.key)).all()
         contents = {answer.content for answer in answers.find_by_key(connection, keys).values()}
-    assert {model: (row.calls, row.failures) for model, row in usage.items()} == {
-        "blue": (8, 0),
-        "green": (8, 1),
-        "red": (8, 0),
+    assert {(row.model, row.failure): row.calls for row in calls} == {
+        ("blue", None): 8,
+        ("green", None): 7,
+        ("green", "model_rejected"): 1,
+        ("red", None): 8,
     }
     assert total == accounts.Account(spent=322_000_000, reserved=0)
     assert contents == {f'{{"mood": "{label}"}}' for label in ("Glad", "Sad", "Calm")}

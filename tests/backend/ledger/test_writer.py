@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from ledger_workers import append_event as append
 from sqlalchemy import Connection, event, text
 from sqlalchemy.pool import Pool
 
@@ -25,19 +26,6 @@ def writer(ledger: Ledger) -> Iterator[Writer]:
     writer = Writer(ledger)
     yield writer
     writer.close()
-
-
-def append(connection: Connection, contribution: bytes = b"x") -> int:
-    return events.append(
-        connection,
-        "1.1",
-        control="topic",
-        epoch="e",
-        kind="round",
-        contribution=contribution,
-        round_id=None,
-        now=1.0,
-    )
 
 
 def written(ledger: Ledger) -> list[bytes]:

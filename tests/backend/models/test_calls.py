@@ -23,7 +23,8 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models import ModelAnswer, Pool, litellm_info
+from backend.models import Pool, litellm_info
+from backend.models.calls import ModelAnswer
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
 

@@ -19,8 +19,9 @@ from backend.models.embedded_voters.features import sentences, stems, words
 from backend.models.embedded_voters.voters import VOTERS, LabelSet
 from backend.models.embedder.embedder import Embedder
 from backend.models.litellm_info import litellm
-from backend.questions import ConfigQuestion, Label, TaskQuestion, parse_label_config
+from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls.closed_set import OneOf
+from backend.questions.label import Label
 from backend.questions.prompts.answers import answer_schema, parse_answer
 from backend.questions.prompts.messages import prompt_messages
 from backend.settings.built_in_voters import DEFAULT_MODELS

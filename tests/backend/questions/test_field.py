@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import EmptyTextError, MissingFieldError
-from backend.questions import Field, TaskQuestion, parse_label_config
+from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.objects.field import Field
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

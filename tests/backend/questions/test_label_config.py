@@ -4,8 +4,10 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import BadLabelConfigError
-from backend.questions import Field, Label, LabelConfig, parse_label_config
+from backend.questions import LabelConfig, parse_label_config
 from backend.questions.controls.closed_set import OneOf
+from backend.questions.label import Label
+from backend.questions.objects.field import Field
 
 CHOICES = '<Choice value="Good"/><Choice value="Bad"/>'
 TEXT = '<Text name="text" value="$text"/>'

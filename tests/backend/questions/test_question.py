@@ -7,8 +7,9 @@ import pytest
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.errors import EmptyTextError, MissingFieldError
-from backend.questions import ConfigQuestion, Label, parse_label_config
+from backend.questions import ConfigQuestion, parse_label_config
 from backend.questions.controls.closed_set import OneOf
+from backend.questions.label import Label
 from camvo.errors import InvalidParameterError
 
 XML = """<View>

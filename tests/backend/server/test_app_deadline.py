@@ -31,9 +31,9 @@ class Gate:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open.set()
+    gate = Gate()
+    yield gate
+    gate.open.set()
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    with Backend(tmp_path_factory.mktemp("http"), votes(red="Glad", green="Glad", blue="Sad")) as made:
-        yield made
+    with Backend(tmp_path_factory.mktemp("http"), votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        yield backend
 
 
 @pytest.mark.parametrize("path", ["/", "/health"])

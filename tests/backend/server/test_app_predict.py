@@ -30,8 +30,8 @@ _numbers = itertools.count(10_000)
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """One backend for all tests here; each test uses its own tasks."""
-    with Backend(tmp_path_factory.mktemp("predict"), votes(red="Glad", green="Glad", blue="Sad")) as made:
-        yield made
+    with Backend(tmp_path_factory.mktemp("predict"), votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        yield backend
 
 
 def new_task(text: object = None, **changes: Any) -> dict[str, Any]:

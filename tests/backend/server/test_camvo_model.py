@@ -55,6 +55,6 @@ def test_fit_teaches_the_round_that_predict_made(module: ModuleType) -> None:
 
 
 def test_extra_params_are_kept_for_the_project(module: ModuleType) -> None:
-    module.CamvoModel.kept["8", "extra_params"] = '{"delta": 0.5}'
+    module.CamvoModel.stored_strings["8", "extra_params"] = '{"delta": 0.5}'
     module.CamvoModel(project_id="8", label_config=SENTIMENT)
     assert module._runtime().projects.settings("8").policy.delta == 0.5

@@ -139,8 +139,9 @@ def _caption(data: ReportData, field: str, below: Sequence[str]) -> tuple[str, .
         )
     if data.clairvoyant is not None:
         sentences.append(
-            "Whoever knew the answers and, the cheapest model first, stopped at the first right vote would be"
-            f" right in {data.clairvoyant.reached:.1%} at a cost of {data.clairvoyant.cost:.3g}."
+            "A policy that knew the answers, asked the cheapest model first and stopped at the first right"
+            f" vote would be right in {data.clairvoyant.reached:.1%} at a cost of"
+            f" {data.clairvoyant.cost:.3g}."
         )
     if data.targets:
         sentences.append("Dashed lines are the targets, δ times the accuracy of the full vote.")

@@ -40,13 +40,13 @@ def name_points(
     pixels = axes.transData.transform(points)
     shown = np.concatenate([pixels, axes.transData.transform(markers)])
     inked = [_along(axes.transData.transform(line), 2 * dots) for line in lines]
-    taken = np.concatenate([_boxes(shown, _MARKER * dots), *(_boxes(points, dots) for points in inked)])
+    occupied = np.concatenate([_boxes(shown, _MARKER * dots), *(_boxes(points, dots) for points in inked)])
     for point, pixel, name in zip(points, pixels, names, strict=True):
         trial = axes.text(0, 0, name, fontsize=_SIZE)
         size = trial.get_window_extent()
         trial.remove()
-        offset, ring, box = _free(pixel, size, taken, inside=axes.bbox, dots=dots)
-        taken = np.concatenate([taken, box[None]])
+        offset, ring, box = _free(pixel, size, occupied, inside=axes.bbox, dots=dots)
+        occupied = np.concatenate([occupied, box[None]])
         axes.annotate(
             name,
             (float(point[0]), float(point[1])),
@@ -79,7 +79,7 @@ def _along(corners: Array, step: float) -> Array:
 
 
 def _free(
-    pixel: Array, size: Bbox, taken: Array, *, inside: Bbox, dots: float
+    pixel: Array, size: Bbox, occupied: Array, *, inside: Bbox, dots: float
 ) -> tuple[tuple[float, float], float, Array]:
     """Find the nearest place that covers least; return its middle's offset in points, ring and box."""
     width, height = size.width, size.height
@@ -91,7 +91,7 @@ def _free(
             half = np.array([width, height]) / 2
             box = np.concatenate([middle - half, middle + half])
             outside = width * height - _common(box, np.array(inside.extents)[None])
-            covered = _common(box, taken) + outside
+            covered = _common(box, occupied) + outside
             x, y = (middle - pixel) / dots
             places.append((round(covered), ring, (float(x), float(y)), box))
     _, ring, offset, box = min(places, key=lambda place: place[:2])

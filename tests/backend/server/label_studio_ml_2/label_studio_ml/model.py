@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class LabelStudioMLBase:
-    kept: ClassVar[dict[tuple[str, str], str]] = {}
+    stored_strings: ClassVar[dict[tuple[str, str], str]] = {}
 
     def __init__(self, project_id: str | None = None, label_config: str | None = None) -> None:
         self.project_id = project_id or ""
@@ -16,10 +16,10 @@ class LabelStudioMLBase:
         self.setup()
 
     def get(self, key: str) -> str | None:
-        return self.kept.get((self.project_id, key))
+        return self.stored_strings.get((self.project_id, key))
 
     def set(self, key: str, value: str) -> None:
-        self.kept[self.project_id, key] = value
+        self.stored_strings[self.project_id, key] = value
 
     @property
     def label_config(self) -> str | None:

@@ -33,7 +33,7 @@ class Trace:
         scores: the policy's own scores in [0, 1], shape (n,); NaN where no model answered.
         costs: the cost of each item, in the unit of the table's prices, shape (n,).
         asked: whether each model was asked, shape (n, K), in the order of the table's prices.
-        trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.policies.plan.Decision`).
+        trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.votes.decision.Decision`).
     """
 
     labels: NDArray[np.int64]

@@ -94,7 +94,7 @@ def test_a_single_model_learns_from_humans_only():
 
 
 def test_a_single_model_that_is_not_in_the_pool_is_refused_by_name():
-    with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
+    with pytest.raises(InvalidParameterError, match="'d' is not in the pool: a, b, c"):
         plan(Single(model="d"), State(2))
 
 
@@ -108,7 +108,7 @@ def test_a_fixed_subset_is_asked_and_weighed_by_its_agreement():
 def test_a_fixed_subset_is_of_at_least_one_model_and_all_of_them_are_in_the_pool():
     with pytest.raises(InvalidParameterError, match="at least one model"):
         Fixed(models=())
-    with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
+    with pytest.raises(InvalidParameterError, match="'d' is not in the pool: a, b, c"):
         plan(Fixed(models=("a", "d")), State(2))
 
 

@@ -89,9 +89,9 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was():
     voted = policy.contribution(plan, "question", votes, "p")
     human = policy.contribution(plan, "question", votes, "q", human=True)
     state.add(voted, revision(voted, human))
-    assert [row.label for row in state.kept_rounds.rounds] == ["q"]
+    assert [round_.label for round_ in state.kept_rounds.rounds] == ["q"]
     state.add(revision(human, voted))
-    assert [row.label for row in state.kept_rounds.rounds] == [None]
+    assert [round_.label for round_ in state.kept_rounds.rounds] == [None]
     assert state.kept_rounds.rounds == [voted.kept]
 
 

@@ -137,7 +137,7 @@ def test_a_parameter_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_an_agreement_that_is_no_share_is_refused() -> None:
-    with pytest.raises(ReplayError, match="--policy sequential: agreement is a share of the labels"):
+    with pytest.raises(ReplayError, match="--policy sequential: agreement must be in"):
         chosen("sequential", agreements=(1.2,))
 
 

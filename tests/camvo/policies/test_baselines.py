@@ -149,7 +149,7 @@ def test_a_random_subset_says_how_likely_it_was_to_ask_each_model():
 
 @pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
 def test_a_random_subset_is_a_share_of_the_models(share):
-    with pytest.raises(InvalidParameterError, match="share of the models"):
+    with pytest.raises(InvalidParameterError, match="share must be"):
         Random(share=share)
 
 

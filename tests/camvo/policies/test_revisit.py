@@ -21,10 +21,6 @@ PRICES = {"large": 5.0, "medium": 2.0, "small": 1.0, "tiny": 0.5}
 POLICY = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=5)
 
 
-def estimated(observation, arms, **parameters):
-    return estimate(observation, arms, **parameters)
-
-
 def taught(rewards, rounds=20):
     """A state in which each arm was right in its share of ``rounds`` rounds, all with the context east."""
     state = State(2)
@@ -131,7 +127,7 @@ def test_the_confidence_is_lemma_1s_and_the_arms_to_ask_are_the_cheapest_that_su
         state.add(Contribution(EAST + 0.3 * rng.normal(size=2), tuple(changes)))
     votes = {arm: rng.choice([*LABELS, None]) for arm in arms if rng.random() < 0.6}
     policy = CaMVo(delta=delta, k_min=k_min, confidence=name, n0=5)
-    known = estimated(Observation(state, EAST, LABELS), arms, alpha=0.25, lambda_r=1.0)
+    known = estimate(Observation(state, EAST, LABELS), arms, alpha=0.25, lambda_r=1.0)
     voted = [arms.index(arm) for arm, vote in votes.items() if vote is not None]
     free = [position for position, arm in enumerate(arms) if arm not in votes]
     costs = {arm: float(price) for arm, price in zip(arms, rng.random(4) + 0.1, strict=True)}

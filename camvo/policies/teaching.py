@@ -91,8 +91,8 @@ class TaughtRound:
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
         if stages is None:
             return cls(estimates.context, cast, q, estimates.aggregation)
-        kept = stages.questions[question].kept
-        column = estimates.agreement if kept == "labelled" else plan.weights[question]
+        kept_kind = stages.questions[question].kept
+        column = estimates.agreement if kept_kind == "labelled" else plan.weights[question]
         return cls(
             context=estimates.context,
             votes=cast,
@@ -100,10 +100,10 @@ class TaughtRound:
             aggregation=estimates.aggregation,
             order=stages.order,
             first=len(stages.first),
-            kept=kept,
+            kept=kept_kind,
             everyone=stages.exploration == "everyone",
-            weights=None if kept is None else dict(zip(plan.arms, column.tolist(), strict=True)),
-            exploration=None if kept is None else stages.exploration_round(question, cast),
+            weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
+            exploration=None if kept_kind is None else stages.exploration_round(question, cast),
         )
 
     @classmethod
@@ -121,7 +121,7 @@ class TaughtRound:
         if stages is None:
             return cls(context, votes, q, aggregation)
         # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
-        kept: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
+        kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
             context=context,
             votes=votes,
@@ -129,9 +129,9 @@ class TaughtRound:
             aggregation=aggregation,
             order=tuple(stages["order"]),
             first=stages["first"],
-            kept=kept,
+            kept=kept_kind,
             everyone=stages.get("coin") == "everyone",
-            weights=kept and {arm: columns[_KEPT_WEIGHTS[kept]] for arm, columns in arms.items()},
+            weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
@@ -148,10 +148,10 @@ class TaughtRound:
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
         if self.kept is None or self.weights is None:
             return rewards
-        kept = KeptRound.of(
+        kept_round = KeptRound.of(
             self.votes,
             self.weights,
             label if human else None,
             everyone=self.kept == "everyone" and self.everyone,
         )
-        return replace(rewards, exploration=self.exploration, kept=kept)
+        return replace(rewards, exploration=self.exploration, kept=kept_round)

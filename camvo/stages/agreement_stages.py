@@ -43,7 +43,7 @@ class AgreementStages:
         return None if self.vote_weights is None else "labelled"
 
     def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
-        """How many arms of ``order`` are to be asked in all; ``asked`` means stop."""
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
         return self._follow(self.rule, stage, _signature(order[:asked], votes))
 
     def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
@@ -75,6 +75,7 @@ class AgreementStages:
         return stages, {} if self.vote_weights is None else self.vote_weights.describe()
 
     def _follow(self, rule: StoppingRule, stage: int, groups: Signature) -> int:
+        """How many arms to have asked after the next stage, by a rule and the certainty of the label."""
         if len(groups) == len(self.weights) or is_certain(groups, self.weights):
             return len(groups)
         return max(rule.after(stage, groups, len(self.weights)), len(groups))
@@ -99,6 +100,7 @@ class AgreementStages:
 
 
 def _signature(arms: Iterable[str], votes: Cast) -> Signature:
+    """The groups of arms that were all asked."""
     return canonical(SILENT if (vote := votes[arm]) is None else vote for arm in arms)
 
 

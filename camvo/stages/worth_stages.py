@@ -43,7 +43,7 @@ class WorthStages:
         return None if self.stack is None else "everyone"
 
     def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
-        """How many arms of ``order`` are to be asked in all; ``asked`` means stop."""
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
         if self.stack is None:
             return self.first
         margin = self.stack.leader(votes, self.weights, self.labels)[1] if any(votes.values()) else -math.inf

@@ -164,9 +164,9 @@ def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(t
     )
     votes = {arm: {"q": "no"} for arm in plan.stages.first}
     assert taught.policy.contribution(plan, "q", votes, "no").kept is None
-    kept = taught.policy.contribution(plan, "q", votes, "yes", human=True).kept
-    assert {vote.arm for vote in kept.votes} == set(plan.stages.first)
-    assert (kept.label, kept.everyone) == ("yes", False)
+    kept_round = taught.policy.contribution(plan, "q", votes, "yes", human=True).kept
+    assert {vote.arm for vote in kept_round.votes} == set(plan.stages.first)
+    assert (kept_round.label, kept_round.everyone) == ("yes", False)
 
 
 def test_there_is_nothing_to_fit_before_the_first_human_label():

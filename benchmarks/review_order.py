@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.commands.replay.votes_file import VotesFile, read_votes
-from camvo.policies.named import named
+from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
@@ -74,7 +74,7 @@ def decide(policy: str, file: VotesFile, prices: dict[str, float], contexts: Arr
         labels=file.labels,
         prices=prices,
     )
-    trace = replay(named(policy, {}), table, window=64)
+    trace = replay(policy_by_name(policy, {}), table, window=64)
     decided = trace.labels >= 0
     votes = np.where(trace.asked, table.votes, -1)[decided]
     labels = trace.labels[decided]

@@ -45,7 +45,7 @@ class InvalidParameterError(CamvoError, ValueError):
     >>> import camvo
     >>> camvo.CaMVo(delta=1.5)
     Traceback (most recent call last):
-    camvo.errors.InvalidParameterError: δ is a probability, got 1.5
+    camvo.errors.InvalidParameterError: δ must be in [0, 1], got 1.5
     """
 
     code = "invalid_parameter"

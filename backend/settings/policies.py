@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, get_args
 import structlog
 from pydantic import BaseModel, Field, model_validator
 
-from camvo.policies.named import named, parameters_of
+from camvo.policies.named import parameters_of, policy_by_name
 from camvo.policies.policy import Policy
 from camvo.state.beta_mixture import EstimatorName
 from camvo.votes.aggregation import Aggregation
@@ -118,7 +118,7 @@ def policy_of(
     name: str = settings.name or implied_policy(settings) or DEFAULT_POLICY
     if settings.name is None and any(aggregation != LABEL_VOTE for aggregation in aggregations):
         name = _DEFAULT_WITHOUT_LABELS
-    return named(name, parameters)
+    return policy_by_name(name, parameters)
 
 
 def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:

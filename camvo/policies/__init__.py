@@ -1,1 +1,1 @@
-"""Policies: whom to ask, how to decide, what to learn."""
+"""Policies: which models to ask, how to decide, what to learn."""

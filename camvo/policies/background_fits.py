@@ -1,7 +1,7 @@
-"""What kept rounds say about one question: what votes are worth, and when to stop asking.
+"""Fits of one question's kept rounds: what votes are worth, and when to stop asking.
 
-A fit takes up to a second, so it can run in the background. :class:`FitData` is a value that no later round
-changes. A plan takes the :class:`Fit` that its observation brings.
+A fit takes up to a second, so a server can run it in the background. :class:`FitData` is a value that no
+later round changes. A plan uses the :class:`Fit` in its observation.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from camvo.stages.stack_stops import Stops, learn
+from camvo.stages.stack_stops import Stops, learn_stops
 from camvo.state.kept_rounds import LatestRounds
 from camvo.weights.near_copies import near_copies_in
 from camvo.weights.stacking import StackedVote
 from camvo.weights.stacking_fit import ANCHORED, fit_stacked_vote
 
 MOST_ROUNDS: Final = 5000
-"""How many of the latest kept rounds a fit reads."""
+"""The largest number of kept rounds that a fit reads: the latest ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """What was found. Hashed by identity.
+    """The result of a fit. Hashed by identity.
 
     Attributes:
-        stack: what human labels say about votes.
-        stops: where to pause and when to stop; ``None`` if the policy learns its stops otherwise.
-        shares: arm → the part of its weight that it has beside its near-copies, in (0, 1].
+        stack: the stacked vote, which holds what human labels say about votes.
+        stops: the stages and when to stop; ``None`` if the policy learns its stops from vote patterns.
+        shares: arm → the share of its weight that it keeps beside its near-copies, in (0, 1]; empty if the
+            policy does not use it.
     """
 
     stack: StackedVote
@@ -39,37 +40,38 @@ class Fit:
 
 
 class FitData(Hashable, Protocol):
-    """What a fit is made from: the rounds, and whatever else its outcome depends on."""
+    """The input of a fit: the rounds, and everything else that its result depends on."""
 
     @property
     def basis(self) -> Hashable:
-        """What the outcome changes with: while it is the same, a new fit would say nearly the same."""
+        """What the result depends on: while it is equal, a new fit would give nearly the same result."""
         ...
 
     @property
     def kind(self) -> Hashable:
-        """What the fit is about: a fit of another kind cannot be used in its place."""
+        """What the fit is for: a fit of another kind cannot take its place."""
         ...
 
     def compute(self) -> Fit:
-        """The fit, computed anew; :func:`fitted` computes it once."""
+        """Compute the fit. :func:`fitted` caches the result."""
         ...
 
 
 @lru_cache(maxsize=32)
 def fitted(data: FitData) -> Fit:
-    """The fit of the data; the latest ones are kept, and computed once."""
+    """The fit of the data, computed once; the latest 32 are cached."""
     return data.compute()
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsFitData:
-    """What human labels say about the weights of votes, independently of the label voted for.
+    """The data for a fit of vote weights to human labels. A vote's weight does not depend on its label.
 
     Attributes:
         latest: the rounds.
         labels: the label set.
-        weights: (arm, ω) as it would be without human labels; an arm without a weight has no vote.
+        weights: (arm, ω), each as it would be without human labels. The votes of an arm whose weight is 0 are
+            left out.
     """
 
     latest: LatestRounds
@@ -87,7 +89,7 @@ class WeightsFitData:
         return self.labels, frozenset(arm for arm, _ in self.weights)
 
     def compute(self) -> Fit:
-        """What speaks for a label."""
+        """Fit the stacked vote."""
         weights = dict(self.weights)
         return Fit(
             fit_stacked_vote(
@@ -98,15 +100,15 @@ class WeightsFitData:
 
 @dataclass(frozen=True, slots=True)
 class StackedFitData:
-    """What the stacked vote and its stops are learnt from.
+    """The data for a fit of the stacked vote and its stops.
 
     Attributes:
         latest: the rounds.
         labels: the label set.
         order: the arms, in the order of asking.
-        prices: what asking each of them costs, as a share of asking all.
-        price: λ, the probability of a right label that is worth asking everyone.
-        max_stages: how often the policy may wait for models.
+        prices: each arm's price as a share of the price of all, in the order of ``order``.
+        price: λ, the probability of a right label that is worth the price of asking all arms.
+        max_stages: the largest number of stages.
     """
 
     latest: LatestRounds
@@ -123,13 +125,13 @@ class StackedFitData:
 
     @property
     def kind(self) -> Hashable:
-        """Everything but the rounds and the arms' prices: tasks of other lengths are stopped alike."""
+        """Everything except the rounds and the arms' prices, so that tasks of all lengths share one fit."""
         return self.labels, self.order, self.price, self.max_stages
 
     def compute(self) -> Fit:
-        """The stacked vote and its stops."""
+        """Fit the stacked vote, its stops and the shares of near-copies."""
         stack = _stack(self.latest, self.labels)
-        stops = learn(
+        stops = learn_stops(
             stack,
             self.latest.rounds,
             self.order,
@@ -143,14 +145,14 @@ class StackedFitData:
 
 @lru_cache(maxsize=16)
 def _stack(latest: LatestRounds, labels: tuple[str, ...]) -> StackedVote:
-    """Tasks of other lengths have other prices, but the same stacked vote."""
+    """The stacked vote, cached apart from the stops, because it does not depend on the prices of a task."""
     return fit_stacked_vote(latest.rounds, labels)
 
 
 def _shares(latest: LatestRounds, labels: tuple[str, ...], order: tuple[str, ...]) -> dict[str, float]:
-    """Near-copies share a seat: together they weigh what one of them would."""
+    """Each arm's share of its weight: near-copies together weigh as much as one of them alone."""
     positions = {label: position for position, label in enumerate(labels)}
     rounds = [{vote.arm: vote.label for vote in round_.votes} for round_ in latest.rounds if round_.everyone]
-    votes = [[positions.get(votes.get(arm) or "", -1) for arm in order] for votes in rounds]
-    seats = near_copies_in(np.array(votes, dtype=np.int64).reshape(len(votes), len(order)))
-    return {arm: 1.0 / seats.count(seat) for arm, seat in zip(order, seats, strict=True)}
+    votes = [[positions.get(label_of.get(arm) or "", -1) for arm in order] for label_of in rounds]
+    groups = near_copies_in(np.array(votes, dtype=np.int64).reshape(len(votes), len(order)))
+    return {arm: 1.0 / groups.count(group) for arm, group in zip(order, groups, strict=True)}

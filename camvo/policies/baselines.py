@@ -1,4 +1,4 @@
-"""The policies that CaMVo is compared with, behind the same interface."""
+"""The policies that CaMVo is compared with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camvo.typing import Array
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline(Ensemble):
-    """Algorithm 2: ask every model, weigh its vote by how often it agreed with the label so far.
+    """Algorithm 2: ask every model, and weight its vote by how often it agreed with the label so far.
 
     The weight is ω_def = Σr / N, and 1 before an arm's first reward.
 
@@ -39,7 +39,7 @@ class Baseline(Ensemble):
 
 @dataclass(frozen=True, kw_only=True)
 class Majority(Ensemble):
-    """Ask every model; each vote counts the same.
+    """Ask every model and count every vote the same.
 
     >>> import camvo
     >>> question = camvo.Question(
@@ -60,7 +60,8 @@ class Single(Ensemble):
     """Ask one model and take its label. It learns only from human labels.
 
     Attributes:
-        model: the name of the model.
+        model: the name of the model. Planning without it in the pool raises
+            :class:`camvo.InvalidParameterError`.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -75,16 +76,17 @@ class Single(Ensemble):
     def choose(
         self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
     ) -> Choice:
-        """The one model."""
+        """Choose the one model."""
         return _always((self.model,), arms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Baseline):
-    """Ask the same models every time, weighed as by Algorithm 2.
+    """Ask the same models every time, with the weights of Algorithm 2.
 
     Attributes:
-        models: the names of the models, at least one.
+        models: the names of the models, at least one. Planning without one of them in the pool raises
+            :class:`camvo.InvalidParameterError`.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -99,25 +101,25 @@ class Fixed(Baseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.models:
-            raise InvalidParameterError("a fixed subset needs at least one model")
+            raise InvalidParameterError("models must name at least one model")
 
     def choose(
         self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
     ) -> Choice:
-        """The same models every time."""
+        """Choose the same models every time."""
         return _always(self.models, arms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Baseline):
-    """Ask models drawn at random, weighed as by Algorithm 2: what money buys without a policy.
+    """Ask models drawn at random, with the weights of Algorithm 2: what a budget buys without a policy.
 
-    Each model is as likely as any other, so the expected cost is ``share`` of the cost of asking everyone.
-    The draw is derived from the context and the number of rewards, so that a replay can be repeated.
+    Each model is equally likely, so the expected cost is ``share`` of the price of asking all models. The
+    draw is derived from the context and the number of rewards, so that a replay gives the same result again.
 
     Attributes:
-        share: of the K models that are asked, in (0, 1]. If it is not a whole number of models, one more or
-            one fewer is asked so that it holds on average; at least one model is asked.
+        share: the share of the K models to ask, in (0, 1]. If ``share`` · K is not a whole number, it is
+            rounded up or down at random so that the share holds on average. At least one model is asked.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -132,12 +134,12 @@ class Random(Baseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 < self.share <= 1.0:
-            raise InvalidParameterError(f"a share of the models is in (0, 1], got {self.share}")
+            raise InvalidParameterError(f"share must be in (0, 1], got {self.share}")
 
     def choose(
         self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
     ) -> Choice:
-        """Models drawn at random."""
+        """Draw models at random."""
         columns = next(iter(estimates.values()))
         draw = uniform_draw((columns.context,), int(columns.rewards.sum()))
         rng = np.random.default_rng(int(2**53 * draw))
@@ -151,7 +153,7 @@ class Random(Baseline):
         estimates: Mapping[str, Estimates],
         choice: Choice,
     ) -> Plan:
-        """The plan, with the probability that a draw asks a model as its propensity."""
+        """Make the plan; each arm's propensity is the probability that it is drawn."""
         plan = super().assemble(observations, costs, estimates, choice)
         return replace(plan, propensity=np.full(len(costs), max(self.share, 1.0 / len(costs))))
 
@@ -159,5 +161,5 @@ class Random(Baseline):
 def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:
     for model in models:
         if model not in arms:
-            raise InvalidParameterError(f"the model {model!r} is not among {', '.join(arms)}")
+            raise InvalidParameterError(f"the model {model!r} is not in the pool: {', '.join(arms)}")
     return Choice([position for position, arm in enumerate(arms) if arm in models])

@@ -1,4 +1,4 @@
-"""CaMVo, the paper's policy (Algorithm 1), and CCaMVo, which lets the models err together (Appendix G)."""
+"""CaMVo, the paper's policy (Algorithm 1), and CCaMVo, which models correlated errors (Appendix G)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class CaMVo(Ensemble):
     """Algorithm 1: ask the cheapest set of models whose weighted vote is confident enough.
 
     Attributes:
-        delta: δ in [0, 1], the confidence asked for on every question.
-        k_min: the fewest models to ask.
-        n0: an arm with fewer rewards than this is asked beside the subset and does not count towards δ_A.
-            While no arm has as many, the vote is unweighted. 1 is the paper.
-        confidence: how δ_A is computed, ``"beta"``, ``"exact"`` or ``"copula"`` (see
+        delta: δ in [0, 1], the confidence required on every question.
+        k_min: the fewest models to ask, at least 1.
+        n0: n₀ ≥ 1. An arm with fewer rewards is asked in addition to the subset and does not count towards
+            δ_A. While no arm has n₀ rewards, the vote is unweighted. The paper has n₀ = 1.
+        confidence: how δ_A is computed: ``"beta"``, ``"exact"`` or ``"copula"`` (see
             :mod:`camvo.subsets.confidence`).
-        budget: how many sets one search may look at. A search that needs more takes the best set so far, or
-            asks all arms.
+        budget: the largest number of sets that one search may examine. A search that runs out takes the best
+            set so far, or all arms if that set is not confident enough.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -54,25 +54,33 @@ class CaMVo(Ensemble):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 <= self.delta <= 1.0:
-            raise InvalidParameterError(f"δ is a probability, got {self.delta}")
+            raise InvalidParameterError(f"δ must be in [0, 1], got {self.delta}")
         if self.k_min < 1 or self.n0 < 1:
-            raise InvalidParameterError(f"k_min and n₀ start at 1, got {self.k_min} and {self.n0}")
+            raise InvalidParameterError(f"k_min and n₀ must be at least 1, got {self.k_min} and {self.n0}")
         if self.confidence not in ("beta", "exact", "copula"):
-            raise InvalidParameterError(f'confidence is "beta", "exact" or "copula", got {self.confidence!r}')
+            raise InvalidParameterError(
+                f'confidence must be "beta", "exact" or "copula", got {self.confidence!r}'
+            )
         if self.budget < 1:
-            raise InvalidParameterError(f"a search needs a budget of at least one set, got {self.budget}")
+            raise InvalidParameterError(f"budget must be at least 1, got {self.budget}")
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The subset first; then the arms that the Oracle puts in the place of those that gave no vote."""
+        """The plan's subset at first, then the arms that replace those that gave no vote."""
         first = super().ask(plan, votes)
         if first or all(len(answers) == len(plan.estimates) for answers in votes.values()):
             return first
         return self.complement(plan, votes)
 
     def complement(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The cheapest arms that make the votes at hand confident enough, independently of the plan's subset.
+        """The cheapest arms that make the votes so far confident enough, whatever the plan's subset.
 
-        None if the votes are enough (and at least k_min). All remaining arms if no set of them is enough.
+        Args:
+            plan: the task's plan.
+            votes: the votes so far, of any arms of the plan.
+
+        Returns:
+            No arm if at least k_min arms have voted and their confidence reaches δ; all remaining arms if no
+            set of them reaches δ.
         """
         failed = [k for k, arm in enumerate(plan.arms) if arm in votes and not votes[arm]]
         choice = self._cheapest(
@@ -85,11 +93,11 @@ class CaMVo(Ensemble):
         return tuple(plan.arms[position] for position in choice.arms if plan.arms[position] not in votes)
 
     def confidence_in(self, plan: Plan, votes: Votes) -> float:
-        """δ_A of the votes at hand on their weakest question; 0 without a vote."""
+        """δ_A of the votes so far on their weakest question; 0 without a vote."""
         voted = _voted(plan, votes)
         others = [position for position in range(len(plan.arms)) if position not in voted]
         demands = self._demands_after(plan, votes)
-        alone = cheapest_subset(
+        subset = cheapest_subset(
             plan.costs,
             demands,
             0.0,
@@ -98,10 +106,10 @@ class CaMVo(Ensemble):
             held=voted,
             excluded=others,
         )
-        return 0.0 if alone is None else alone.confidence
+        return 0.0 if subset is None else subset.confidence
 
     def _demands_after(self, plan: Plan, votes: Votes) -> list[Demand]:
-        """Each question's (L, ω); an arm that was asked and did not answer the question has no weight."""
+        """Each question's (L, ω). An arm that was asked and did not answer the question has weight 0."""
         demands = []
         for question, estimates in plan.estimates.items():
             lower, weights = self.demand(estimates)
@@ -112,34 +120,34 @@ class CaMVo(Ensemble):
     def choose(
         self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
     ) -> Choice:
-        """The Oracle's subset, with the arms below n₀ beside it (line 11)."""
+        """Choose the Oracle's subset and the arms below n₀ (line 11)."""
         prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
         held = self.newcomers([*estimates.values()])
         if self.searches_table(len(arms)):
-            lone = [
+            one_task = [
                 (lower[None], weights[None])
                 for lower, weights in (self.demand(columns) for columns in estimates.values())
             ]
-            [subset] = cheapest_subsets(prices, lone, self.delta, self.k_min, held=held)
+            [subset] = cheapest_subsets(prices, one_task, self.delta, self.k_min, held=held)
             return self.choice(subset, len(arms))
         demands = [self.demand(columns) for columns in estimates.values()]
         return self._cheapest(prices, demands, estimates, held=held)
 
     def newcomers(self, questions: Sequence[Estimates]) -> list[int]:
-        """Positions of the arms with fewer than n₀ rewards on any of the questions."""
+        """Positions of the arms with fewer than n₀ rewards on at least one question."""
         fewest = np.min([columns.rewards for columns in questions], axis=0)
         return [position for position, rewards in enumerate(fewest.tolist()) if rewards < self.n0]
 
     def searches_table(self, arms: int) -> bool:
-        """Whether the Oracle looks every set up in one table, which serves several tasks at once."""
+        """Whether the Oracle searches a table of all sets, which serves several tasks at once."""
         return self.confidence == "beta" and 0.5 < self.delta < 1.0 and 2**arms <= min(self.budget, MOST_SETS)
 
     def demand(self, estimates: Estimates) -> Demand:
-        """(L, ω) of one question as the Oracle sees them: an arm below n₀ carries no weight."""
+        """(L, ω) of one question for the Oracle: an arm below n₀ has weight 0."""
         return estimates.lower, estimates.weights * (estimates.rewards >= self.n0)
 
     def choice(self, subset: Subset | None, arms: int, excluded: Sequence[int] = ()) -> Choice:
-        """The Oracle's set, or all arms that did not fail if no set is known to be confident enough."""
+        """The Oracle's set, or all arms except ``excluded`` if no set is known to be confident enough."""
         if subset is None or (not subset.complete and subset.confidence < self.delta - TIE):
             everyone = [position for position in range(arms) if position not in excluded]
             return Choice(everyone, complete=subset is None)
@@ -168,7 +176,7 @@ class CaMVo(Ensemble):
 
     @property
     def correlated(self) -> bool:
-        """Whether δ_A allows for arms that err together."""
+        """Whether δ_A needs the correlation of the arms' errors."""
         return self.confidence == "copula"
 
     def _weights(self, estimates: Estimates) -> Array:
@@ -179,7 +187,7 @@ class CaMVo(Ensemble):
 
 @dataclass(frozen=True, kw_only=True)
 class CCaMVo(CaMVo):
-    """CaMVo with δ_A from correlated arms (Appendix G); nothing else is changed.
+    """CaMVo with δ_A computed for correlated arms (Appendix G).
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -193,10 +201,10 @@ class CCaMVo(CaMVo):
 
 
 def _voted(plan: Plan, votes: Votes) -> list[int]:
-    """Positions of the arms that gave a vote on any question."""
+    """Positions of the arms that gave a vote on at least one question."""
     return [position for position, arm in enumerate(plan.arms) if votes.get(arm)]
 
 
 def _copulas(estimates: Mapping[str, Estimates]) -> list[Copula]:
-    """The questions' copulas, if the policy asked for them."""
-    return [seen.copula for seen in estimates.values() if seen.copula is not None]
+    """The questions' copulas, if the policy estimates them."""
+    return [columns.copula for columns in estimates.values() if columns.copula is not None]

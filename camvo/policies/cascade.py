@@ -1,4 +1,4 @@
-"""A cascade with a fixed threshold, in the manner of FrugalGPT: dearer models where the score is low."""
+"""A cascade with a fixed threshold, as in FrugalGPT: dearer models are asked while the score is low."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from camvo.typing import Votes
 class Cascade(Baseline):
     """Ask one model after another, the cheapest first, until every question's score reaches the threshold.
 
-    FrugalGPT (Chen, Zaharia and Zou, 2023) takes the word of the last model that was asked and scores it by a
-    network that learnt from labelled answers. Without labels there is no such network: the label is that of
-    Algorithm 2's weighted vote of the models asked so far, the score its one-coin posterior
-    (:func:`.label_posterior`), which takes errors as independent. Rewards come from all models
-    that were asked, also from those that were asked because the others disagreed.
+    FrugalGPT (Chen, Zaharia and Zou, 2023) takes the answer of the last model asked and scores it by a
+    network trained on labelled answers. There is no such network here, because there are no labels. The label
+    is that of Algorithm 2's weighted vote of the models asked so far. Its score is the one-coin posterior
+    (:func:`.label_posterior`), which treats errors as independent. All models asked get a reward, including
+    those that were asked because the others disagreed.
 
     Attributes:
-        threshold: the score in [0, 1] that is enough.
+        threshold: the score in [0, 1] at which to stop.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -41,10 +41,10 @@ class Cascade(Baseline):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 <= self.threshold <= 1.0:
-            raise InvalidParameterError(f"a score to reach is a probability, got {self.threshold}")
+            raise InvalidParameterError(f"threshold must be a probability in [0, 1], got {self.threshold}")
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The next model; nobody where all questions have their score, or no model is left."""
+        """The next model; empty if every question reaches the threshold, or no model is left."""
         decisions = self.decide(plan, votes)
         if len(decisions) == len(plan.estimates) and all(
             decision.score >= self.threshold for decision in decisions.values()

@@ -1,4 +1,4 @@
-"""What all policies share: estimating, asking a fixed set, counting votes and learning from them."""
+"""The base class of all policies: estimate the arms, ask a fixed set, count votes and learn from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from camvo.votes.decision import Decision
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Whom to ask first: positions of arms, ascending, with the plan's ``confidence`` and ``complete``."""
+    """The arms to ask first.
+
+    Attributes:
+        arms: their positions, ascending.
+        confidence: as in :class:`.Plan`.
+        complete: as in :class:`.Plan`.
+    """
 
     arms: Sequence[int]
     confidence: float | None = None
@@ -30,16 +36,16 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble:
-    """What all policies share: estimating, asking a fixed set, counting votes and learning from them.
+    """The base class of all policies: estimate the arms, ask a fixed set, count votes and learn from them.
 
-    :meth:`plan` is three steps: :meth:`estimate` every question, :meth:`choose` whom to ask first, and
+    :meth:`plan` takes three steps: :meth:`estimate` every question, :meth:`choose` the arms to ask first, and
     :meth:`assemble` the plan.
 
     Attributes:
-        alpha: α ≥ 0, the width of the confidence bound.
+        alpha: α ≥ 0, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R ≥ 0, the strength of the log-Laplace regularisation.
-        estimator: how the Beta parameters of Est are estimated, ``"moments"`` (as in the paper's
-            experiments) or ``"mle"`` (maximum likelihood; both in Appendix B).
+        estimator: how the Beta parameters of Est are estimated: ``"moments"`` (as in the paper's
+            experiments) or ``"mle"`` (maximum likelihood). Appendix B has both.
     """
 
     alpha: float = 0.25
@@ -51,7 +57,7 @@ class Ensemble:
             if not (np.isfinite(value) and value >= 0.0):
                 raise InvalidParameterError(f"{name} must be finite and not negative, got {value}")
         if self.estimator not in ESTIMATORS:
-            raise InvalidParameterError(f'estimator is "moments" or "mle", got {self.estimator!r}')
+            raise InvalidParameterError(f'estimator must be "moments" or "mle", got {self.estimator!r}')
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """``None``: the policy needs no background fit."""
@@ -61,11 +67,12 @@ class Ensemble:
         """Estimate every arm on every question and choose the subset to ask first.
 
         Args:
-            observations: question → what is known of it.
-            costs: arm → the expected price of asking it, $.
+            observations: question → its observation, at least one.
+            costs: arm → the expected price of asking it, $, at least one arm.
 
         Raises:
-            InvalidParameterError: there is no arm or no question, or a context does not fit its state.
+            InvalidParameterError: there is no arm or no question, a context does not fit its state, or the
+                policy cannot plan for these arms and prices.
         """
         if not costs or not observations:
             raise InvalidParameterError("a plan needs at least one model and one question")
@@ -77,7 +84,7 @@ class Ensemble:
         return self.assemble(observations, costs, estimates, choice)
 
     def estimate(self, observation: Observation, arms: Sequence[str]) -> Estimates:
-        """What the state says about every arm on one question."""
+        """Estimate every arm on one question."""
         return estimate(
             observation,
             arms,
@@ -90,7 +97,7 @@ class Ensemble:
     def choose(
         self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
     ) -> Choice:
-        """Whom to ask first: everyone."""
+        """Choose the arms to ask first: all of them."""
         return Choice(range(len(arms)))
 
     def assemble(
@@ -100,7 +107,7 @@ class Ensemble:
         estimates: Mapping[str, Estimates],
         choice: Choice,
     ) -> Plan:
-        """The plan that asks the chosen arms first."""
+        """Make the plan that asks the chosen arms first."""
         arms = tuple(sorted(costs))
         propensity = np.zeros(len(arms))
         propensity[[*choice.arms]] = 1.0
@@ -116,11 +123,11 @@ class Ensemble:
         )
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The arms of the plan's subset that were not asked yet."""
+        """The arms of the plan's subset that have not been asked yet."""
         return tuple([arm for arm in plan.subset if arm not in votes])
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
-        """The answer of the question's aggregation, on each question that has a vote (line 13)."""
+        """Aggregate the votes on each question that has any (line 13)."""
         decisions = {}
         for question, estimates in plan.estimates.items():
             cast = {arm: answers[question] for arm, answers in votes.items() if question in answers}
@@ -128,19 +135,19 @@ class Ensemble:
                 continue
             columns = (plan.weights[question], estimates.lower, estimates.correctness)
             ballot = Ballot(cast, *[dict(zip(plan.arms, column.tolist(), strict=True)) for column in columns])
-            label, chances = estimates.aggregation.aggregate(ballot, estimates.labels)
-            decisions[question] = Decision(label, chances[label], chances)
+            label, posterior = estimates.aggregation.aggregate(ballot, estimates.labels)
+            decisions[question] = Decision(label, posterior[label], posterior)
         return decisions
 
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
-        """What the state of ``question`` learns if its label is ``label`` (:class:`.TaughtRound`)."""
+        """What the state of ``question`` learns if the label is ``label`` (:class:`.TaughtRound`)."""
         return TaughtRound.planned(plan, question, votes).contribution(label, human=human)
 
     @property
     def correlated(self) -> bool:
-        """Whether the policy needs to know how the arms depend on each other."""
+        """Whether the policy needs the arms' copula."""
         return False
 
     def _weights(self, estimates: Estimates) -> Array:

@@ -1,4 +1,4 @@
-"""What the state says about every arm on one question, before anyone is asked (Algorithm 1, lines 4–10)."""
+"""Estimate every arm on one question before any model is asked (Algorithm 1, lines 4–10)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from camvo.votes.labels import LABEL_VOTE
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a policy sees of one question of one task.
+    """The input of a policy for one question of one task.
 
     Attributes:
         state: what was learnt about the question.
-        context: the embedding e_t, shape (d,).
-        labels: the label set in the order of the label config, or the items to be ranked; none for a number.
-        aggregation: how votes on the question are counted.
-        fit: the latest background fit of the policy's ``fit_data``; without one it is computed at once.
+        context: the embedding e_t, shape (d,), finite.
+        labels: the label set in the order of the label config, or the items to rank; empty for a number.
+        aggregation: how votes on the question become one answer.
+        fit: the latest background fit of the policy's :meth:`~camvo.Policy.fit_data`. Without one, the policy
+            computes the fit when it plans.
 
     >>> import camvo
     >>> import numpy as np
-    >>> seen = camvo.Observation(camvo.State(dimension=2), np.array([1.0, 0.0]), ("neg", "pos"))
-    >>> camvo.Baseline().plan({"mood": seen}, {"small": 0.1, "large": 5.0}).subset
+    >>> observation = camvo.Observation(camvo.State(dimension=2), np.array([1.0, 0.0]), ("neg", "pos"))
+    >>> camvo.Baseline().plan({"mood": observation}, {"small": 0.1, "large": 5.0}).subset
     ('large', 'small')
     """
 
@@ -44,19 +45,19 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """The arms' estimates on one question; every array has shape (K,), in the order of the plan's arms.
+    """The arms' estimates on one question. Every array has shape (K,), in the order of the plan's arms.
 
     Attributes:
         labels: the label set.
         context: the embedding e_t, shape (d,).
-        rewards: N, the number of rewards behind each arm.
+        rewards: N, the number of rewards of each arm.
         agreement: μ = Σr / N, and 1 before the first reward (line 20).
         q: the linear estimate, unclipped (line 6).
         lower: L, the regularised lower bound on the probability of being right (line 9).
         weights: ω = μ·q, q clipped to [0, 1] (line 10).
-        correctness: the probability of being right that a vote's posterior is computed with.
-        aggregation: how votes on the question are counted.
-        copula: how the arms' correctness goes together, if the policy asked for it.
+        correctness: the probability of being right from which the posterior of a vote is computed.
+        aggregation: how votes on the question become one answer.
+        copula: the dependence of the arms' correctness; ``None`` if the policy does not need it.
     """
 
     labels: tuple[str, ...]
@@ -73,10 +74,10 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scoring:
-    """Lines 4–10 for one state and several arms: from what was scored to estimates.
+    """Algorithm 1, lines 8–10, for one state and several arms: turn scores into estimates.
 
     Attributes:
-        state: of the question.
+        state: the question's state.
         arms: the names of the K models.
         alpha: α, the width of the confidence bound in standard deviations of the linear model.
         lambda_r: λ_R, the strength of the log-Laplace regularisation.
@@ -95,7 +96,7 @@ class Scoring:
         Args:
             q: the linear estimates, shape (…, K).
             width: their widths before α, shape (…, K).
-            guess: the expected reward of a vote cast at random, a number or of shape (…, 1).
+            guess: the expected reward of a random vote, a number or of shape (…, 1).
         """
         standings = self.state.standings(self.arms, self.estimator)
         n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
@@ -120,12 +121,12 @@ def estimate(
     """Score every arm on one question of one task.
 
     Args:
-        observation: what is known of the question.
+        observation: the question's observation.
         arms: the names of the K models.
-        alpha: as in :class:`Scoring`, like the next two.
-        lambda_r: λ_R.
-        estimator: of the Beta distributions.
-        correlated: whether the arms' copula is wanted (Appendix G); it freezes their correlation as of now.
+        alpha: α, as in :class:`Scoring`.
+        lambda_r: λ_R, as in :class:`Scoring`.
+        estimator: as in :class:`Scoring`.
+        correlated: whether to compute the arms' copula (Appendix G) from their present correlation.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
@@ -153,5 +154,5 @@ def estimate(
 
 
 def copula_of(state: State, arms: Sequence[str], context: Array) -> Copula:
-    """The Gaussian copula of the arms' correctness by today's correlation (Appendix G)."""
+    """The Gaussian copula of the arms' correctness, from their present correlation (Appendix G)."""
     return Copula(state.pairs.correlation(arms), copula_seed(state.rounds, context))

@@ -1,4 +1,4 @@
-"""The policies by the names that settings and command lines know them by."""
+"""The policies, registered under the names that settings and the command line use."""
 
 from __future__ import annotations
 
@@ -26,19 +26,29 @@ POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "single": Single,
     "subset": Fixed,
 }
+"""Name → policy class."""
 
 
 def parameters_of(name: str) -> frozenset[str]:
-    """The names of the parameters that the policy takes."""
+    """The names of a policy's parameters.
+
+    Args:
+        name: a key of :data:`POLICIES`.
+    """
     return frozenset(field.name for field in fields(POLICIES[name]) if field.init)
 
 
-def named(name: str, given: Mapping[str, object]) -> Policy:
-    """The policy of that name, with those of the given parameters that it takes.
+def policy_by_name(name: str, parameters: Mapping[str, object]) -> Policy:
+    """Make a policy from its name and a mapping of parameters.
+
+    Args:
+        name: a key of :data:`POLICIES`.
+        parameters: parameter → value. Parameters that the policy does not have are ignored.
 
     Raises:
         InvalidParameterError: a parameter is out of its range.
+        TypeError: a parameter without a default is missing.
     """
-    kind: type[Policy] = POLICIES[name]
-    taken = parameters_of(name)
-    return kind(**{parameter: value for parameter, value in given.items() if parameter in taken})
+    policy_class: type[Policy] = POLICIES[name]
+    names = parameters_of(name)
+    return policy_class(**{parameter: value for parameter, value in parameters.items() if parameter in names})

@@ -15,7 +15,7 @@ from camvo.typing import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What was known and decided before the first model was asked. Frozen.
+    """What a policy knew and decided before the first model was asked. Frozen.
 
     Attributes:
         arms: the K models that could be asked, in alphabetical order, so that their order in a
@@ -24,11 +24,13 @@ class Plan:
         estimates: question → the arms' estimates.
         weights: question → the weights that the arms' votes will have, each of shape (K,).
         subset: the models to ask first, in the order of ``arms``.
-        confidence: δ_A of the subset on its weakest question; ``None`` if no set reached δ (then all are
-            asked) or the policy does not compute it.
-        complete: false if the search for the subset ran out of its budget: a cheaper one may exist.
-        propensity: the probability with which each arm is asked independently of the votes, shape (K,).
-        stages: in which order arms are asked and when to stop, if the policy asks in stages.
+        confidence: δ_A of the subset on its weakest question. ``None`` if no set reached δ, so that all arms
+            are asked, or if the policy does not compute δ_A.
+        complete: whether the search for the subset examined every set that it had to. If not, a cheaper
+            subset may exist.
+        propensity: the probability that each arm is asked independently of the votes, shape (K,).
+        stages: the order in which arms are asked and when to stop; ``None`` if the policy does not ask in
+            stages.
 
     >>> import camvo
     >>> question = camvo.Question(("neg", "pos"), prices={"small": 0.1, "large": 5.0}, dimension=2)
@@ -47,25 +49,25 @@ class Plan:
     complete: bool = True
     stages: Stages | None = None
 
-    def staged(self, stages: Stages, weights: Mapping[str, Array], chance: float) -> Plan:
+    def staged(self, stages: Stages, weights: Mapping[str, Array], exploration_rate: float) -> Plan:
         """The same plan with its arms asked in stages.
 
         Args:
-            stages: in which order, and when to stop.
+            stages: the order in which they are asked, and when to stop.
             weights: question → the weights that the arms' votes will have, each of shape (K,).
-            chance: the probability with which everyone is asked independently of the votes.
+            exploration_rate: the probability that all arms are asked independently of the votes.
         """
         first = frozenset(stages.first)
         return replace(
             self,
             weights=weights,
             subset=tuple([arm for arm in self.arms if arm in first]),
-            propensity=np.array([1.0 if arm in first else chance for arm in self.arms]),
+            propensity=np.array([1.0 if arm in first else exploration_rate for arm in self.arms]),
             stages=stages,
         )
 
     def describe(self, question: str) -> dict[str, Any]:
-        """The plan for one question as plain JSON: what a round keeps of it (the context is kept beside)."""
+        """The plan for one question as plain JSON, stored with the round. The context is stored apart."""
         estimates = self.estimates[question]
         columns = {
             "cost": self.costs,

@@ -1,9 +1,9 @@
-"""The interface of every policy: whom to ask, how to decide, what to learn.
+"""The interface of every policy: which models to ask, how to decide, what to learn.
 
-A policy holds parameters and no state. For each task its four methods are called in turn::
+A policy holds parameters and no state. These four methods are called in turn for each task::
 
-    plan         = policy.plan(observations, costs)         before anyone is asked; frozen
-    arms         = policy.ask(plan, votes)                  again and again, until it names no arm
+    plan         = policy.plan(observations, costs)         before any model is asked; frozen
+    arms         = policy.ask(plan, votes)                  repeatedly, until it returns no arm
     decisions    = policy.decide(plan, votes)               the label and its score, for each question
     contribution = policy.contribution(plan, q, votes, y)   what the state of question q learns from it
 """
@@ -28,8 +28,8 @@ class Policy(Protocol):
     >>> import numpy as np
     >>> policy: camvo.Policy = camvo.Sequential()
     >>> state = camvo.State(dimension=2)
-    >>> seen = {"mood": camvo.Observation(state, np.array([1.0, 0.0]), ("neg", "pos"))}
-    >>> plan = policy.plan(seen, {"small": 0.1, "large": 5.0})
+    >>> observations = {"mood": camvo.Observation(state, np.array([1.0, 0.0]), ("neg", "pos"))}
+    >>> plan = policy.plan(observations, {"small": 0.1, "large": 5.0})
     >>> votes = {arm: {"mood": "pos"} for arm in policy.ask(plan, {})}
     >>> policy.ask(plan, votes), policy.decide(plan, votes)["mood"].label
     ((), 'pos')
@@ -41,11 +41,11 @@ class Policy(Protocol):
         ...
 
     def plan(self, observations: Mapping[str, Observation], costs: Mapping[str, float]) -> Plan:
-        """Decide whom to ask first, from each question's observation and each arm's price in $."""
+        """Plan a task from each question's observation and each arm's price in $."""
         ...
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The arms to ask now, given the votes so far; none means that the task is decided."""
+        """The arms to ask now, given the votes so far; empty if the task can be decided."""
         ...
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
@@ -55,5 +55,5 @@ class Policy(Protocol):
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
-        """What the state of ``question`` learns if its label is ``label``."""
+        """What the state of ``question`` learns if the label is ``label``, a human's or the voted one."""
         ...

@@ -1,7 +1,8 @@
-"""Iterative relabelling: past rounds that today's state would not be content with (the paper's conclusion).
+"""Iterative relabelling: find past rounds whose confidence is too low today (the paper's conclusion).
 
-Early rounds are decided by models nobody knows yet. Once more is known, the same votes are worth more or
-less: where they are no longer confident enough, asking whoever was not asked yet is cheaper than a new round.
+Early rounds are decided before the policy knows the models. Later the same votes may turn out to be worth
+less. If they are no longer confident enough, asking the models that were not asked yet costs less than a new
+round.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
 
 _QUESTION = "label"
+"""The name under which the policy sees the one question."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastRound:
-    """What is stored of one decided round.
+    """A decided round on one question, as it was stored.
 
     Attributes:
-        key: whatever identifies the round to the caller.
+        key: identifies the round to the caller.
         context: the embedding, shape (d,).
-        votes: arm → its vote, ``None`` for an arm that was asked and gave none.
-        labels: the label set, or the items that were ranked.
-        costs: what asking each of today's arms about it would cost, $.
-        aggregation: how votes on it are counted.
+        votes: arm → its vote, ``None`` for an arm that was asked and gave no vote.
+        labels: the label set, or the items to rank.
+        costs: arm → the expected price of asking it about this task today, $, for every arm of today's pool.
+        aggregation: how votes on the question become one answer.
     """
 
     key: str
@@ -43,13 +45,13 @@ class PastRound:
 
 @dataclass(frozen=True, slots=True)
 class Revisit:
-    """A past round that is worth another look.
+    """A past round whose confidence is too low today.
 
     Attributes:
-        key: the round's.
+        key: the key of the past round.
         confidence: δ_A of its votes under today's state.
-        decision: what its votes say under today's state, ``None`` where none of today's arms voted.
-        ask: the arms to ask, in alphabetical order; nobody where all were asked already, so that only a human
+        decision: the decision from its votes under today's state; ``None`` if no arm of today's pool voted.
+        ask: the arms to ask, in alphabetical order. Empty if all arms were asked already: then only a human
             or a new prompt can help.
     """
 
@@ -59,29 +61,36 @@ class Revisit:
     ask: tuple[str, ...]
 
 
-def revisit(
+def find_revisits(
     policy: CaMVo, state: State, rounds: Iterable[PastRound], *, new_prompt: bool = False
 ) -> list[Revisit]:
-    """The rounds whose confidence under today's state is below the policy's δ, least confident first.
+    """Find the past rounds whose confidence under today's state is below the policy's δ.
 
-    Nothing is changed. What a round taught is part of today's state, so its own votes are among the evidence
-    for the arms that cast them. Votes of arms that are not among its ``costs`` are not counted: they left.
+    The state is not changed. Today's state includes what each round taught, so a round's own votes are part
+    of the evidence about the arms that cast them. Votes of arms that have left the pool are ignored.
 
     Args:
-        policy: its δ is the confidence asked for; it chooses whom to ask.
-        state: of the question, as it is today.
-        rounds: of one question, in any order.
-        new_prompt: the votes were given to a prompt that is not used any more, so every arm may be asked
-            again and the votes do not count towards the new round's confidence. Otherwise the arms that
-            were not asked yet are to complete the votes that are there.
+        policy: chooses the arms to ask; its δ is the required confidence.
+        state: the question's state today.
+        rounds: past rounds on this one question, in any order.
+        new_prompt: whether the prompt has changed since. If so, every arm may be asked again, and the old
+            votes do not count towards the confidence of the new round. Otherwise only arms that were not
+            asked yet are asked, to complete the votes.
+
+    Returns:
+        The rounds to revisit, the least confident first.
+
+    Raises:
+        InvalidParameterError: a context does not fit the state, or ``costs`` of a round is empty.
     """
-    found = (_look(policy, state, past, new_prompt=new_prompt) for past in rounds)
-    return sorted((again for again in found if again), key=lambda again: again.confidence)
+    revisits = (_revisit(policy, state, past, new_prompt=new_prompt) for past in rounds)
+    return sorted((revisit for revisit in revisits if revisit), key=lambda revisit: revisit.confidence)
 
 
-def _look(policy: CaMVo, state: State, past: PastRound, *, new_prompt: bool) -> Revisit | None:
-    seen = Observation(state, past.context, past.labels, past.aggregation)
-    plan = policy.plan({_QUESTION: seen}, past.costs)
+def _revisit(policy: CaMVo, state: State, past: PastRound, *, new_prompt: bool) -> Revisit | None:
+    """The round's revisit, or ``None`` if its confidence reaches δ."""
+    observation = Observation(state, past.context, past.labels, past.aggregation)
+    plan = policy.plan({_QUESTION: observation}, past.costs)
     votes = {
         arm: {} if vote is None else {_QUESTION: vote}
         for arm, vote in past.votes.items()

@@ -1,8 +1,8 @@
 """Sequential voting: ask in stages; stop when the rest cannot, or probably will not, change the vote.
 
-The target is the label of the weighted vote of all models. Arms with the most weight per price are asked
-first. Stopping and weights are learnt from who agrees with whom in exploration rounds, and from human labels
-(``docs/sequential.md``).
+The target is the full vote: the label of the weighted vote of all models. Arms with the most weight per price
+are asked first. Weights and stopping rules are learnt from the agreement between models in exploration
+rounds. Human labels refine the weights (``docs/sequential.md``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from camvo.policies.staged import Staged
 from camvo.stages.agreement_stages import AgreementStages
 from camvo.stages.asking_order import cheapest_first, most_weight_per_price
 from camvo.stages.exploration import explore, propensities
-from camvo.stages.rule import Rule, is_complete
 from camvo.stages.stages import Stages
-from camvo.stages.stopping import Stopping
+from camvo.stages.stopping import StoppingProblem
+from camvo.stages.stopping_rule import StoppingRule, is_complete
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
@@ -35,12 +35,12 @@ from camvo.weights.vote_weights import VoteWeights, weights_by_agreement
 
 @dataclass(frozen=True, kw_only=True)
 class Sequential(Staged):
-    """Ask in stages, and stop when the label of all models together is certain or likely enough.
+    """Ask in stages, and stop when the label of the full vote is certain or likely enough.
 
     Attributes:
-        agreement: the least share of labels that equal the label of all models together, in [0, 1]; 1 stops
-            at certificates only.
-        max_stages: how often the policy may wait for models. 1 asks one set; K can ask one after another.
+        agreement: the smallest share of labels that must equal the full vote, in [0, 1]. With 1 the policy
+            stops only when the label is certain.
+        max_stages: the largest number of stages. 1 asks one set; K can ask the models one after another.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -60,26 +60,26 @@ class Sequential(Staged):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 <= self.agreement <= 1.0:
-            raise InvalidParameterError(f"agreement is a share of the labels, got {self.agreement}")
+            raise InvalidParameterError(f"agreement must be in [0, 1], got {self.agreement}")
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> WeightsFitData | None:
-        """The rounds that humans have labelled, as soon as there are any."""
+        """The rounds and weights for a fit to human labels; ``None`` before the first human label."""
         if observation.aggregation != LABEL_VOTE:
             return None
         latest = observation.state.kept_rounds.latest(MOST_ROUNDS)
         if not latest.labelled:
             return None
         evidence = observation.state.exploration.evidence
-        agreed = _by_agreement(evidence, len(observation.labels), tuple(costs.items()))
-        weights = tuple([(arm, float(f"{weight:.2g}")) for arm, weight in agreed.items()])
+        by_agreement = _weights_by_agreement(evidence, len(observation.labels), tuple(costs.items()))
+        weights = tuple([(arm, float(f"{weight:.2g}")) for arm, weight in by_agreement.items()])
         return WeightsFitData(latest, observation.labels, weights)
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
     ) -> tuple[Stages, Mapping[str, Array]]:
-        basis = tuple(
+        inputs = tuple(
             [
-                _Basis(
+                _QuestionInputs(
                     question,
                     observation.state.exploration.evidence,
                     observation.labels,
@@ -89,7 +89,7 @@ class Sequential(Staged):
                 for question, observation in sorted(observations.items())
             ]
         )
-        order, questions = _questions(self, tuple(costs.items()), basis)
+        order, questions = _order_and_stages(self, tuple(costs.items()), inputs)
         rounds = min(observation.state.rounds for observation in observations.values())
         everyone, certificate = propensities(rounds)
         if any(question.trial is None for question in questions.values()):
@@ -106,16 +106,16 @@ class Sequential(Staged):
             order, exploration, (everyone, max(everyone, certificate)), self.max_stages - 1, questions
         )
         positions = [order.index(arm) for arm in plan.arms]
-        weighed = {
+        weights = {
             name: np.array(question.weights)[positions]
             for name, question in questions.items()
             if question.vote_weights is not None
         }
-        return stages, {**plan.weights, **weighed}
+        return stages, {**plan.weights, **weights}
 
 
-class _Basis(NamedTuple):
-    """What one question's stages depend on, as a key; evidence and fit are hashed by identity."""
+class _QuestionInputs(NamedTuple):
+    """The inputs of one question's stages, as a cache key. Evidence and fit are hashed by identity."""
 
     question: str
     evidence: PatternCounts
@@ -125,28 +125,28 @@ class _Basis(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _questions(
-    policy: Sequential, costs: tuple[tuple[str, float], ...], basis: tuple[_Basis, ...]
+def _order_and_stages(
+    policy: Sequential, costs: tuple[tuple[str, float], ...], inputs: tuple[_QuestionInputs, ...]
 ) -> tuple[tuple[str, ...], Mapping[str, AgreementStages]]:
-    """The order, and each question's stages before exploration: the certain rule and the learned one."""
+    """The order of asking, and each question's stages: the certain rule, with the learned one as trial."""
     vote_weights = {
         question.question: VoteWeights(
-            _by_agreement(question.evidence, len(question.labels), costs), _stack(question.fit)
+            _weights_by_agreement(question.evidence, len(question.labels), costs), _stack(question.fit)
         )
-        for question in basis
+        for question in inputs
         if question.is_label_vote
     }
-    weights = {question: origin.by_arm() for question, origin in vote_weights.items()}
+    weights = {question: source.by_arm() for question, source in vote_weights.items()}
     order, shares = most_weight_per_price(dict(costs), weights.values())
     questions = {}
-    for name, evidence, _, is_label_vote, _ in basis:
+    for name, evidence, _, is_label_vote, _ in inputs:
         if not is_label_vote:
-            everyone = Rule(len(order), ({},) * (policy.max_stages - 1), certain=True)
-            questions[name] = AgreementStages((1.0,) * len(order), everyone)
+            ask_all = StoppingRule(len(order), ({},) * (policy.max_stages - 1), certain=True)
+            questions[name] = AgreementStages((1.0,) * len(order), ask_all)
             continue
-        along = tuple(weights[name][arm] for arm in order)
-        certain, learned = _rules(evidence, order, shares, along, policy.max_stages, policy.agreement)
-        questions[name] = AgreementStages(along, certain, learned, vote_weights[name])
+        in_order = tuple(weights[name][arm] for arm in order)
+        certain, learned = _rules(evidence, order, shares, in_order, policy.max_stages, policy.agreement)
+        questions[name] = AgreementStages(in_order, certain, learned, vote_weights[name])
     return order, questions
 
 
@@ -155,10 +155,10 @@ def _stack(fit: Fit | None) -> StackedVote | None:
 
 
 @lru_cache(maxsize=64)
-def _by_agreement(
+def _weights_by_agreement(
     evidence: PatternCounts, labels: int, costs: tuple[tuple[str, float], ...]
 ) -> Mapping[str, float]:
-    """Arm → ω by agreement with the other arms alone, the cheapest arm first."""
+    """Arm → ω, from the agreement with the other arms alone, the cheapest arm first."""
     order, shares = cheapest_first(dict(costs))
     return dict(zip(order, weights_by_agreement(evidence, order, shares, labels), strict=True))
 
@@ -171,23 +171,23 @@ def _rules(  # noqa: PLR0917 - a cache is keyed by position
     weights: tuple[float, ...],
     stages: int,
     agreement: float,
-) -> tuple[Rule, Rule | None]:
-    """The certain rule and, if the evidence is enough, the learned one.
+) -> tuple[StoppingRule, StoppingRule | None]:
+    """The certain rule and, if the evidence suffices, the learned one.
 
-    A round that ended because it was certain at other weights, and is not at these, shows nothing any more.
+    A round that ended early counts only if its label is certain at these weights too.
     """
     patterns: Counter[Signature] = Counter()
     for pattern, count in evidence.patterns.items():
-        along = _along(pattern, order)
-        if along is not None and is_complete(along, weights):
-            patterns[along] += count
-    votes = np.array(weights)
-    stopping = Stopping(dict(sorted(patterns.items())), votes, np.array(shares))
-    majority = int(np.argmax(np.cumsum(votes) > votes.sum() / 2.0)) + 1
-    learned = stopping.learned(stages, agreement) if agreement < 1.0 else None
-    return stopping.certain(stages, majority), learned
+        groups = _groups_along(pattern, order)
+        if groups is not None and is_complete(groups, weights):
+            patterns[groups] += count
+    omega = np.array(weights)
+    problem = StoppingProblem(dict(sorted(patterns.items())), omega, np.array(shares))
+    majority = int(np.argmax(np.cumsum(omega) > omega.sum() / 2.0)) + 1
+    learned = problem.learned_rule(stages, agreement) if agreement < 1.0 else None
+    return problem.certain_rule(stages, majority), learned
 
 
 @lru_cache(maxsize=2**14)
-def _along(pattern: VotePattern, order: tuple[str, ...]) -> Signature | None:
+def _groups_along(pattern: VotePattern, order: tuple[str, ...]) -> Signature | None:
     return pattern.along(order)

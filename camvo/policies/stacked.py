@@ -1,4 +1,4 @@
-"""The stacked vote as a policy: human labels decide what votes are worth and when to stop asking."""
+"""The stacked vote as a policy: human labels teach what votes are worth and when to stop asking."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 
 _EXPLORATION: Final = 0.03
-"""The probability of asking everyone after the first rounds."""
+"""The probability of asking all models after the first rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stacked(Staged):
-    """Ask in stages, the cheapest model first, and let human labels say what the votes are worth.
+    """Ask in stages, the cheapest model first, and learn from human labels what the votes are worth.
 
-    Everyone is asked in the first rounds, and later in 3% of the rounds, drawn at random. Those rounds teach
-    the weights and the stops. Other rounds teach nothing unless a human labels them: models that are asked
-    because others disagree look worse than they are.
+    The first rounds ask all models, and later 3% of the rounds do, drawn at random. Those rounds teach the
+    weights and the stops. Other rounds teach nothing without a human label, because models that are asked
+    only where others disagree look worse than they are.
 
     Attributes:
-        worth: what one more right label is worth, in prices of asking everyone.
-        max_stages: how often the policy may wait for models.
-        first: how many rounds ask everyone before any stops early, and again when a model joins. Human
-            labels teach most there.
+        worth: the worth of one more right label, in prices of asking all models; positive and finite.
+        max_stages: the largest number of stages.
+        first: how many rounds ask all models before any round stops early. It starts again when a model
+            joins. Human labels teach most in these rounds.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
     >>> policy = camvo.Stacked(first=200)
     >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
-    >>> question.task([1.0, 0.0]).ask()  # everyone, for the first 200 rounds
+    >>> question.task([1.0, 0.0]).ask()  # all models, for the first 200 rounds
     ('small', 'large')
     """
 
@@ -54,12 +54,12 @@ class Stacked(Staged):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (np.isfinite(self.worth) and self.worth > 0.0):
-            raise InvalidParameterError(f"a right label is worth something finite, got {self.worth}")
+            raise InvalidParameterError(f"worth must be positive and finite, got {self.worth}")
         if self.first < 0:
-            raise InvalidParameterError(f"a number of rounds is not negative, got {self.first}")
+            raise InvalidParameterError(f"first must not be negative, got {self.first}")
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> StackedFitData | None:
-        """The rounds that say what votes are worth, and the prices that say when one more is worth asking."""
+        """The rounds and prices for a fit of the stacked vote; ``None`` if the votes are not labels."""
         if observation.aggregation != LABEL_VOTE:
             return None
         order, prices = cheapest_first(costs)
@@ -73,25 +73,25 @@ class Stacked(Staged):
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
     ) -> tuple[Stages, Mapping[str, Array]]:
         order, _ = cheapest_first(costs)
-        complete = [
+        complete_rounds = [
             observation.state.kept_rounds.everyone_rounds(order)
             for observation in observations.values()
             if observation.aggregation == LABEL_VOTE
         ]
-        chance = 1.0 if min(complete, default=0) < self.first else _EXPLORATION
-        exploration = explore(draw, chance, chance)
-        everyone = Stops((len(order),), (-math.inf,))
+        rate = 1.0 if min(complete_rounds, default=0) < self.first else _EXPLORATION
+        exploration = explore(draw, rate, rate)
+        ask_all = Stops((len(order),), (-math.inf,))
         questions, weights = {}, dict(plan.weights)
         for name, observation in observations.items():
             fit = self._fit(observation, costs)
             if fit is None or fit.stops is None:
-                questions[name] = WorthStages(everyone, None, observation.labels, {})
+                questions[name] = WorthStages(ask_all, None, observation.labels, {})
                 continue
             weights[name] = weights[name] * [fit.shares[arm] for arm in plan.arms]
             questions[name] = WorthStages(
-                everyone if exploration == "everyone" else fit.stops,
+                ask_all if exploration == "everyone" else fit.stops,
                 fit.stack,
                 observation.labels,
                 dict(zip(plan.arms, weights[name].tolist(), strict=True)),
             )
-        return Stages(order, exploration, chance, len(order), questions), weights
+        return Stages(order, exploration, rate, len(order), questions), weights

@@ -1,4 +1,4 @@
-"""What policies that ask in stages share: an order, an exploration draw, and one way to learn."""
+"""The base class of policies that ask in stages: one exploration draw, and one use of fits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from camvo.votes.decision import Decision
 
 @dataclass(frozen=True, kw_only=True)
 class Staged(Ensemble):
-    """Ask in stages. A policy says what its stages are (:meth:`_staged`); the rest is here.
+    """Ask in stages. A subclass defines its stages in :meth:`_staged`.
 
     Attributes:
-        max_stages: how often the policy may wait for models. 1 asks one set; K can ask one after another.
+        max_stages: the largest number of stages. 1 asks one set; K can ask the models one after another.
     """
 
     max_stages: int = 3
@@ -29,7 +29,7 @@ class Staged(Ensemble):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_stages < 1:
-            raise InvalidParameterError(f"models are asked in at least one stage, got {self.max_stages}")
+            raise InvalidParameterError(f"max_stages must be at least 1, got {self.max_stages}")
 
     def assemble(
         self,
@@ -38,20 +38,20 @@ class Staged(Ensemble):
         estimates: Mapping[str, Estimates],
         choice: Choice,
     ) -> Plan:
-        """Freeze weights, order and stops, and draw for exploration. No model has voted yet."""
+        """Make the plan: draw for exploration, and freeze the weights, the order and the stops."""
         plan = super().assemble(observations, costs, estimates, choice)
         rounds = min(observation.state.rounds for observation in observations.values())
-        draw = uniform_draw((seen.context for _, seen in sorted(observations.items())), rounds)
+        draw = uniform_draw((observation.context for _, observation in sorted(observations.items())), rounds)
         stages, weights = self._staged(plan, observations, costs, draw)
-        chance = stages.propensity if isinstance(stages.propensity, float) else stages.propensity[0]
-        return plan.staged(stages, weights, chance)
+        rate = stages.propensity if isinstance(stages.propensity, float) else stages.propensity[0]
+        return plan.staged(stages, weights, rate)
 
     def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
-        """The next stage; none if every question is decided."""
+        """The arms of the next stage; empty if every question can be decided."""
         return self._stages(plan).after(votes)
 
     def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
-        """The weighted vote, corrected by what human labels say as soon as there are any."""
+        """Decide by the weighted vote, corrected by what human labels have taught."""
         stages, decisions = self._stages(plan), super().decide(plan, votes)
         for question, decision in decisions.items():
             cast = {arm: answers.get(question) for arm, answers in votes.items()}
@@ -60,7 +60,7 @@ class Staged(Ensemble):
         return decisions
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
-        """The fit that the observation brings, or one that is computed now; ``None`` if none is needed."""
+        """The fit in the observation, or one computed now; ``None`` if no fit is needed."""
         if observation.fit is not None:
             return observation.fit
         data: FitData | None = self.fit_data(observation, costs)
@@ -69,11 +69,18 @@ class Staged(Ensemble):
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
     ) -> tuple[Stages, Mapping[str, Array]]:
-        """The stages, and question → the weights that the votes will have, each of shape (K,)."""
+        """The stages of a task, and question → the weights that the votes will have, each of shape (K,).
+
+        Args:
+            plan: the plan so far, without stages.
+            observations: question → its observation.
+            costs: arm → the expected price of asking it, $.
+            draw: the exploration draw, in [0, 1).
+        """
         raise NotImplementedError
 
     @staticmethod
     def _stages(plan: Plan) -> Stages:
         if plan.stages is None:
-            raise InvalidParameterError("the plan was made by a policy that does not ask in stages")
+            raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
         return plan.stages

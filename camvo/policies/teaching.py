@@ -1,4 +1,4 @@
-"""What a finished round teaches the state: before it is stored, and again after a human's label."""
+"""What a finished round teaches the state, before it is stored and again after a human label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import restore_aggregation
 
 _KEPT_WEIGHTS: Final[Mapping[KeptKind, str]] = {"labelled": "agreement", "everyone": "weight"}
-"""Which of the plan's columns a kept round holds as the weights of its votes."""
+"""The column of the plan that a kept round stores as the weights of its votes."""
 
 
 def lesson(
@@ -31,8 +31,8 @@ def lesson(
 ) -> Contribution:
     """The rewards of one round: r_i = 1{y_i = label} for every arm that voted (lines 16–21).
 
-    Fewer than two votes teach nothing unless ``label`` comes from a human: an arm alone always agrees with
-    itself. The round is counted in t all the same.
+    A single vote always agrees with itself, so fewer than two votes give no reward without a human label. The
+    round still counts in t.
 
     Args:
         context: e_t, shape (d,).
@@ -40,7 +40,7 @@ def lesson(
         votes: arm → label, on this question.
         label: the voted label, or the human's.
         human: whether ``label`` is a human's.
-        reward: r_i from a vote and ``label``: the :meth:`reward` of the question's aggregation.
+        reward: computes r_i from a vote and ``label``; the ``reward`` method of the question's aggregation.
     """
     if len(votes) < 2 and not human:
         return Contribution(context, ())
@@ -50,19 +50,20 @@ def lesson(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaughtRound:
-    """A finished round on one question, as far as it teaches.
+    """A finished round on one question, reduced to what the state learns from.
 
     Attributes:
         context: e_t, shape (d,).
         votes: the votes of the arms that were asked.
         q: arm → its estimate when the round was planned.
-        aggregation: how votes on the question are counted.
+        aggregation: how votes on the question become one answer.
         order: all arms in the order of asking; ``None`` if the policy does not ask in stages.
-        first: how many of them were asked independently of the votes.
+        first: how many arms of ``order`` were asked independently of the votes.
         kept: which rounds the policy keeps whole; ``None`` for none.
-        everyone: whether exploration asked everyone.
-        weights: arm → the weight that a kept round holds.
-        exploration: what the round shows about stopping early. It is counted once, when the round is stored.
+        everyone: whether exploration asked all arms.
+        weights: arm → the weight that is stored if the round is kept; ``None`` if ``kept`` is.
+        exploration: what the round shows about stopping early; ``None`` for a stored round, because it counts
+            once, when the round is first learnt.
     """
 
     context: Array
@@ -78,20 +79,20 @@ class TaughtRound:
 
     @classmethod
     def planned(cls, plan: Plan, question: str, votes: Votes) -> TaughtRound:
-        """The round that ends now.
+        """A round that ends now, from its plan.
 
         Args:
-            plan: of the task.
+            plan: the task's plan.
             question: the name of one of its questions.
-            votes: of the arms that were asked.
+            votes: the votes of the arms that were asked.
         """
         estimates, stages = plan.estimates[question], plan.stages
         cast = {arm: answers.get(question) for arm, answers in votes.items()}
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
         if stages is None:
             return cls(estimates.context, cast, q, estimates.aggregation)
-        kept = stages.questions[question].kept
-        column = estimates.agreement if kept == "labelled" else plan.weights[question]
+        kept_kind = stages.questions[question].kept
+        column = estimates.agreement if kept_kind == "labelled" else plan.weights[question]
         return cls(
             context=estimates.context,
             votes=cast,
@@ -99,28 +100,28 @@ class TaughtRound:
             aggregation=estimates.aggregation,
             order=stages.order,
             first=len(stages.first),
-            kept=kept,
+            kept=kept_kind,
             everyone=stages.exploration == "everyone",
-            weights=None if kept is None else dict(zip(plan.arms, column.tolist(), strict=True)),
-            exploration=None if kept is None else stages.exploration_round(question, cast),
+            weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
+            exploration=None if kept_kind is None else stages.exploration_round(question, cast),
         )
 
     @classmethod
     def stored(cls, plan: Mapping[str, Any], context: Array, votes: Cast) -> TaughtRound:
-        """A round of the ledger, without what it showed when it was stored.
+        """A round of the ledger, from its plan's description.
 
         Args:
-            plan: its plan's description (:meth:`camvo.policies.plan.Plan.describe`), with ``aggregation``.
+            plan: the description (:meth:`camvo.policies.plan.Plan.describe`), with ``aggregation``.
             context: e_t, shape (d,).
-            votes: of the arms that were asked.
+            votes: the votes of the arms that were asked.
         """
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
         aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
         if stages is None:
             return cls(context, votes, q, aggregation)
-        # Rounds stored before "kept" was: those of the stacked vote have a stack.
-        kept: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
+        # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
+        kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
             context=context,
             votes=votes,
@@ -128,29 +129,29 @@ class TaughtRound:
             aggregation=aggregation,
             order=tuple(stages["order"]),
             first=stages["first"],
-            kept=kept,
+            kept=kept_kind,
             everyone=stages.get("coin") == "everyone",
-            weights=kept and {arm: columns[_KEPT_WEIGHTS[kept]] for arm, columns in arms.items()},
+            weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
         """What the state learns if the round's label is ``label``.
 
-        Arms that were asked because of the votes get no reward: they were asked where it was hard.
+        Arms that were asked because of the votes get no reward (:func:`camvo.stages.stages.teachers`).
 
         Args:
             label: the voted label, or the human's.
             human: whether ``label`` is a human's.
         """
-        among = self.votes if self.order is None else teachers(self.order, self.first, human=human)
-        votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in among}
+        rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
+        votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
         if self.kept is None or self.weights is None:
             return rewards
-        kept = KeptRound.of(
+        kept_round = KeptRound.of(
             self.votes,
             self.weights,
             label if human else None,
             everyone=self.kept == "everyone" and self.everyone,
         )
-        return replace(rewards, exploration=self.exploration, kept=kept)
+        return replace(rewards, exploration=self.exploration, kept=kept_round)

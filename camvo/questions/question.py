@@ -33,7 +33,7 @@ class Question:
             number or a free text.
         prices: model → expected price of asking it about one task, finite and not negative, in any one unit.
         dimension: d, the length of every embedding. It may be left out if ``state`` is given.
-        policy: decides whom to ask and how to count; :class:`camvo.Sequential` by default.
+        policy: decides which models to ask and how their votes count; :class:`camvo.Sequential` by default.
         aggregation: how votes become one answer; a weighted vote over ``labels`` by default.
         lambda_l: λ_L > 0, the ridge strength of the linear model in a new state; 1 by default.
         state: the state to continue from, for example ``camvo.State.restore(snapshot)``. It is used in
@@ -139,9 +139,10 @@ def _checked_state(state: State | None, dimension: int | None, lambda_l: float |
                 "a new question needs the length of its embeddings", fix="pass dimension=, or a state="
             )
         return State(dimension, 1.0 if lambda_l is None else lambda_l)
-    for name, given, held in (("dimension", dimension, state.dimension), ("λ_L", lambda_l, state.lambda_l)):
-        if given is not None and given != held:
+    parameters = (("dimension", dimension, state.dimension), ("lambda_l", lambda_l, state.lambda_l))
+    for name, argument, value in parameters:
+        if argument is not None and argument != value:
             raise InvalidParameterError(
-                f"{name} is {given}, but the state has {held}", fix="pass one of them"
+                f"{name} is {argument}, but the state has {value}", fix=f"leave out {name}= or state="
             )
     return state

@@ -22,8 +22,8 @@ _NO_VOTE: Final = "pass None for a model that gave no usable answer"
 class ScoredLabel(NamedTuple):
     """A label and its score, the probability in [0, 1] that the label is right.
 
-    For a number, a ranking, a subset or spans, ``label`` is the answer as text and ``score`` is the reward
-    that it can expect.
+    For a number, a ranking, a subset or spans, ``label`` is the answer as text and ``score`` is its expected
+    reward.
 
     >>> label, score = ScoredLabel("pos", 0.9)
     >>> label
@@ -83,7 +83,7 @@ class Task:
         return {model: answers.get(KEY) for model, answers in self._votes.items()}
 
     def ask(self) -> tuple[str, ...]:
-        """Return the models to ask now; none means that the task can be decided.
+        """Return the models to ask now; an empty tuple if the task can be decided.
 
         The result stays the same until :meth:`add` has received the votes of these models.
         """
@@ -113,7 +113,7 @@ class Task:
         """Return the label and its score.
 
         Raises:
-            InvalidParameterError: some votes have not come yet, or every model failed.
+            InvalidParameterError: votes are missing, or every model failed.
         """
         decision = self.decision
         return ScoredLabel(decision.label, decision.score)
@@ -188,12 +188,12 @@ class Task:
             f"{model!r} was not asked", fix="add the votes of the models that ask() returned, and no others"
         )
 
-    def _check_answer(self, giver: str, answer: str, fix: str | None = None) -> None:
-        """Refuse an answer that the question does not allow; ``giver`` is a model's name, or "human"."""
+    def _check_answer(self, voter: str, answer: str, fix: str | None = None) -> None:
+        """Refuse an answer that the question does not allow; ``voter`` is a model's name or "human"."""
         if not isinstance(answer, str):
             kind = type(answer).__name__
-            raise InvalidParameterError(f"the vote of {giver!r} must be a string, got {kind}", fix=fix)
-        ballot = Ballot({giver: answer}, {giver: 1.0}, {giver: 1.0}, {giver: 0.5})
+            raise InvalidParameterError(f"the vote of {voter!r} must be a string, got {kind}", fix=fix)
+        ballot = Ballot({voter: answer}, {voter: 1.0}, {voter: 1.0}, {voter: 0.5})
         try:
             self._aggregation.aggregate(ballot, self._labels)
         except InvalidParameterError as error:

@@ -1,1 +1,1 @@
-"""In which order arms are asked, and when to stop."""
+"""The order in which arms are asked, and when to stop asking."""

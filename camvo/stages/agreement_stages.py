@@ -1,4 +1,4 @@
-"""One question that is asked until the label of all models together is certain, or likely enough."""
+"""Stages that go on until the label of the full vote is certain, or likely enough."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from camvo.stages.rule import Rule, is_certain
 from camvo.stages.stages import Cast, KeptKind
+from camvo.stages.stopping_rule import StoppingRule, is_certain
 from camvo.state.vote_patterns import SILENT, ExplorationRound, Signature, VotePattern, canonical
 from camvo.votes.decision import Decision
 from camvo.weights.vote_weights import VoteWeights
@@ -17,18 +17,19 @@ from camvo.weights.vote_weights import VoteWeights
 
 @dataclass(frozen=True, slots=True)
 class AgreementStages:
-    """How one question is asked about under an agreement with the vote of all models.
+    """The stages of one question, with a required agreement with the full vote.
 
     Attributes:
-        weights: ω of the arms, in the order of asking.
-        rule: what the round follows.
-        trial: the learned stop, if exploration overruled it: what it would have done is compared.
-        vote_weights: where the weights come from; ``None`` if the votes are not weighed.
+        weights: ω of the arms, in the order of asking, shape (K,).
+        rule: the rule that the round follows.
+        trial: the learned rule, if exploration overrules it in this round. The round then shows whether the
+            learned rule would have been right.
+        vote_weights: the source of the weights; ``None`` for a question whose votes are not labels.
     """
 
     weights: tuple[float, ...]
-    rule: Rule
-    trial: Rule | None = None
+    rule: StoppingRule
+    trial: StoppingRule | None = None
     vote_weights: VoteWeights | None = None
 
     @property
@@ -38,31 +39,34 @@ class AgreementStages:
 
     @property
     def kept(self) -> KeptKind | None:
-        """Rounds that a human labels, if the votes are weighed."""
+        """Rounds with a human label; ``None`` for a question whose votes are not labels."""
         return None if self.vote_weights is None else "labelled"
 
     def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
-        """How many arms of ``order`` are to be asked in all; ``asked`` means stop."""
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
         return self._follow(self.rule, stage, _signature(order[:asked], votes))
 
     def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
-        """The same label, with the probabilities that human labels give to it if there are any."""
+        """The same label, with the stacked vote's probabilities once there are human labels.
+
+        The decision stays as it is if no arm with a weight of its own has voted.
+        """
         if self.vote_weights is None or self.vote_weights.stack is None:
             return decision
         stack, agreed = self.vote_weights.stack, self.vote_weights.agreed
-        weighed = {arm: vote for arm, vote in votes.items() if agreed[arm]}
-        if not any(weighed.values()):
+        weighted_votes = {arm: vote for arm, vote in votes.items() if agreed[arm]}
+        if not any(weighted_votes.values()):
             return decision
-        chances = stack.probabilities(weighed, agreed, labels)
-        return Decision(decision.label, chances[decision.label], chances, stack.trust)
+        posterior = stack.probabilities(weighted_votes, agreed, labels)
+        return Decision(decision.label, posterior[decision.label], posterior, stack.trust)
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
-        """The round's vote pattern, and whether the learned stop would have named the round's label."""
+        """The round's vote pattern, and whether the learned rule would have given the round's label."""
         pattern = VotePattern.of(sorted(order), votes, everyone=first == len(order))
         return ExplorationRound(pattern, self._trial_is_right(order, votes))
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain JSON: weights and rules, and beside them what human labels say."""
+        """The weights and rules, and the source of the weights, as plain JSON."""
         stages = {
             "weights": list(self.weights),
             "rule": self.rule.describe(),
@@ -70,20 +74,21 @@ class AgreementStages:
         }
         return stages, {} if self.vote_weights is None else self.vote_weights.describe()
 
-    def _follow(self, rule: Rule, stage: int, groups: Signature) -> int:
+    def _follow(self, rule: StoppingRule, stage: int, groups: Signature) -> int:
+        """How many arms to have asked after the next stage, by a rule and the certainty of the label."""
         if len(groups) == len(self.weights) or is_certain(groups, self.weights):
             return len(groups)
         return max(rule.after(stage, groups, len(self.weights)), len(groups))
 
     def _trial_is_right(self, order: Sequence[str], votes: Cast) -> bool | None:
-        """Whether the learned stop would have named the round's label; true if it would ask more arms."""
+        """Whether the learned rule would have given the round's label; true if it would ask no fewer arms."""
         if self.trial is None:
             return None
         asked = sum(arm in votes for arm in order)
         length = self.trial.first
         for stage in range(len(self.trial.moves)):
             if length >= asked:
-                return True
+                break
             upto = self._follow(self.trial, stage, _signature(order[:length], votes))
             if upto == length:
                 break
@@ -95,11 +100,12 @@ class AgreementStages:
 
 
 def _signature(arms: Iterable[str], votes: Cast) -> Signature:
+    """The groups of arms that were all asked."""
     return canonical(SILENT if (vote := votes[arm]) is None else vote for arm in arms)
 
 
 def _leader(groups: Signature, weights: tuple[float, ...]) -> int | None:
-    """The group with the largest weight; the group of the earlier arms if tied; ``None`` without a vote."""
+    """The group with the most weight, the earliest of them if tied; ``None`` if no arm has voted."""
     totals = np.zeros(len(groups) + 1)
     for group, weight in zip(groups, weights, strict=False):
         totals[group] += weight

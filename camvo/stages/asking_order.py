@@ -1,4 +1,4 @@
-"""In which order arms are asked."""
+"""The order in which arms are asked."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-_STEPS: Final = 4.0
-"""Into how many steps a doubling of the worth is rounded. Evidence is about an order, and much of it is lost
-with a change: which of two arms that are nearly alike comes first must not hang on noise."""
+_STEPS_PER_DOUBLING: Final = 4.0
+"""Into how many steps a doubling of an arm's weight is rounded.
+
+Evidence about stopping belongs to one order, and a new order loses much of it. Rounding keeps noise from
+swapping arms that weigh nearly the same.
+"""
 
 
 def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The arms by price, and what each costs as a share of them all.
+    """Sort the arms by price.
 
-    Shares have two digits, so that tasks of a few words more are planned alike.
+    Args:
+        costs: arm → its price, in any one unit, at least one arm.
+
+    Returns:
+        The arms, the cheapest first, and each arm's share of the price of all, in the same order. Shares are
+        rounded to two digits, so that a task of a few more words is planned in the same way.
     """
     order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
     total = sum(costs[arm] for arm in order)
@@ -25,26 +33,32 @@ def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[f
 def most_weight_per_price(
     costs: Mapping[str, float], weights: Iterable[Mapping[str, float]]
 ) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """The arms by what their votes weigh for their price, and what each costs as a share of them all.
+    """Sort the arms by the weight of their votes per price.
 
     Args:
-        costs: arm → its price, any one unit.
-        weights: for each question arm → ω; every question counts alike. An arm without a weight comes last.
-            Where nobody has one it is :func:`cheapest_first`.
+        costs: arm → its price, in any one unit, at least one arm.
+        weights: for each question, arm → ω. Every question counts the same. An arm without any weight comes
+            last. If no arm has a weight, the order is that of :func:`cheapest_first`.
+
+    Returns:
+        The arms, and each arm's share of the price of all as in :func:`cheapest_first`, in the same order.
     """
     cheapest, shares = cheapest_first(costs)
     share = dict(zip(cheapest, shares, strict=True))
-    worth = dict.fromkeys(cheapest, 0.0)
-    for of in weights:
-        total = sum(of.values())
-        worth = {arm: worth[arm] + of[arm] / total if total > 0.0 else worth[arm] for arm in worth}
-    mean = sum(worth.values()) / len(worth) or 1.0
+    weight = dict.fromkeys(cheapest, 0.0)
+    for question_weights in weights:
+        total = sum(question_weights.values())
+        weight = {
+            arm: weight[arm] + question_weights[arm] / total if total > 0.0 else weight[arm] for arm in weight
+        }
+    mean = sum(weight.values()) / len(weight) or 1.0
 
     def rank(arm: str) -> tuple[bool, float, float, float, str]:
-        if not worth[arm]:
+        if not weight[arm]:
             return True, share[arm], 0.0, costs[arm], arm
-        level: float = 2.0 ** (round(_STEPS * math.log2(worth[arm] / mean)) / _STEPS)
-        return False, share[arm] / level, -level, costs[arm], arm
+        steps = round(_STEPS_PER_DOUBLING * math.log2(weight[arm] / mean))
+        rounded: float = 2.0 ** (steps / _STEPS_PER_DOUBLING)
+        return False, share[arm] / rounded, -rounded, costs[arm], arm
 
     order = tuple(sorted(cheapest, key=rank))
     return order, tuple(share[arm] for arm in order)

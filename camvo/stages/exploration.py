@@ -1,4 +1,4 @@
-"""Exploration: a random draw, made before anyone voted, that asks more arms than the votes would."""
+"""Exploration: before any vote, a random draw decides whether a round asks more arms than it needs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,38 @@ import numpy as np
 from camvo.typing import Array
 
 Exploration: TypeAlias = Literal["everyone", "certificate", "nobody"]
-"""What the draw says of a round: ask everyone, ask until the label is certain, or follow the learned stop."""
+"""The outcome of the exploration draw.
+
+``"everyone"`` asks all arms, ``"certificate"`` asks until the label is certain, and ``"nobody"`` follows the
+learned rule.
+"""
 
 _EVERYONE, _EVERYONE_DECAY = 2.0, 2.0 / 3.0
 _CERTIFICATE, _CERTIFICATE_DECAY = 8.0, 0.5
 
 
 def propensities(rounds: int) -> tuple[float, float]:
-    """The probabilities of asking everyone, and of asking at least until the label is certain.
+    """The probabilities of asking all arms, and of asking at least until the label is certain.
 
-    After n rounds the first has happened about 6·n^⅓ times and the second about 16·n^½ times. Certainty costs
-    little more than the learned stop, so it can be had often. Only the weights need all votes.
+    Over n rounds the first happens about 6·n^⅓ times and the second about 16·n^½ times. Asking until the
+    label is certain costs little more than the learned rule, so it can happen often. Only the weights need
+    the votes of all arms.
+
+    Args:
+        rounds: the number of earlier rounds.
     """
     t = rounds + 1.0
     return min(1.0, _EVERYONE * t**-_EVERYONE_DECAY), min(1.0, _CERTIFICATE * t**-_CERTIFICATE_DECAY)
 
 
 def uniform_draw(contexts: Iterable[Array], rounds: int) -> float:
-    """A number in [0, 1) derived from the contexts and the number of earlier rounds, but from no vote.
+    """A number in [0, 1) derived from the contexts and the number of earlier rounds, never from votes.
 
     The same ledger gives the same draw in every process.
+
+    Args:
+        contexts: the embedding of each question, shape (d,).
+        rounds: the number of earlier rounds.
     """
     digest = hashlib.blake2b(rounds.to_bytes(8, "little"), digest_size=8)
     for context in contexts:
@@ -39,11 +51,11 @@ def uniform_draw(contexts: Iterable[Array], rounds: int) -> float:
 
 
 def explore(draw: float, everyone: float, certificate: float) -> Exploration:
-    """What a draw says.
+    """Turn a draw into its outcome.
 
     Args:
         draw: a number in [0, 1).
-        everyone: the probability of asking everyone.
+        everyone: the probability of asking all arms.
         certificate: the probability of asking at least until the label is certain.
     """
     return "everyone" if draw < everyone else "certificate" if draw < certificate else "nobody"

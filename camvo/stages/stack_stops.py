@@ -1,10 +1,11 @@
-"""When to stop asking: thresholds on the leader's margin, learnt from rounds that asked everyone.
+"""When to stop asking: thresholds on the leader's margin, learnt from rounds that asked all arms.
 
-Such a round shows what stopping after any of its stages would have cost: the probability that the stacked
-vote of everybody gives to its own label, less what it gives to the leader of that stage. No ground truth is
-needed. Going backwards from the last stage, each threshold is the one with the smallest sum of this regret
-and of what asking on costs, given the thresholds after it; so a stage is asked for what all that may follow
-it can still change, not for the next vote alone.
+Such a round shows the regret of stopping after each stage: the probability that the stacked vote of all arms
+gives to its own label, minus the one that it gives to the leader of that stage. No ground truth is needed.
+
+The thresholds are learnt backwards from the last stage. Each one minimises the sum of the regret and of the
+price of asking on, given the thresholds after it. A stage is therefore judged by everything that may follow
+it, not by the next vote alone.
 """
 
 from __future__ import annotations
@@ -24,22 +25,25 @@ from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
 from camvo.weights.stacking import StackedVote
 
-_FEWEST: Final = 150
-"""Rounds that asked everyone before any of them says when to stop."""
+_MIN_ROUNDS: Final = 150
+"""The fewest rounds that asked all arms from which stops are learnt."""
 
-_ALL_WAYS: Final = 2
-"""Pauses up to which all ways to place them are tried."""
+_EXHAUSTIVE_PAUSES: Final = 2
+"""The largest number of pauses for which every placement is tried."""
+
+_EQUAL_MARGINS: Final = 1e-9
+"""Margins that differ by less than this are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Where to pause and when to stop there.
+    """The stages of one order, and the margin at which each of them stops.
 
     Attributes:
-        upto: how many arms of the order have been asked after each stage, ascending; the last is all.
-        least: for each stage, the margin with which the leader is left alone; −∞ after the last.
-        scores: for each stage but the last, (a, b): the probability that the leader is right is expected to
-            be σ(a + b·margin) once everyone has voted.
+        upto: how many arms of the order have been asked after each stage, ascending; the last is K.
+        least: for each stage, the smallest margin of the leader at which to stop; −∞ for the last.
+        scores: for each stage but the last, (a, b): σ(a + b·margin) is the leader's expected probability
+            given the votes of all arms.
     """
 
     upto: tuple[int, ...]
@@ -47,7 +51,12 @@ class Stops:
     scores: tuple[tuple[float, float], ...] = ()
 
     def after(self, asked: int, margin: float) -> int:
-        """How many arms of the order to have asked next; ``asked`` itself says stop."""
+        """How many arms of the order to have asked after the next stage; ``asked`` means stop.
+
+        Args:
+            asked: how many arms were asked so far.
+            margin: the leader's margin in the stacked vote, in log-odds.
+        """
         for upto, least in zip(self.upto, self.least, strict=True):
             if asked < upto:
                 return upto
@@ -56,16 +65,20 @@ class Stops:
         return asked
 
     def score(self, asked: int, margin: float) -> float | None:
-        """The leader's score after one of the stages but the last; ``None`` where the stack knows it."""
+        """The leader's score if asking stopped after ``asked`` arms.
+
+        ``None`` after the last stage, and for a number of arms at which no stage ends. There the score is the
+        stacked vote's own probability.
+        """
         for upto, (a, b) in zip(self.upto, self.scores, strict=False):
             if asked == upto:
                 return float(expit(a + b * margin))
         return None
 
 
-def learn(
+def learn_stops(
     stack: StackedVote,
-    rows: Sequence[KeptRound],
+    rounds: Sequence[KeptRound],
     order: Sequence[str],
     shares: Sequence[float],
     labels: Sequence[str],
@@ -73,54 +86,63 @@ def learn(
     price: float,
     max_stages: int,
 ) -> Stops:
-    """The stages and thresholds that would have been best on these rounds.
+    """Learn the stages and thresholds with the smallest loss on past rounds.
 
     Args:
-        stack: the vote that decides.
-        rows: past rounds; only those that asked everyone, and every arm of ``order``, are looked at.
-        order: the arms in the order in which they are asked.
-        shares: what asking each of them costs, of the cost of all.
+        stack: the stacked vote, which decides.
+        rounds: past rounds. Only those count that asked all arms, among them every arm of ``order``.
+        order: the K arms, in the order of asking.
+        shares: each arm's price as a share of the price of all, in the order of ``order``.
         labels: the label set.
-        price: λ, the probability of a right label that is worth asking everyone.
-        max_stages: the most stages.
+        price: λ, the probability of a right label that is worth the price of asking all arms.
+        max_stages: the largest number of stages.
+
+    Returns:
+        A single stage that asks all arms if too few rounds count.
     """
-    everyone = Stops((len(order),), (-math.inf,))
-    shown = [row for row in rows if row.everyone and row.arms.issuperset(order)]
-    if len(shown) < _FEWEST or max_stages == 1:
-        return everyone
-    margins, chances = _seen(stack, shown, order, labels)
-    regrets = chances[:, -1:] - chances
+    ask_all = Stops((len(order),), (-math.inf,))
+    complete = [round_ for round_ in rounds if round_.everyone and round_.arms.issuperset(order)]
+    if len(complete) < _MIN_ROUNDS or max_stages == 1:
+        return ask_all
+    margins, probabilities = _leaders(stack, complete, order, labels)
+    regrets = probabilities[:, -1:] - probabilities
     spent = price * np.cumsum(shares)
-    best, least_loss = everyone, float(spent[-1]) * len(shown)
+    best, least_loss = ask_all, float(spent[-1]) * len(complete)
     for pauses in range(1, min(max_stages, len(order))):
-        for cut in _cuts(pauses, len(order) - 1, [upto - 1 for upto in best.upto[:-1]]):
-            columns = [*cut, len(order) - 1]
-            thresholds, loss = _backwards(margins[:, columns], regrets[:, columns] + spent[columns])
+        for placement in _placements(pauses, len(order) - 1, [upto - 1 for upto in best.upto[:-1]]):
+            columns = [*placement, len(order) - 1]
+            thresholds, loss = _best_thresholds(margins[:, columns], regrets[:, columns] + spent[columns])
             if loss < least_loss - TIE:
-                best, least_loss = Stops(tuple(at + 1 for at in columns), thresholds), loss
+                best, least_loss = Stops(tuple(column + 1 for column in columns), thresholds), loss
     early = [upto - 1 for upto in best.upto[:-1]]
-    return replace(best, scores=tuple(_line(margins[:, at], chances[:, at]) for at in early))
+    return replace(
+        best, scores=tuple(_fit_score(margins[:, column], probabilities[:, column]) for column in early)
+    )
 
 
-def _cuts(pauses: int, places: int, before: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    """Where to pause: all ways to do so once or twice, then one more time than ``before``.
+def _placements(pauses: int, places: int, before: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    """The placements of ``pauses`` pauses to try: all of them if few, otherwise one more than ``before``.
 
-    Twenty models have half a million ways to pause ten times, which hardly differ.
+    Twenty arms have nearly a hundred thousand placements of ten pauses, and their losses hardly differ.
     """
-    if pauses <= _ALL_WAYS:
+    if pauses <= _EXHAUSTIVE_PAUSES:
         return combinations(range(places), pauses)
     return (tuple(sorted((*before, place))) for place in range(places) if place not in before)
 
 
-def _seen(
-    stack: StackedVote, rows: Sequence[KeptRound], order: Sequence[str], labels: Sequence[str]
+def _leaders(
+    stack: StackedVote, rounds: Sequence[KeptRound], order: Sequence[str], labels: Sequence[str]
 ) -> tuple[Array, Array]:
-    """After each arm of the order, the leader's margin and its chance given all votes, shape (n, K)."""
-    margins, chances = np.full((len(rows), len(order)), -np.inf), np.zeros((len(rows), len(order)))
-    for i, row in enumerate(rows):
-        said = {vote.arm: vote.label if vote.label in labels else None for vote in row.votes}
-        weights = {vote.arm: vote.weight for vote in row.votes}
-        votes = {arm: said[arm] for arm in order}
+    """The leader's margin after each arm, and its probability given all votes, shape (n, K) each.
+
+    Before the first vote of a round they are −∞ and 0.
+    """
+    shape = (len(rounds), len(order))
+    margins, probabilities = np.full(shape, -np.inf), np.zeros(shape)
+    for i, round_ in enumerate(rounds):
+        label_of = {vote.arm: vote.label if vote.label in labels else None for vote in round_.votes}
+        weights = {vote.arm: vote.weight for vote in round_.votes}
+        votes = {arm: label_of[arm] for arm in order}
         if not any(votes.values()):
             continue
         final = stack.probabilities(votes, weights, labels)
@@ -128,39 +150,45 @@ def _seen(
             so_far = {arm: votes[arm] for arm in order[:asked]}
             if any(so_far.values()):
                 leader, margins[i, asked - 1] = stack.leader(so_far, weights, labels)
-                chances[i, asked - 1] = final[leader]
-    return margins, chances
+                probabilities[i, asked - 1] = final[leader]
+    return margins, probabilities
 
 
-def _line(margins: Array, chances: Array) -> tuple[float, float]:
-    """(a, b) of a logistic regression of the chances on the margins, with a weak prior at (0, 1)."""
-    there = np.isfinite(margins)
-    x, y = margins[there], chances[there]
+def _fit_score(margins: Array, probabilities: Array) -> tuple[float, float]:
+    """(a, b) of a logistic regression of the probabilities on the margins, with a weak prior at (0, 1)."""
+    voted = np.isfinite(margins)
+    x, y = margins[voted], probabilities[voted]
 
     def loss(line: Array) -> tuple[float, Array]:
-        z, away = line[0] + line[1] * x, line - [0.0, 1.0]
-        gap = expit(z) - y
-        value = np.logaddexp(0.0, z).sum() - y @ z + 0.5 * away @ away
-        return float(value), np.array([gap.sum(), gap @ x]) + away
+        z, from_prior = line[0] + line[1] * x, line - [0.0, 1.0]
+        residual = expit(z) - y
+        value = np.logaddexp(0.0, z).sum() - y @ z + 0.5 * from_prior @ from_prior
+        return float(value), np.array([residual.sum(), residual @ x]) + from_prior
 
     a, b = minimize(loss, [0.0, 1.0], jac=True, method="L-BFGS-B").x.tolist()
     return a, b
 
 
-def _backwards(margins: Array, losses: Array) -> tuple[tuple[float, ...], float]:
-    """The threshold of each stage and the sum of losses under them; rounds of equal margin stop together."""
-    ahead = losses[:, -1].copy()
+def _best_thresholds(margins: Array, losses: Array) -> tuple[tuple[float, ...], float]:
+    """The threshold of each stage and the sum of losses under them. Rounds of equal margin stop together.
+
+    Args:
+        margins: the leader's margin after each stage, shape (n, stages).
+        losses: what stopping after each stage costs, regret and price together, shape (n, stages).
+    """
+    later_losses = losses[:, -1].copy()
     thresholds = [-math.inf]
     for stage in reversed(range(margins.shape[1] - 1)):
-        order = np.argsort(-margins[:, stage], kind="stable")
-        seen = margins[order, stage]
-        change = np.cumsum((losses[:, stage] - ahead)[order])
-        inside = np.append(seen[1:] > seen[:-1] - 1e-9, False)
-        change[inside] = np.inf
+        by_margin = np.argsort(-margins[:, stage], kind="stable")
+        descending = margins[by_margin, stage]
+        change = np.cumsum((losses[:, stage] - later_losses)[by_margin])
+        splits_equals = np.append(descending[1:] > descending[:-1] - _EQUAL_MARGINS, False)
+        change[splits_equals] = np.inf
         cut = int(change.argmin())
-        if change[cut] >= 0.0 or not np.isfinite(seen[cut]):
+        if change[cut] >= 0.0 or not np.isfinite(descending[cut]):
             thresholds.append(math.inf)
             continue
-        thresholds.append(float(seen[cut]) - 1e-9)
-        ahead[order[: cut + 1]] = losses[order[: cut + 1], stage]
-    return tuple(reversed(thresholds)), float(ahead.sum())
+        thresholds.append(float(descending[cut]) - _EQUAL_MARGINS)
+        stopped = by_margin[: cut + 1]
+        later_losses[stopped] = losses[stopped, stage]
+    return tuple(reversed(thresholds)), float(later_losses.sum())

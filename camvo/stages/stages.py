@@ -1,4 +1,4 @@
-"""In which order arms are asked about a task and when to stop; frozen in the plan."""
+"""The order in which a task asks its arms, and when it stops. A plan holds both, frozen."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from camvo.typing import Votes
 from camvo.votes.decision import Decision
 
 Cast: TypeAlias = Mapping[str, str | None]
-"""The votes on one question: arm → label, ``None`` if it gave none, absent if it was not asked."""
+"""Votes on one question: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent."""
 
 KeptKind: TypeAlias = Literal["labelled", "everyone"]
-"""Which rounds a policy keeps whole: those that a human labels, or also those that asked everyone."""
+"""Which rounds a policy keeps whole.
+
+``"labelled"`` keeps rounds with a human label; ``"everyone"`` also keeps rounds that asked all arms.
+"""
 
 
 class QuestionStages(Protocol):
-    """How one question of a task is asked about. Nothing in it changes once the plan is made."""
+    """The stages of one question of a task. Immutable."""
 
     @property
     def first(self) -> int:
@@ -28,42 +31,56 @@ class QuestionStages(Protocol):
 
     @property
     def kept(self) -> KeptKind | None:
-        """Which rounds are kept whole; ``None`` if the votes on the question are no labels."""
+        """Which rounds are kept whole; ``None`` for a question whose votes are not labels."""
         ...
 
     def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
-        """How many arms of ``order`` are to be asked in all; ``asked`` or fewer means stop.
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop.
 
         Args:
             stage: how many stages came before, counted from 0.
             order: all arms, in the order of asking.
-            asked: how many of them were asked so far.
+            asked: how many arms of ``order`` were asked so far.
             votes: the votes so far.
         """
         ...
 
     def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
-        """The decision after human labels had their say; ``decision`` is that of the weighted vote."""
+        """Correct the decision by what human labels have taught.
+
+        Args:
+            decision: the decision of the weighted vote.
+            votes: the votes of the arms that were asked.
+            labels: the label set.
+        """
         ...
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
-        """What an exploration round shows, or ``None`` if the policy does not learn from its vote pattern."""
+        """What an exploration round shows; ``None`` if the policy does not learn from vote patterns.
+
+        Args:
+            order: all arms, in the order of asking.
+            first: how many arms of ``order`` were asked independently of the votes.
+            votes: the votes of the arms that were asked.
+        """
         ...
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain JSON: what is stored under ``stages`` in a plan's description, and what beside it."""
+        """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
         ...
 
 
 def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
-    """The arms whose rewards say how good they are: those that were not asked because of the votes.
+    """The arms that get a reward from a round.
 
-    A voted label of fewer than all arms agrees with the arms that made it, so it teaches nothing. A human's
-    label teaches about the arms of the first stage.
+    An arm that was asked because of the votes gets none: it was asked only where the others disagreed, so its
+    rewards would understate its skill. A human label rewards the arms of the first stage. A voted label
+    rewards arms only if all of them were asked independently of the votes, because the label of a few arms
+    agrees with those arms.
 
     Args:
         order: all arms, in the order of asking.
-        first: how many of them were asked independently of the votes.
+        first: how many arms of ``order`` were asked independently of the votes.
         human: whether the label is a human's.
     """
     return frozenset(order[:first] if human or first == len(order) else ())
@@ -71,15 +88,16 @@ def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """How a task is asked about. It goes on while any of its questions wants to.
+    """The stages of a task. Asking goes on while any of its questions needs more votes.
 
     Attributes:
-        order: the arms, in the order of asking.
-        exploration: what the draw said.
-        propensity: as it is stored: the probability of asking everyone, and where the policy draws for
-            certificates too, a pair with the probability of asking at least until the label is certain.
-        moves: how often more arms may be asked after the first stage.
-        questions: question → how it is asked about.
+        order: all arms, in the order of asking.
+        exploration: the outcome of the exploration draw.
+        propensity: the probability of asking all arms, in the form that is stored. If the policy also draws
+            for certain labels, it is a pair, whose second part is the probability of asking at least until
+            the label is certain.
+        moves: how many stages may follow the first.
+        questions: question → its stages.
     """
 
     order: tuple[str, ...]
@@ -90,13 +108,13 @@ class Stages:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """The arms that are asked independently of the votes."""
+        """The arms of the first stage, which are asked independently of the votes."""
         if self.exploration == "everyone":
             return self.order
         return self.order[: max(question.first for question in self.questions.values())]
 
     def after(self, votes: Votes) -> tuple[str, ...]:
-        """The arms to ask now, given the votes so far; none if every question is decided."""
+        """The arms to ask now, given the votes so far; empty if every question can be decided."""
         asked = len(self.first)
         for stage in range(self.moves + 1):
             missing = tuple([arm for arm in self.order[:asked] if arm not in votes])
@@ -112,7 +130,7 @@ class Stages:
         return ()
 
     def exploration_round(self, question: str, votes: Cast) -> ExplorationRound | None:
-        """What the round shows about ``question``; ``None`` unless the draw extended it."""
+        """What the round shows about ``question``; ``None`` unless the exploration draw extended it."""
         if self.exploration == "nobody":
             return None
         return self.questions[question].exploration_round(self.order, len(self.first), votes)

@@ -1,4 +1,4 @@
-"""One question that is asked while another vote is expected to be worth its price."""
+"""Stages that go on while another vote is expected to be worth its price."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from camvo.weights.stacking import StackedVote
 
 @dataclass(frozen=True, slots=True)
 class WorthStages:
-    """How one question is asked about by what a vote is worth.
+    """The stages of one question, by the expected worth of another vote.
 
     Attributes:
-        stops: where to pause and when to stop.
-        stack: what decides; ``None`` for a question whose votes are no labels: everyone is asked.
+        stops: the prefixes after which to pause, and the margins at which to stop there.
+        stack: the stacked vote, which decides; ``None`` for a question whose votes are not labels, which asks
+            all arms.
         labels: the label set.
         weights: arm → ω of its vote.
     """
@@ -38,49 +39,53 @@ class WorthStages:
 
     @property
     def kept(self) -> KeptKind | None:
-        """Rounds that a human labels and rounds that ask everyone, if the votes are labels."""
+        """Rounds with a human label and rounds that ask all arms; ``None`` if the votes are not labels."""
         return None if self.stack is None else "everyone"
 
     def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
-        """How many arms of ``order`` are to be asked in all; ``asked`` means stop."""
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
         if self.stack is None:
             return self.first
         margin = self.stack.leader(votes, self.weights, self.labels)[1] if any(votes.values()) else -math.inf
         return self.stops.after(asked, margin)
 
     def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
-        """The likeliest of the labels that got a vote; the weighted vote decides a tie.
+        """The most probable label that got a vote; the weighted vote breaks a tie.
 
-        Without a human label it is the weighted vote with its own score.
+        Before the first human label, the decision stays that of the weighted vote.
         """
         if self.stack is None or not self.stack.arms:
             return decision
-        chances = self.stack.probabilities(votes, self.weights, labels)
+        posterior = self.stack.probabilities(votes, self.weights, labels)
         leader, margin = self.stack.leader(votes, self.weights, labels)
         label = decision.label
-        if chances[label] < chances[leader] - TIE:
+        if posterior[label] < posterior[leader] - TIE:
             label = leader
         score = self.stops.score(len(votes), margin)
         if score is not None:
-            chances = _with_score(chances, label, score)
-        return Decision(label, chances[label], chances, self.stack.trust)
+            posterior = _with_score(posterior, label, score)
+        return Decision(label, posterior[label], posterior, self.stack.trust)
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
-        """``None``: rounds that asked everyone are kept whole instead."""
+        """``None``: rounds that asked all arms are kept whole instead."""
         return None
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain JSON; a stage that is never the last has ``null`` for the margin that would be enough."""
+        """The stops and the stacked vote as plain JSON.
+
+        A stage at which no round stops has the margin ``null``.
+        """
         least = [margin if math.isfinite(margin) else None for margin in self.stops.least[:-1]]
         stops = {"upto": list(self.stops.upto), "least": least, "scores": [*map(list, self.stops.scores)]}
         return {}, {"stops": stops} | ({} if self.stack is None else {"stack": self.stack.describe()})
 
 
-def _with_score(chances: Mapping[str, float], label: str, score: float) -> dict[str, float]:
-    """The probabilities with that of ``label`` replaced; the others share the rest in their proportions."""
-    rest = math.fsum([chance for other, chance in chances.items() if other != label])
+def _with_score(posterior: Mapping[str, float], label: str, score: float) -> dict[str, float]:
+    """The posterior with ``score`` for ``label``; the other labels keep their proportions."""
+    rest = math.fsum([probability for other, probability in posterior.items() if other != label])
     if not rest:
-        return dict(chances)
+        return dict(posterior)
     return {
-        other: score if other == label else chance / rest * (1.0 - score) for other, chance in chances.items()
+        other: score if other == label else probability / rest * (1.0 - score)
+        for other, probability in posterior.items()
     }

@@ -1,1 +1,1 @@
-"""What was learnt: a sum of contributions, each of which can be taken back."""
+"""The learned state: a sum of contributions, each of which can be taken back."""

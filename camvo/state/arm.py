@@ -1,4 +1,4 @@
-"""What is known of one model on one question: sums that rewards are added to and taken out of."""
+"""The sums of one model on one question, to which rewards are added and from which they are withdrawn."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ from camvo.state.linucb import Inverse
 from camvo.typing import Array
 
 Standing: TypeAlias = tuple[float, float, float, float, float, float]
-"""N, μ in a weight (1 before the first reward), μ in Est (½ before it), and the mixture's evidence."""
+"""What is known of an arm whatever the context.
+
+N, μ as it counts in a weight (1 before the first reward), μ as the prior of Est (½ before it), and the three
+coefficients of the Beta mixture's evidence.
+"""
 
 NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
-"""The :data:`Standing` of an arm without rewards."""
+"""The standing of an arm without rewards."""
 
 Update: TypeAlias = tuple[Array, bool, float]
-"""A context e of shape (d,), whether A becomes A + eeᵀ, and the s of b's new value b + s·e."""
+"""A context e of shape (d,), whether A becomes A + eeᵀ, and the factor s by which b becomes b + s·e."""
 
 
 class Arm:
-    """The sums of one model.
+    """The sums of one model on one question.
 
     Attributes:
         inverse: LinUCB's A⁻¹.
         b: LinUCB's b, shape (d,).
-        rewards: N.
+        rewards: N, the number of rewards.
         reward_sum: Σr.
-        mixture: the Beta mixture's sums.
+        mixture: the sums of the Beta mixture.
     """
 
     __slots__ = ("_b", "_inverse", "mixture", "reward_sum", "rewards")
@@ -66,40 +70,40 @@ class Arm:
         return self.reward_sum / self.rewards if self.rewards else None
 
     def standing(self, estimator: EstimatorName) -> Standing:
-        """What is known of the arm independently of the context."""
+        """The arm's standing: what is known of it whatever the context."""
         mu = self.mu
         if mu is None:
             return NEWCOMER
         return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
 
     def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
-        """Apply changes (Algorithm 1, lines 17–21). A reward that replaces another leaves A as it is.
+        """Apply changes (Algorithm 1, lines 17–21). A reward that replaces another leaves A unchanged.
 
         Args:
-            lessons: the context of each change, shape (d,), and the change.
+            lessons: (context of shape (d,), change), at least one.
 
         Raises:
-            InvalidParameterError: a context is withdrawn that was never added.
+            InvalidParameterError: a withdrawn context was never added.
         """
         updates: list[Update] = []
         withdrawn: list[Array] = []
         for context, change in lessons:
-            gained, lost = change.added, change.removed
-            if lost is not None:
+            added, removed = change.added, change.removed
+            if removed is not None:
                 self.rewards -= 1
-                self.mixture.add(change.q, lost, -1)
-            if gained is not None:
+                self.mixture.add(change.q, removed, -1)
+            if added is not None:
                 self.rewards += 1
-                self.mixture.add(change.q, gained, +1)
-            elif lost is not None:
+                self.mixture.add(change.q, added, +1)
+            elif removed is not None:
                 withdrawn.append(context)
-            shift = (gained or 0.0) - (lost or 0.0)
+            shift = (added or 0.0) - (removed or 0.0)
             self.reward_sum += shift
-            updates.append((context, gained is not None and lost is None, shift))
+            updates.append((context, added is not None and removed is None, shift))
         self._learn_contexts(updates, withdrawn)
 
     def _learn_contexts(self, updates: Sequence[Update], withdrawn: Sequence[Array]) -> None:
-        """Line 18 of Algorithm 1 for all changes at once, and its opposite for withdrawn contexts."""
+        """Update A⁻¹ and b for all changes at once (line 18), and reverse it for withdrawn contexts."""
         self._add_contexts([context for context, grows, _ in updates if grows], +1)
         self._add_contexts(withdrawn, -1)
         contexts, _, shifts = zip(*updates, strict=True)

@@ -1,4 +1,4 @@
-"""Est_i(·): the probability that an arm is correct, given its estimate (§3 and Appendix B of the paper).
+"""Est_i(·): the probability that an arm is right, given its estimate (§3 and Appendix B of the paper).
 
 The estimates q of an arm's past rounds are modelled as Beta-distributed, with one distribution for the rounds
 in which the arm was right (h = 1) and one for those in which it was wrong (h = 0); Bayes' rule turns a new
@@ -27,7 +27,7 @@ EstimatorName: TypeAlias = Literal["moments", "mle"]
 ESTIMATORS: tuple[EstimatorName, ...] = ("moments", "mle")
 
 NO_SPREAD = 1e-12
-"""A variance up to here is what rounding leaves of equal estimates after thousands of rounds."""
+"""The largest variance that counts as 0. Rounding leaves as much after thousands of equal estimates."""
 
 
 def _inside(value: float) -> float:
@@ -42,8 +42,8 @@ Density: TypeAlias = tuple[float, float, float]
 class ClassSums:
     """Signed sums over the estimates of one class: n, Σq, Σq², Σln q, Σln(1−q).
 
-    The logarithms, with q clipped to [ε, 1−ε], are the sufficient statistics of maximum likelihood; the
-    moments are those of the method of moments.
+    Maximum likelihood needs the logarithms, with q clipped to [ε, 1−ε]. The method of moments needs the other
+    sums.
     """
 
     n: float = 0.0
@@ -82,11 +82,10 @@ class ClassSums:
         return mean * nu, (1.0 - mean) * nu
 
     def likeliest(self) -> tuple[float, float] | None:
-        """(α, β) of maximum likelihood (Appendix B), or ``None`` where :meth:`moments` has none either.
+        """(α, β) of maximum likelihood (Appendix B), or ``None`` if :meth:`moments` is ``None``.
 
-        It is :meth:`moments` where the variance is below ε, which both clip, and where Newton's method does
-        not converge. The sums are all it depends on: nothing is refitted over history, and a withdrawn round
-        leaves no trace.
+        Two cases fall back to :meth:`moments`: a variance below ε, and a fit by Newton's method that does not
+        converge. The result depends on the sums alone, so a withdrawn round leaves no trace.
         """
         moments = self.moments()
         if moments is None:
@@ -97,70 +96,79 @@ class ClassSums:
         return fit_beta(self.log_q / self.n, self.log_complement / self.n) or moments
 
     def density(self, estimator: EstimatorName) -> Density | None:
-        """The density by the estimator of that name, fitted again only after the sums have changed.
+        """The density fitted by an estimator, or ``None`` if there is nothing to fit.
 
-        ``None`` where there is nothing to fit.
+        The fit is cached until the sums change.
         """
         if estimator not in self._densities:
-            found = self.moments() if estimator == "moments" else self.likeliest()
-            self._densities[estimator] = None if found is None else (*found, _log_b(*found))
+            shape = self.moments() if estimator == "moments" else self.likeliest()
+            self._densities[estimator] = None if shape is None else (*shape, _log_beta(*shape))
         return self._densities[estimator]
 
 
 Evidence: TypeAlias = tuple[float, float, float]
-"""The logarithm of the ratio of two Beta densities, as coefficients of ln θ and ln(1−θ) and a constant."""
+"""The log-ratio of two Beta densities at θ: the coefficients of ln θ and ln(1−θ), and the constant."""
 
 NO_EVIDENCE: Evidence = (0.0, 0.0, 0.0)
+"""The evidence of two equal densities."""
 
 
 def posterior(theta: Array, mu: Array, evidence: Sequence[Array]) -> Array:
     """Est(θ) = P(h = 1 | θ) with prior μ (§3, "Bayesian Estimation of Label Correctness"), in [0, 1].
 
-    It need not rise with θ: the two Beta densities may cross more than once.
+    Est need not be monotonic in θ, because the two Beta densities may cross twice.
 
     Args:
-        theta: the estimates, clipped to [ε, 1−ε], shape (…, K).
+        theta: the estimates, shape (…, K); clipped to [ε, 1−ε] here.
         mu: the priors in [0, 1], shape (K,).
-        evidence: the three coefficients of :meth:`BetaSums.evidence` of every arm, each of shape (K,).
+        evidence: the three numbers of :meth:`BetaSums.evidence` for all arms, each of shape (K,).
+
+    Returns:
+        The probabilities, shape (…, K).
     """
     inside = np.minimum(np.maximum(theta, EPSILON), 1.0 - EPSILON)
     on_theta, on_complement, constant = evidence
     log_odds = np.log(inside) * on_theta
     log_odds += np.log1p(-inside) * on_complement
     log_odds += constant + logit(mu)
-    believed: Array = expit(log_odds)
-    return believed
+    probabilities: Array = expit(log_odds)
+    return probabilities
 
 
-def _log_b(alpha: float, beta: float) -> float:
+def _log_beta(alpha: float, beta: float) -> float:
     """The logarithm of the Beta function."""
     return math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
 
 
 @dataclass(slots=True)
 class BetaSums:
-    """The sums of both classes of one arm. A fractional reward r counts r in h = 1 and 1 − r in h = 0."""
+    """The sums of both classes of one arm. A reward r counts r times for h = 1 and 1 − r times for h = 0."""
 
     correct: ClassSums = field(default_factory=ClassSums)
     wrong: ClassSums = field(default_factory=ClassSums)
 
     def add(self, q: float, reward: float, sign: int) -> None:
-        """Add (+1) or withdraw (−1) one round in which the arm's estimate was q and its reward ``reward``.
+        """Add (+1) or withdraw (−1) one round.
+
+        Args:
+            q: the arm's estimate when the round was planned.
+            reward: the arm's reward, in [0, 1].
+            sign: +1 or −1.
 
         Raises:
             InvalidParameterError: the reward is outside [0, 1].
         """
         if not 0.0 <= reward <= 1.0:
-            raise InvalidParameterError(f"a reward is in [0, 1], got {reward}")
+            raise InvalidParameterError(f"a reward must be in [0, 1], got {reward}")
         if reward > 0.0:
             self.correct.add(q, sign * reward)
         if reward < 1.0:
             self.wrong.add(q, sign * (1.0 - reward))
 
     def evidence(self, estimator: EstimatorName = "moments") -> Evidence:
-        """What an estimate says about being right: ln f(θ | h = 1) − ln f(θ | h = 0) of the fitted densities.
+        """Ln f(θ | h = 1) − ln f(θ | h = 0) of the fitted densities, as coefficients.
 
-        While either class has fewer than two observations or no spread, both densities are taken as 1.
+        If either class has fewer than two observations or no spread, both densities count as 1.
         """
         correct, wrong = self.correct.density(estimator), self.wrong.density(estimator)
         if correct is None or wrong is None:

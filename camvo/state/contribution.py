@@ -1,4 +1,4 @@
-"""What one event teaches: the changes of each arm's sums, as a value that can be stored and taken back."""
+"""What one event teaches the state: changes to sums, as a value that can be stored and taken back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from camvo.typing import Array
 
 
 class Change(NamedTuple):
-    """One arm's share of a contribution.
+    """The change of one arm's rewards.
 
-    ``q`` is the estimate at planning time (dimensionless, clipped to [0, 1] where it is read). ``removed``
-    and ``added`` are rewards in [0, 1], or ``None`` if no reward leaves or comes.
+    Attributes:
+        arm: the arm's name.
+        q: the arm's estimate when the round was planned. It is stored unclipped.
+        removed: the reward to take out, in [0, 1]; ``None`` for none.
+        added: the reward to put in, in [0, 1]; ``None`` for none.
     """
 
     arm: str
@@ -28,16 +31,17 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one event teaches.
+    """What one event teaches the state: a finished round, a correction of its rewards, or a withdrawal.
 
     Attributes:
         context: the embedding e, shape (d,).
-        changes: the arms' changes.
-        rounds: how many rounds the event completes: 1, 0 for a correction, −1 for a withdrawn round.
-        exploration: what an exploration round shows about stopping early. It is counted ``rounds`` times, so
-            a correction of the rewards leaves it alone and −1 takes it back.
-        kept: the round itself, if it is to be kept whole.
-        dropped: the round as it was kept until now.
+        changes: the changes of the arms' rewards.
+        rounds: how many rounds the event completes: 1 for a finished round, 0 for a correction, −1 for a
+            withdrawn round.
+        exploration: what an exploration round shows about stopping early. It counts ``rounds`` times, so a
+            correction does not change it and a withdrawal takes it back.
+        kept: the round to keep whole, if any.
+        dropped: the kept round that this event removes or replaces, if any.
 
     >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
     >>> Contribution.unpack(lesson.pack()).changes
@@ -52,7 +56,7 @@ class Contribution:
     dropped: KeptRound | None = None
 
     def pack(self) -> bytes:
-        """Serialise: a JSON header, a newline, the context (float32 if that loses nothing)."""
+        """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing."""
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
         )
@@ -85,10 +89,10 @@ class Contribution:
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
-    """What turns ``before`` into ``after`` of the same round: all rewards out, all rewards in.
+    """The contribution that replaces ``before`` by ``after``, two contributions of the same round.
 
-    If no reward differs, there are no changes. Otherwise every arm is named, even with an unchanged reward:
-    the sums over pairs of arms need both sides.
+    If no reward differs, there are no changes. Otherwise all arms of the round have a change, including those
+    whose reward stays the same, because the sums over pairs of arms need both rewards of a pair.
     """
     old = {change.arm: change for change in before.changes}
     new = {change.arm: change for change in after.changes}
@@ -108,6 +112,6 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
 
 
 def withdrawal(taught: Contribution) -> Contribution:
-    """The opposite of what a round taught: all rewards out, the round and what it showed uncounted."""
+    """The contribution that takes back everything that a round taught."""
     nothing = Contribution(taught.context, (), rounds=0)
     return replace(revision(taught, nothing), exploration=taught.exploration)

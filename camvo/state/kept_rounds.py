@@ -1,7 +1,8 @@
-"""Rounds kept whole: those that a human has labelled, and those that asked everyone.
+"""Rounds kept whole: those with a human label, and those that asked all arms.
 
-Sums over single models cannot tell what a vote is worth beside other votes. These rounds therefore keep who
-voted for what. There are as many of them as human labels and exploration rounds, and each can be taken back.
+Sums over single arms cannot show what a vote is worth beside other votes. These rounds therefore keep each
+arm's vote. There are at most as many of them as human labels and exploration rounds, and each can be taken
+back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import Any, NamedTuple
 
 
 class CastVote(NamedTuple):
-    """What one arm that was asked said (``None`` if nothing), and the weight ω ≥ 0 it had in the plan."""
+    """The vote of one arm that was asked.
+
+    Attributes:
+        arm: the arm's name.
+        label: the label it voted for; ``None`` if it gave no vote.
+        weight: the weight ω ≥ 0 that it had in the plan.
+    """
 
     arm: str
     label: str | None
@@ -22,9 +29,12 @@ class CastVote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptRound:
-    """One round: its votes in the order of the arms' names, and the human's label if there is one.
+    """One round that is kept whole.
 
-    ``everyone`` says that all arms were asked independently of the votes, not because the votes were divided.
+    Attributes:
+        votes: the votes of the arms that were asked, sorted by the arms' names.
+        label: the human's label; ``None`` without one.
+        everyone: whether all arms were asked independently of the votes.
     """
 
     votes: tuple[CastVote, ...]
@@ -37,7 +47,7 @@ class KeptRound:
         return frozenset(vote.arm for vote in self.votes)
 
     def weighted(self, weights: Mapping[str, float]) -> KeptRound:
-        """The same round with other weights, without the votes of arms that have none."""
+        """The same round with other weights (arm → ω), without the votes of arms that have none."""
         votes = (vote._replace(weight=weights[vote.arm]) for vote in self.votes if weights.get(vote.arm))
         return replace(self, votes=tuple(votes))
 
@@ -50,12 +60,12 @@ class KeptRound:
         *,
         everyone: bool,
     ) -> KeptRound | None:
-        """A finished round, or ``None`` if it need not be kept.
+        """The round to keep, or ``None`` if it has no human label and did not ask all arms.
 
         Args:
-            votes: arm → what it said, ``None`` if that was no label. Arms that were not asked are absent.
+            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
             weights: arm → ω in the plan.
-            label: the human's label, ``None`` without one.
+            label: the human's label; ``None`` without one.
             everyone: whether all arms were asked independently of the votes.
         """
         if label is None and not everyone:
@@ -63,7 +73,7 @@ class KeptRound:
         return cls(tuple(CastVote(arm, votes[arm], weights[arm]) for arm in sorted(votes)), label, everyone)
 
     def to_list(self) -> list[Any]:
-        """As plain JSON."""
+        """The round as plain JSON."""
         return [[list(vote) for vote in self.votes], self.label, self.everyone]
 
     @classmethod
@@ -75,9 +85,11 @@ class KeptRound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatestRounds:
-    """Most of the latest kept rounds. Hashed by identity: the same object until one of its rounds changes.
+    """An immutable view of the latest kept rounds. Hashed by identity, so that fits of it can be cached.
 
-    ``labelled`` says whether a human has labelled any of them.
+    Attributes:
+        rounds: the rounds, the oldest first.
+        labelled: whether any of them has a human label.
     """
 
     rounds: tuple[KeptRound, ...] = ()
@@ -89,9 +101,12 @@ class LatestRounds:
 
 @dataclass(slots=True)
 class KeptRounds:
-    """Kept rounds in the order in which they came.
+    """The kept rounds, in the order in which they were added.
 
-    A round that is taken back before it came is owed: it cancels the round when that comes.
+    Attributes:
+        rounds: the rounds, the oldest first.
+        owed: rounds that were removed before they were added, with their counts. Adding an owed round settles
+            the debt instead.
     """
 
     rounds: list[KeptRound] = field(default_factory=list)
@@ -104,7 +119,7 @@ class KeptRounds:
         self._pools = Counter(round_.arms for round_ in self.rounds if round_.everyone)
 
     def add(self, round_: KeptRound) -> None:
-        """Keep a round."""
+        """Add a round, or cancel it against one that is owed."""
         if self.owed[round_]:
             self.owed[round_] -= 1
         else:
@@ -113,7 +128,7 @@ class KeptRounds:
         self.owed = +self.owed
 
     def remove(self, round_: KeptRound) -> None:
-        """Take a round back: the last one equal to it."""
+        """Remove the latest round that equals ``round_``; without one, the round is owed."""
         for position in reversed(range(len(self.rounds))):
             if self.rounds[position] == round_:
                 del self.rounds[position]
@@ -124,11 +139,15 @@ class KeptRounds:
         self.owed[round_] += 1
 
     def everyone_rounds(self, arms: Collection[str]) -> int:
-        """How many rounds asked everyone, all of ``arms`` among them."""
+        """How many rounds asked their whole pool, with all of ``arms`` in it, independently of the votes."""
         return sum(count for pool, count in self._pools.items() if pool.issuperset(arms))
 
     def latest(self, most: int) -> LatestRounds:
-        """The latest ``most`` rounds without the last few: it grows by a tenth at a time, for costly fits."""
+        """At most ``most`` of the latest rounds.
+
+        The newest rounds are left out until they make up a tenth of the rest. The view is the same object
+        until then, or until one of its rounds is removed, so that costly fits are rarely repeated.
+        """
         end = 0
         while end + end // 10 + 1 <= len(self.rounds):
             end += end // 10 + 1
@@ -138,7 +157,7 @@ class KeptRounds:
         return self._latest
 
     def to_list(self) -> list[Any]:
-        """As plain JSON, for a snapshot."""
+        """The rounds and the owed rounds as plain JSON, for a snapshot."""
         return [[round_.to_list() for round_ in part] for part in (self.rounds, [*self.owed.elements()])]
 
     @classmethod

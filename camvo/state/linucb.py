@@ -1,10 +1,12 @@
 """LinUCB (Algorithm 1, lines 2, 6, 7 and 18; Li et al. 2010), on A⁻¹ kept up to date in place.
 
-A itself is never formed. Sherman–Morrison's formula for one context and Woodbury's for several subtract
-products uuᵀ from A⁻¹. While the vectors u are few, they are kept as they are: an expensive model that is
-seldom asked takes a fraction of the time to score, and a young project a fraction of the memory. When they
-are many, BLAS maintains the lower triangle of a matrix. At d = 384 that takes microseconds where an inversion
-takes milliseconds.
+A itself is never formed. An update subtracts products uuᵀ from A⁻¹, by the Sherman–Morrison formula for one
+context and by Woodbury's for several. A⁻¹ has one of two forms:
+
+- Up to d/4 vectors u are stored as they are. Scoring an expensive model that is seldom asked then takes a
+  fraction of the time, and a young project takes a fraction of the memory.
+- Beyond that, BLAS maintains the lower triangle of a matrix. At d = 384 an update takes microseconds, where
+  an inversion takes milliseconds.
 
 Contexts e and solutions A⁻¹e are the rows of C-ordered arrays, which BLAS reads as columns.
 """
@@ -20,12 +22,12 @@ from scipy.linalg.lapack import dpotrf
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
-_FEW = 4
-"""Up to d/4 vectors are few: solving with them takes at most half the operations of solving with a matrix."""
+_VECTORS_DIVISOR = 4
+"""Up to d/4 vectors are stored. Solving with them takes at most half the operations of a matrix."""
 
 
 class Inverse:
-    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹ over the contexts e that an arm has learnt.
+    """A⁻¹ = (λ_L·I + Σ eeᵀ)⁻¹ over the contexts e of an arm's rewards.
 
     Args:
         dimension: d.
@@ -36,17 +38,17 @@ class Inverse:
 
     def __init__(self, dimension: int, lambda_l: float) -> None:
         self._scale = 1.0 / lambda_l
-        self._vectors: Array = np.empty((dimension // _FEW, dimension))
-        self._signs: Array = np.empty(dimension // _FEW)
+        self._vectors: Array = np.empty((dimension // _VECTORS_DIVISOR, dimension))
+        self._signs: Array = np.empty(dimension // _VECTORS_DIVISOR)
         self._count = 0
         self._matrix: Array | None = None  # in Fortran order; BLAS would silently work on a copy otherwise
 
     def solve(self, contexts: Array, out: Array) -> None:
-        """A⁻¹e of every context, written into ``out``.
+        """Compute A⁻¹e for every context.
 
         Args:
             contexts: the embeddings e, shape (m, d).
-            out: shape (m, d), C order.
+            out: the results are written here, shape (m, d), C order.
         """
         if self._matrix is None:
             vectors, signs = self._vectors[: self._count], self._signs[: self._count]
@@ -64,12 +66,12 @@ class Inverse:
 
         Args:
             contexts: shape (m, d).
-            solved: :meth:`solve` of the contexts with the present A⁻¹, shape (m, d); may be overwritten.
+            solved: the result of :meth:`solve` for the contexts, shape (m, d). It may be overwritten.
             sign: +1 or −1.
 
         Raises:
-            InvalidParameterError: a withdrawn context was never added (A would not stay positive definite).
-                A⁻¹ is left as it was.
+            InvalidParameterError: a withdrawn context was never added, so that A would not stay positive
+                definite. A⁻¹ is unchanged.
         """
         if len(contexts) == 1:
             pivot = 1.0 + sign * float(solved[0].dot(contexts[0]))
@@ -85,45 +87,50 @@ class Inverse:
         self._add(dtrsm(1.0, root, solved.T, side=1, lower=0, overwrite_b=1).T, -sign)
 
     def full(self) -> Array:
-        """A⁻¹ as a matrix with both triangles, shape (d, d): a copy."""
+        """A copy of A⁻¹ as a full matrix, shape (d, d)."""
         lower = self._dense() if self._matrix is None else self._matrix
         return np.tril(lower) + np.tril(lower, -1).T
 
     def to_arrays(self) -> tuple[Array, Array]:
-        """For a snapshot: the vectors u, shape (n, d), and their signs (n,), or the matrix (d, d) alone."""
+        """A⁻¹ as two arrays, for a snapshot.
+
+        Returns:
+            The vectors u, shape (n, d), and their signs, shape (n,), with n < d. In matrix form, the lower
+            triangle, shape (d, d), and an empty array.
+        """
         if self._matrix is not None:
             return self._matrix, self._signs
         return self._vectors[: self._count], self._signs[: self._count]
 
     @classmethod
-    def from_arrays(cls, kept: Array, signs: Array, lambda_l: float) -> Inverse:
+    def from_arrays(cls, stored: Array, signs: Array, lambda_l: float) -> Inverse:
         """Inverse of :meth:`to_arrays`."""
-        inverse = cls(kept.shape[1], lambda_l)
-        if len(kept) == kept.shape[1]:
-            inverse._become(np.array(kept, dtype=np.float64, order="F"))
+        inverse = cls(stored.shape[1], lambda_l)
+        if len(stored) == stored.shape[1]:
+            inverse._use_matrix(np.array(stored, dtype=np.float64, order="F"))
         else:
-            inverse._keep(kept, signs)
+            inverse._append(stored, signs)
         return inverse
 
     def _add(self, vectors: Array, sign: int) -> None:
-        """Add ± Σ uuᵀ for the rows u."""
+        """Add ± Σ uuᵀ to A⁻¹, over the rows u of ``vectors``."""
         if self._matrix is None and self._count + len(vectors) <= len(self._vectors):
-            self._keep(vectors, np.array(sign))
+            self._append(vectors, np.array(sign))
             return
         if self._matrix is None:
-            self._become(self._dense())
+            self._use_matrix(self._dense())
         if len(vectors) == 1:
             dsyr(sign, vectors[0], a=self._matrix, overwrite_a=1, lower=1)
         else:
             dsyrk(sign, vectors.T, beta=1.0, c=self._matrix, overwrite_c=1, lower=1)
 
-    def _keep(self, vectors: Array, signs: Array) -> None:
+    def _append(self, vectors: Array, signs: Array) -> None:
         end = self._count + len(vectors)
         self._vectors[self._count : end] = vectors
         self._signs[self._count : end] = signs
         self._count = end
 
-    def _become(self, matrix: Array) -> None:
+    def _use_matrix(self, matrix: Array) -> None:
         self._matrix, self._count = matrix, 0
         # Copies, since a view would keep the whole array in memory.
         self._vectors, self._signs = self._vectors[:0].copy(), self._signs[:0].copy()
@@ -135,16 +142,19 @@ class Inverse:
         return matrix
 
 
-_NEVER_ADDED = "withdrawing a context that was never added would make A indefinite"
+_NEVER_ADDED = "cannot withdraw a context that was never added: A would become indefinite"
 
 
 def score(solved: Array, b: Array, contexts: Array) -> Array:
-    """The estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α), (K, 2, m).
+    """Compute the estimates q = eᵀA⁻¹b and the squared widths eᵀA⁻¹e of K arms (lines 6–7, before α).
 
     Args:
         solved: A⁻¹e of every arm and context, shape (K, m, d).
-        b: of every arm, shape (K, d).
+        b: LinUCB's b of every arm, shape (K, d).
         contexts: the embeddings e, shape (m, d).
+
+    Returns:
+        For each arm, the estimates and the squared widths, shape (K, 2, m).
     """
     estimates = np.empty((len(solved), 2, len(contexts)))
     np.vecdot(solved, b[:, None], out=estimates[:, 0])

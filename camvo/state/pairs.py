@@ -1,8 +1,8 @@
-"""How the arms' rewards go together (Appendix G, Algorithm 3), as sums that can be taken back.
+"""The correlation of the arms' rewards (Appendix G, Algorithm 3), from sums that can be taken back.
 
-Here each pair of arms has its own sums over the rounds that both were rewarded in, and ρ is the plain sample
-correlation over them: 0 if one of the two has no spread. If every pair meets in every round, this differs
-from Algorithm 3 by O(1/n). Algorithm 3 is not used as printed, for three reasons:
+Each pair of arms has its own sums over the rounds that rewarded both. ρ is the sample correlation over these
+rounds, or 0 if one of the two has no spread. If every round rewards every pair, this differs from Algorithm 3
+by O(1/n). Algorithm 3 is not used as printed, for three reasons:
 
 - It is called Welford's update, but both factors of M_ij are deviations from the new means. Welford takes one
   of them from the old mean. M_ij therefore falls short of the sum of products (by half after two rounds).
@@ -22,17 +22,21 @@ from camvo.typing import Array
 
 _COUNT, _REWARD, _SQUARE, _PRODUCT = range(4)
 _WAITING = 64
-"""Rounds that are added up together. One by one they would cost more than everything else a round teaches."""
+"""How many rounds are added up together. Adding them one by one would cost more than the rest of learning."""
 _NO_SPREAD = 1e-9
-"""n²·variance up to this value is rounding: the rewards were equal."""
+"""The largest n²·variance that counts as 0: rounding leaves as much of equal rewards."""
 
 
 class PairSums:
-    """Signed sums over the rounds that two arms share: n, Σr_i, Σr_i², Σr_i·r_j.
+    """Signed sums over the rounds that rewarded both arms of a pair: n, Σr_i, Σr_i², Σr_i·r_j.
 
-    ``sums`` has shape (4, K, K). Entry [:, i, j] is over the common rounds of i and j; row i holds r_i and
-    r_i², so Σr_j stands at [1, j, i]. Fractional rewards need the squares. With rewards of 0 and 1 all sums
-    are counts, and taking a round back is exact.
+    With rewards of 0 and 1 all sums are counts, so that taking a round back is exact. Only fractional rewards
+    need the squares.
+
+    Args:
+        names: the K arms in the order of ``sums``.
+        sums: shape (4, K, K); zeros by default. Entry [:, i, j] is over the common rounds of i and j. Row i
+            holds r_i and r_i², so Σr_j is at [1, j, i].
     """
 
     def __init__(self, names: Iterable[str] = (), sums: Array | None = None) -> None:
@@ -53,9 +57,13 @@ class PairSums:
         return self._sums
 
     def add(self, rounds: Iterable[Mapping[str, float]], sign: int) -> None:
-        """Add (+1) or take back (−1) rounds: every unordered pair of the arms with a reward in one.
+        """Add (+1) or take back (−1) rounds. Each counts for every pair of the arms that it rewards.
 
         Rounds are collected and added up together, at the latest when the sums are read.
+
+        Args:
+            rounds: for each round, arm → reward.
+            sign: +1 or −1.
         """
         self._waiting.extend([(sign, rewards) for rewards in rounds if len(rewards) > 1])
         if len(self._waiting) >= _WAITING:
@@ -84,11 +92,17 @@ class PairSums:
         self._waiting.clear()
 
     def correlation(self, arms: Sequence[str]) -> Array:
-        """ρ = cov / (σσ) over the common rounds of each pair, shape (K, K), in [−1, 1], diagonal 1.
+        """ρ_ij = cov_ij / (σ_i·σ_j) over the common rounds of each pair, in [−1, 1].
 
-        It is 0 in three cases: an arm has no history, there are fewer than two common rounds, or one of the
-        two always got the same reward. Pairs are estimated on different rounds, so the matrix need not be
-        positive semi-definite (:func:`camvo.numerics.correlation_matrices.nearest_psd`).
+        ρ_ij is 0 in three cases: an arm has no history, there are fewer than two common rounds, or one of the
+        two arms always got the same reward. Pairs are estimated on different rounds, so the matrix need not
+        be positive semi-definite (:func:`camvo.numerics.correlation_matrices.nearest_psd`).
+
+        Args:
+            arms: the names of K arms.
+
+        Returns:
+            ρ, shape (K, K), with 1 on the diagonal.
         """
         self._settle()
         rho = np.eye(len(arms))

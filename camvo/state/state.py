@@ -1,9 +1,9 @@
-"""The learned state: a sum of contributions, and nothing else.
+"""The learned state: a sum of contributions.
 
-A finished round adds a :class:`Contribution`. A human answer appends another, which takes the old rewards out
-and puts the new ones in; withdrawing an answer appends the opposite. Learning, correcting and withdrawing are
-thus one operation on signed sums. Only the few rounds that are kept whole (:mod:`camvo.state.kept_rounds`)
-grow with the number of rounds.
+A finished round adds a :class:`Contribution`. A human label adds another, which replaces the old rewards by
+new ones. Withdrawing the label adds the opposite. Learning, correcting and withdrawing are therefore one
+operation on signed sums. Only the vote patterns and the few rounds that are kept whole
+(:mod:`camvo.state.kept_rounds`) grow with the number of rounds.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SNAPSHOT_FORMAT = 5
 class State:
     """What a policy knows about one question of one project.
 
-    Arms appear with their first reward: a model that joins the pool later starts from nothing, one that
-    leaves keeps its sums and costs nothing. Undoing is exact to 1e-9 for λ_L ≥ 0.01; with a smaller one the
-    first contexts are lost in rounding. A contribution that takes rewards out must name every arm of its
-    round, as :func:`revision` does, or ``pairs`` keeps the rest of it.
+    An arm appears with its first reward, so a model that joins the pool later starts from nothing. A model
+    that leaves keeps its sums. Taking contributions back is exact to 1e-9 for λ_L ≥ 0.01; with a smaller λ_L
+    the first contexts are lost in rounding. A contribution that removes rewards must have a change for every
+    arm of its round, as :func:`.revision` makes it. Otherwise ``pairs`` keeps part of the round.
 
     Args:
-        dimension: d, the length of the contexts.
-        lambda_l: λ_L > 0, the ridge of the linear models.
+        dimension: d ≥ 1, the length of the contexts.
+        lambda_l: λ_L > 0, the ridge strength of the linear models.
 
     Attributes:
         rounds: t, the number of completed rounds.
@@ -55,11 +55,13 @@ class State:
     """
 
     _arm: ClassVar[type[Arm]] = Arm
-    """How the sums of one arm are kept; a subclass may keep them otherwise."""
+    """The class of one arm's sums; a subclass of the state may replace it."""
 
     def __init__(self, dimension: int, lambda_l: float = 1.0) -> None:
         if dimension < 1 or not lambda_l > 0:
-            raise InvalidParameterError(f"need dimension ≥ 1 and λ_L > 0, got {dimension} and {lambda_l}")
+            raise InvalidParameterError(
+                f"a state needs a dimension ≥ 1 and λ_L > 0, got {dimension} and {lambda_l}"
+            )
         self.dimension = dimension
         self.lambda_l = float(lambda_l)
         self.rounds = 0
@@ -79,19 +81,22 @@ class State:
         return self._arms.get(arm)
 
     def standings(self, arms: Sequence[str], estimator: EstimatorName) -> list[Standing]:
-        """What is known of each arm independently of the context."""
+        """What is known of each arm whatever the context, in the order of ``arms``."""
         return [
             NEWCOMER if (arm := self._arms.get(name)) is None else arm.standing(estimator) for name in arms
         ]
 
     def score(self, arms: Sequence[str], context: Array) -> tuple[Array, Array]:
-        """Each arm's estimate q and width for one context (lines 6–7), shape (K,) each.
+        """Compute each arm's estimate q and width for one context (Algorithm 1, lines 6–7, before α).
 
-        An arm without rewards has q = 0 and the width 0.
+        An arm without rewards has q = 0 and width 0.
 
         Args:
             arms: the names of the K arms.
-            context: the embedding, shape (d,), all finite.
+            context: the embedding, shape (d,), finite.
+
+        Returns:
+            The estimates and the widths, shape (K,) each.
 
         Raises:
             InvalidParameterError: the context does not fit the state or is not finite.
@@ -108,7 +113,7 @@ class State:
         return estimates[:, 0], np.sqrt(np.maximum(estimates[:, 1], 0.0))
 
     def add(self, *contributions: Contribution) -> None:
-        """Add contributions in place. Many at once are quicker than one by one; the sum is the same.
+        """Add contributions in place. One call with many contributions is faster than many calls.
 
         Raises:
             InvalidParameterError: a context has another dimension than the state, or a withdrawn context was
@@ -118,7 +123,8 @@ class State:
         for contribution in contributions:
             if contribution.context.shape != (self.dimension,):
                 raise InvalidParameterError(
-                    f"context of shape {contribution.context.shape}, the state has d = {self.dimension}"
+                    f"the context has shape {contribution.context.shape}, "
+                    f"but the state has d = {self.dimension}"
                 )
             for change in contribution.changes:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
@@ -127,10 +133,10 @@ class State:
             if contribution.kept is not None:
                 self.kept_rounds.add(contribution.kept)
         self.rounds += sum(contribution.rounds for contribution in contributions)
-        for name, taught in lessons.items():
+        for name, arm_lessons in lessons.items():
             if name not in self._arms:
                 self._arms[name] = self._arm(Inverse(self.dimension, self.lambda_l), np.zeros(self.dimension))
-            self._arms[name].learn(taught)
+            self._arms[name].learn(arm_lessons)
         changes = [contribution.changes for contribution in contributions]
         self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
         self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)
@@ -139,7 +145,7 @@ class State:
                 self.exploration.add(contribution.exploration, contribution.rounds)
 
     def _rewarded(self, arms: Sequence[str]) -> dict[int, Arm]:
-        """Position in ``arms`` → sums, for the arms that have rewards."""
+        """Position in ``arms`` → the arm's sums, for the arms that have rewards."""
         return {
             position: arm
             for position, name in enumerate(arms)
@@ -147,7 +153,7 @@ class State:
         }
 
     def snapshot(self) -> bytes:
-        """The state as bytes: a NumPy ``.npz`` archive, read back by :meth:`restore` to the same bits."""
+        """Serialise the state as a NumPy ``.npz`` archive. :meth:`restore` gives the same bits back."""
         header = {
             "format": _SNAPSHOT_FORMAT,
             "dimension": self.dimension,
@@ -175,14 +181,14 @@ class State:
         """Inverse of :meth:`snapshot`.
 
         Raises:
-            SnapshotError: the bytes are no snapshot, or one of another format.
+            SnapshotError: the bytes are not a snapshot, or a snapshot of another format.
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
                 header = json.loads(archive["header"].tobytes())
                 if header["format"] != _SNAPSHOT_FORMAT:
                     raise SnapshotError(
-                        f"a snapshot of format {header['format']}, expected {_SNAPSHOT_FORMAT}"
+                        f"the snapshot has format {header['format']}, expected {_SNAPSHOT_FORMAT}"
                     )
                 state = cls(header["dimension"], header["lambda_l"])
                 state.rounds = header["rounds"]
@@ -205,14 +211,16 @@ class State:
 
 
 def check_contexts(contexts: Sequence[Array], dimension: int) -> Array:
-    """The contexts as one array of shape (m, d).
+    """Check contexts and stack them into one array of shape (m, d).
 
     Raises:
-        InvalidParameterError: a context has another shape than (dimension,), or is not finite.
+        InvalidParameterError: a context does not have the shape (``dimension``,), or is not finite.
     """
     rows = np.array(contexts, dtype=np.float64)
     if rows.shape != (len(contexts), dimension):
-        raise InvalidParameterError(f"contexts of shape {contexts[0].shape}, the state has d = {dimension}")
+        raise InvalidParameterError(
+            f"the context has shape {contexts[0].shape}, but the state has d = {dimension}"
+        )
     if not np.isfinite(rows).all():
-        raise InvalidParameterError("the context holds NaN or infinity; learnt, it would spoil the state")
+        raise InvalidParameterError("the context contains NaN or infinity")
     return rows

@@ -1,12 +1,12 @@
-"""Vote patterns of exploration rounds: who voted with whom, and whether stopping early was right.
+"""Vote patterns of exploration rounds: which arms agreed, and whether stopping early was right.
 
-An exploration round is one that a random draw, made before anyone voted, extends independently of its votes.
-Only such rounds can teach whether the leader of an early vote is the label of all models together: a round
-that went on because its votes were divided says nothing about the easy ones. No ground truth is needed.
+In an exploration round, a random draw before the first vote decides to ask more arms, whatever they vote.
+Only such rounds can teach whether the leader of an early vote is the label of the full vote: a round that
+went on because its votes were divided says nothing about easy tasks. No ground truth is needed.
 
-An exploration round leaves its *vote pattern*: which arms named the same label, not which label. So 2 labels
-and 22 are learnt alike. Patterns are counted with a sign, like every sum of the state. There are at most as
-many as exploration rounds.
+An exploration round leaves its *vote pattern*: which arms voted for the same label, not for which label.
+Patterns are counted with a sign, like every sum of the state. There are at most as many patterns as
+exploration rounds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 SILENT, UNASKED = -1, -2
+"""The groups of arms that were asked and gave no vote, and of arms that were not asked."""
 
 _GROWTH = 1.03
+"""The growth of the number of rounds after which the evidence is renewed."""
 
 Signature: TypeAlias = tuple[int, ...]
-"""One number for each arm, in the order of asking; arms with the same number named the same label."""
+"""Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
 
 
 def canonical(names: Iterable[str | int]) -> Signature:
-    """The names numbered in the order of their first appearance; SILENT and UNASKED stay what they are.
+    """Number the names in the order of their first appearance. SILENT and UNASKED stay as they are.
 
     >>> canonical(["yes", "no", SILENT, "yes"])
     (0, 1, -1, 0)
@@ -39,13 +41,14 @@ def canonical(names: Iterable[str | int]) -> Signature:
 
 @dataclass(frozen=True, slots=True)
 class VotePattern:
-    """Who voted with whom on one question.
+    """Which arms voted for the same label on one question.
 
     Attributes:
-        arms: every arm that could have been asked.
-        groups: one number for each of them; arms with the same number named the same label. SILENT was asked
-            and gave no vote, UNASKED was not asked. Numbers are :func:`canonical` in the order of ``arms``.
-        everyone: whether every arm was asked independently of the votes.
+        arms: all arms that could have been asked.
+        groups: the arms' group numbers in the order of ``arms``, :func:`canonical`. Arms with the same number
+            voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
+            asked.
+        everyone: whether all arms were asked independently of the votes.
     """
 
     arms: tuple[str, ...]
@@ -56,7 +59,13 @@ class VotePattern:
     def of(
         cls, arms: Sequence[str], votes: Mapping[str, str | None], *, everyone: bool = False
     ) -> VotePattern:
-        """The pattern of ``votes``: arm → label, ``None`` if it gave none, absent if it was not asked."""
+        """The pattern of a round's votes.
+
+        Args:
+            arms: all arms that could have been asked.
+            votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
+            everyone: whether all arms were asked independently of the votes.
+        """
         names: list[str | int] = []
         for arm in arms:
             vote = votes.get(arm)
@@ -64,25 +73,29 @@ class VotePattern:
         return cls(tuple(arms), canonical(names), everyone)
 
     def among(self, order: Sequence[str]) -> Signature | None:
-        """The groups of the arms in ``order``, or ``None`` if one of them was not in the pool yet."""
+        """The groups of the arms in ``order``, or ``None`` if one of them was not in the pool."""
         groups = dict(zip(self.arms, self.groups, strict=True))
         return canonical(groups[arm] for arm in order) if groups.keys() >= set(order) else None
 
     def along(self, order: Sequence[str]) -> Signature | None:
-        """The groups among ``order``, if the round shows what happens when arms are asked in that order.
+        """The groups of the arms in ``order``, if the round shows the votes of asking in that order.
 
-        ``None`` in two cases: the arms that were asked are not the first of ``order``, or the round ended
-        early with the help of an arm that has left. Rounds that ended early are dropped and complete ones
-        are not, so the rounds that remain err on the side of disagreement.
+        ``None`` in three cases:
+
+        - An arm of ``order`` was not in the pool.
+        - The arms that were asked are not the first arms of ``order``.
+        - The round ended early, and an arm that was asked has left the pool.
+
+        Complete rounds with such an arm are not dropped, so the remaining rounds overstate disagreement.
         """
         groups = self.among(order)
         if groups is None or UNASKED in groups[: sum(group != UNASKED for group in groups)]:
             return None
-        left = [group for arm, group in zip(self.arms, self.groups, strict=True) if arm not in order]
-        return None if UNASKED in self.groups and any(group != UNASKED for group in left) else groups
+        departed = [group for arm, group in zip(self.arms, self.groups, strict=True) if arm not in order]
+        return None if UNASKED in self.groups and any(group != UNASKED for group in departed) else groups
 
     def to_list(self) -> list[Any]:
-        """As plain JSON."""
+        """The value as plain JSON."""
         return [list(self.arms), list(self.groups), self.everyone]
 
     @classmethod
@@ -97,16 +110,16 @@ class ExplorationRound:
     """What one exploration round shows.
 
     Attributes:
-        pattern: of its votes.
-        right: whether the learned stop, as it was before the round, would have named the label of all models
-            that were asked; ``None`` if there was no learned stop.
+        pattern: the pattern of its votes.
+        right: whether the learned rule, as it was before the round, would have given the label of all arms
+            that were asked; ``None`` if there was no learned rule.
     """
 
     pattern: VotePattern
     right: bool | None
 
     def to_list(self) -> list[Any]:
-        """As plain JSON."""
+        """The value as plain JSON."""
         return [*self.pattern.to_list(), self.right]
 
     @classmethod
@@ -118,9 +131,11 @@ class ExplorationRound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatternCounts:
-    """How often each pattern came. Hashed by identity, so that what was computed from it can be cached.
+    """How often each pattern occurred. Hashed by identity, so that fits of it can be cached.
 
-    ``rounds`` is the number of exploration rounds behind the counts.
+    Attributes:
+        patterns: pattern → its number of exploration rounds.
+        rounds: the number of exploration rounds.
     """
 
     patterns: Mapping[VotePattern, int] = field(default_factory=dict)
@@ -129,9 +144,14 @@ class PatternCounts:
 
 @dataclass(slots=True)
 class ExplorationSums:
-    """Signed sums: how often each pattern came, how often the learned stop was tried and was right.
+    """Signed sums over exploration rounds.
 
-    ``evidence`` is what fits read, since fits are costly: the counts as they were up to 3% fewer rounds ago.
+    Attributes:
+        patterns: pattern → its number of rounds.
+        tried: the number of rounds that tested a learned rule.
+        right: the number of those in which it was right.
+        evidence: the counts that fits read. They lag behind ``patterns`` by up to 3% of the rounds, because
+            fits are costly.
     """
 
     patterns: Counter[VotePattern] = field(default_factory=Counter)

@@ -9,7 +9,7 @@ from typing import Final
 
 from backend.errors import ReplayError
 from camvo.errors import InvalidParameterError
-from camvo.policies.named import POLICIES, named, parameters_of
+from camvo.policies.named import POLICIES, parameters_of, policy_by_name
 from camvo.policies.policy import Policy
 from camvo.state.beta_mixture import EstimatorName
 from camvo.subsets.oracle import MOST_ARMS, ConfidenceName
@@ -79,7 +79,7 @@ def replay_settings(
         for delta, k_min, agreement in points:
             point = {"delta": delta, "k_min": k_min, "agreement": agreement}
             try:
-                policy = named(kind, {**asdict(shared), **point, **from_name})
+                policy = policy_by_name(kind, {**asdict(shared), **point, **from_name})
             except InvalidParameterError as error:
                 raise ReplayError(error.message, where=f"--policy {name}") from error
             settings.append(ReplaySetting(name, delta, k_min, agreement, policy))

@@ -120,8 +120,8 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
         ("subset:", "--policy subset:: '' is not a model of the table"),
         ("random", "--policy random: there is no such policy"),
         ("random:few", "--policy random:few: 'few' is not a number (give e.g. random:0.5)"),
-        ("random:0", "--policy random:0: a share of the models"),
-        ("cascade:2", "--policy cascade:2: a score to reach"),
+        ("random:0", "--policy random:0: share must be in (0, 1]"),
+        ("cascade:2", "--policy cascade:2: threshold must be a probability"),
     ],
 )
 def test_a_policy_that_is_none_is_refused(name: str, said: str) -> None:
@@ -137,7 +137,7 @@ def test_a_parameter_out_of_its_range_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_an_agreement_that_is_no_share_is_refused() -> None:
-    with pytest.raises(ReplayError, match="--policy sequential: agreement is a share of the labels"):
+    with pytest.raises(ReplayError, match="--policy sequential: agreement must be in"):
         chosen("sequential", agreements=(1.2,))
 
 

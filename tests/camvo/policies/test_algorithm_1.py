@@ -31,11 +31,11 @@ class Paper:
         self.a = {arm: lambda_l * np.eye(dimension) for arm in arms}
         self.b = {arm: np.zeros(dimension) for arm in arms}
         self.rewards = {arm: [] for arm in arms}
-        self.seen = {arm: {0: [], 1: []} for arm in arms}
+        self.estimates = {arm: {0: [], 1: []} for arm in arms}
 
     def est(self, arm, theta, mu):
         shapes = []
-        for sample in (self.seen[arm][1], self.seen[arm][0]):
+        for sample in (self.estimates[arm][1], self.estimates[arm][0]):
             if len(sample) < 2 or np.var(sample) < 1e-12 or not 0.0 < mu < 1.0:
                 return mu
             mean, ceiling = np.mean(sample), np.mean(sample) * (1.0 - np.mean(sample))
@@ -98,11 +98,11 @@ class Paper:
             self.rewards[arm].append(reward)
             self.a[arm] += np.outer(context, context)
             self.b[arm] += reward * context
-            self.seen[arm][reward].append(min(max(self.q[arm], 0.0), 1.0))
+            self.estimates[arm][reward].append(min(max(self.q[arm], 0.0), 1.0))
 
 
 def stream(seed, arms, labels, dimension, rounds):
-    """Contexts and everyone's votes; who is good depends on the context."""
+    """Contexts and the votes of all arms; each arm's skill depends on the context."""
     rng = np.random.default_rng(seed)
     skill = rng.normal(size=(len(arms), dimension))
     for _ in range(rounds):
@@ -132,11 +132,11 @@ def test_with_n0_1_the_policy_is_algorithm_1(form, seed, delta, k_min):
     for context, everyone in stream(seed, arms, labels, dimension, 200):
         paper.score(context)
         plan = policy.plan({"q": Observation(state, context, labels)}, costs)
-        found = plan.estimates["q"]
+        estimates = plan.estimates["q"]
         for column, expected in (
-            (found.q, paper.q),
-            (found.lower, paper.lower),
-            (found.weights, paper.weight),
+            (estimates.q, paper.q),
+            (estimates.lower, paper.lower),
+            (estimates.weights, paper.weight),
         ):
             np.testing.assert_allclose(column, list(expected.values()), rtol=0.0, atol=1e-8)
         assert plan.subset == paper.choose()
@@ -192,9 +192,9 @@ def test_one_round_of_algorithm_1_by_hand():
     policy = CaMVo(delta=0.8, k_min=2, alpha=0.25, lambda_r=1.0, n0=1, confidence="exact")
     context = np.array([0.6, 0.8])
     plan = policy.plan({"q": Observation(state, context, ("yes", "no"))}, {"a": 3.0, "b": 1.0, "c": 0.5})
-    found = plan.estimates["q"]
+    estimates = plan.estimates["q"]
     # q = eᵀb/3: 2.8/3, 1.2/3, .8/3; the width is √(eᵀe/3) = 1/√3 for all.
-    assert found.q == pytest.approx([2.8 / 3.0, 0.4, 0.8 / 3.0], abs=1e-12)
+    assert estimates.q == pytest.approx([2.8 / 3.0, 0.4, 0.8 / 3.0], abs=1e-12)
     # θ_b = .4 − 1/(4√3). The densities at θ are 12θ(1−θ)² and 6θ(1−θ) with μ = 1/2, so
     # Est(θ) = 2(1−θ) / (2(1−θ) + 1).
     theta = 0.4 - 0.25 / math.sqrt(3.0)
@@ -203,11 +203,11 @@ def test_one_round_of_algorithm_1_by_hand():
     # L = (4·Est + ln 6 / 2) / (4 + ln 6): t + 1 = 6.
     log_6 = math.log(6.0)
     lower = [(4.0 * likely + log_6 / 2.0) / (4.0 + log_6) for likely in (1.0, est, 0.25)]
-    assert found.lower == pytest.approx(lower, abs=1e-12)
+    assert estimates.lower == pytest.approx(lower, abs=1e-12)
     assert lower == pytest.approx([0.845318, 0.567807, 0.327341], abs=1e-6)
     # ω = μ·q: .9333, .2, .0667. Arm a outweighs both others, so a set with a has δ_A = L_a = .845 ≥ .8,
     # and {b, c} has L_b. With two arms at least: {a, c} at 3.5, {a, b} at 4, all at 4.5.
-    assert found.weights == pytest.approx([2.8 / 3.0, 0.2, 0.2 / 3.0], abs=1e-12)
+    assert estimates.weights == pytest.approx([2.8 / 3.0, 0.2, 0.2 / 3.0], abs=1e-12)
     assert plan.subset == ("a", "c")
     assert plan.confidence == pytest.approx(lower[0], abs=1e-12)
     assert plan.propensity.tolist() == [1.0, 0.0, 1.0]

@@ -17,20 +17,20 @@ ARMS = ("a", "b", "copy", "c")
 
 
 def rounds(n, everyone=True, seed=0):
-    """``copy`` says what b says, but for one time in a thousand."""
+    """Rounds of four arms; ``copy`` votes like b except in about one round in a thousand."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         truth = rng.integers(4)
         a, b, c = np.where(rng.random(3) < 0.7, truth, rng.integers(4, size=3))
         copy = rng.integers(4) if rng.random() < 0.001 else b
-        said = zip(ARMS, (a, b, copy, c), strict=True)
+        votes = zip(ARMS, (a, b, copy, c), strict=True)
         yield KeptRound(
-            tuple(CastVote(arm, LABELS[vote], 0.7) for arm, vote in said), LABELS[truth], everyone
+            tuple(CastVote(arm, LABELS[vote], 0.7) for arm, vote in votes), LABELS[truth], everyone
         )
 
 
-def data(kept):
-    return StackedFitData(LatestRounds(tuple(kept)), LABELS, ARMS, (0.25,) * 4, 1 / 75, 3)
+def data(kept_rounds):
+    return StackedFitData(LatestRounds(tuple(kept_rounds)), LABELS, ARMS, (0.25,) * 4, 1 / 75, 3)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def test_a_plan_takes_the_fit_that_its_observation_brings(experience):
 def test_without_one_a_plan_fits_the_rounds_that_the_state_has_kept():
     policy, costs = Stacked(), dict.fromkeys(ARMS, 1.0)
     state = State(2)
-    for row in rounds(20):
-        state.kept_rounds.add(row)
+    for round_ in rounds(20):
+        state.kept_rounds.add(round_)
     observation = Observation(state, np.array([1.0, 0.5]), LABELS)
     at_once = policy.plan({"q": observation}, costs)
     before = policy.plan({"q": replace(observation, fit=fitted(policy.fit_data(observation, costs)))}, costs)

@@ -94,7 +94,7 @@ def test_a_single_model_learns_from_humans_only():
 
 
 def test_a_single_model_that_is_not_in_the_pool_is_refused_by_name():
-    with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
+    with pytest.raises(InvalidParameterError, match="'d' is not in the pool: a, b, c"):
         plan(Single(model="d"), State(2))
 
 
@@ -108,7 +108,7 @@ def test_a_fixed_subset_is_asked_and_weighed_by_its_agreement():
 def test_a_fixed_subset_is_of_at_least_one_model_and_all_of_them_are_in_the_pool():
     with pytest.raises(InvalidParameterError, match="at least one model"):
         Fixed(models=())
-    with pytest.raises(InvalidParameterError, match="'d' is not among a, b, c"):
+    with pytest.raises(InvalidParameterError, match="'d' is not in the pool: a, b, c"):
         plan(Fixed(models=("a", "d")), State(2))
 
 
@@ -149,7 +149,7 @@ def test_a_random_subset_says_how_likely_it_was_to_ask_each_model():
 
 @pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
 def test_a_random_subset_is_a_share_of_the_models(share):
-    with pytest.raises(InvalidParameterError, match="share of the models"):
+    with pytest.raises(InvalidParameterError, match="share must be"):
         Random(share=share)
 
 

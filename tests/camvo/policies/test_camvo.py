@@ -30,7 +30,7 @@ def taught(rewards, rounds=20):
     return state
 
 
-def seen(*states):
+def observed(*states):
     return {f"q{position}": Observation(state, EAST, LABELS) for position, state in enumerate(states)}
 
 
@@ -49,25 +49,25 @@ GOOD = {"large": 1.0, "medium": 0.9, "small": 0.9, "tiny": 0.9}
 EXACT = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=5)
 
 
-# Failures: whoever gave no vote is replaced.
+# Failures: arms that gave no vote are replaced.
 
 
 def test_when_everyone_answers_nobody_else_is_asked():
-    plan = EXACT.plan(seen(taught(GOOD)), PRICES)
+    plan = EXACT.plan(observed(taught(GOOD)), PRICES)
     stages, _ = asked(EXACT, plan, {arm: {"q0": "yes"} for arm in PRICES})
     assert stages == [plan.subset]
     assert len(plan.subset) < len(PRICES)
 
 
 def test_a_failed_arm_is_replaced_by_the_cheapest_that_suffices():
-    plan = EXACT.plan(seen(taught(GOOD)), PRICES)
+    plan = EXACT.plan(observed(taught(GOOD)), PRICES)
     assert plan.subset == ("tiny",)
     stages, _ = asked(EXACT, plan, {arm: {"q0": "yes"} for arm in ("large", "medium", "small")})
     assert stages == [("tiny",), ("small",)]
 
 
 def test_after_every_failure_the_next_is_asked_until_nobody_is_left():
-    plan = EXACT.plan(seen(taught(GOOD)), PRICES)
+    plan = EXACT.plan(observed(taught(GOOD)), PRICES)
     stages, votes = asked(EXACT, plan, {})
     assert stages == [("tiny",), ("small",), ("medium",), ("large",)]
     assert EXACT.decide(plan, votes) == {}
@@ -75,7 +75,7 @@ def test_after_every_failure_the_next_is_asked_until_nobody_is_left():
 
 def test_votes_that_came_are_kept_and_complemented():
     policy = CaMVo(delta=0.5, k_min=2, confidence="exact", n0=5)
-    plan = policy.plan(seen(taught(GOOD)), PRICES)
+    plan = policy.plan(observed(taught(GOOD)), PRICES)
     assert plan.subset == ("small", "tiny")
     stages, _ = asked(policy, plan, {"tiny": {"q0": "yes"}, "medium": {"q0": "yes"}})
     assert stages == [("small", "tiny"), ("medium",)]
@@ -83,7 +83,7 @@ def test_votes_that_came_are_kept_and_complemented():
 
 def test_when_no_remaining_set_suffices_all_that_remain_are_asked():
     policy = CaMVo(delta=0.85, k_min=1, confidence="exact", n0=5)
-    plan = policy.plan(seen(taught({"large": 1.0, "medium": 0.6, "small": 0.6, "tiny": 0.6})), PRICES)
+    plan = policy.plan(observed(taught({"large": 1.0, "medium": 0.6, "small": 0.6, "tiny": 0.6})), PRICES)
     assert plan.subset == ("large",)
     stages, _ = asked(policy, plan, {})
     assert stages == [("large",), ("medium", "small", "tiny")]
@@ -94,7 +94,7 @@ def test_a_failure_that_leaves_enough_confidence_asks_nobody_else():
     state = taught(GOOD, rounds=20)
     for _ in range(12):
         state.add(Contribution(EAST, (Change("young", 0.5, None, 0.0),)))
-    plan = policy.plan(seen(state), PRICES | {"young": 1.0})
+    plan = policy.plan(observed(state), PRICES | {"young": 1.0})
     assert plan.subset == ("tiny", "young")
     stages, _ = asked(policy, plan, {"tiny": {"q0": "yes"}})
     assert stages == [("tiny", "young")]
@@ -102,7 +102,7 @@ def test_a_failure_that_leaves_enough_confidence_asks_nobody_else():
 
 def test_a_question_that_an_arm_left_out_is_put_to_another():
     sure = taught(GOOD)
-    plan = EXACT.plan(seen(sure, sure), PRICES)
+    plan = EXACT.plan(observed(sure, sure), PRICES)
     both = {"q0": "yes", "q1": "no"}
     stages, votes = asked(EXACT, plan, {"tiny": {"q0": "yes"}, "small": both, "medium": both, "large": both})
     # On q0 small and tiny weigh the same, so together they could tie; large outweighs the vote that is there.
@@ -135,7 +135,7 @@ def test_asking_ends_and_nobody_is_asked_twice_whatever_fails(seed, confidence, 
         n0=int(rng.integers(1, 12)),
         confidence=confidence,
     )
-    plan = policy.plan(seen(*states), {arm: float(rng.integers(0, 3)) for arm in arms})
+    plan = policy.plan(observed(*states), {arm: float(rng.integers(0, 3)) for arm in arms})
     answers = {
         arm: {f"q{q}": str(rng.choice(LABELS)) for q in range(questions) if rng.random() < 0.6}
         for arm in arms
@@ -154,35 +154,35 @@ def test_asking_ends_and_nobody_is_asked_twice_whatever_fails(seed, confidence, 
 
 
 def test_without_history_everyone_is_asked_and_no_confidence_is_claimed():
-    plan = CaMVo().plan(seen(State(2)), PRICES)
+    plan = CaMVo().plan(observed(State(2)), PRICES)
     assert plan.subset == tuple(sorted(PRICES))
     assert plan.confidence is None
 
 
 def test_when_no_set_is_confident_enough_everyone_is_asked():
-    plan = CaMVo(delta=1.0, n0=1).plan(seen(taught(GOOD)), PRICES)
+    plan = CaMVo(delta=1.0, n0=1).plan(observed(taught(GOOD)), PRICES)
     assert plan.subset == tuple(sorted(PRICES))
     assert plan.confidence is None
 
 
 def test_delta_0_asks_the_k_min_cheapest():
-    assert CaMVo(delta=0.0, k_min=2).plan(seen(taught(GOOD)), PRICES).subset == ("small", "tiny")
+    assert CaMVo(delta=0.0, k_min=2).plan(observed(taught(GOOD)), PRICES).subset == ("small", "tiny")
 
 
 def test_k_min_beyond_the_pool_asks_everyone():
-    plan = CaMVo(delta=0.0, k_min=9).plan(seen(taught(GOOD)), PRICES)
+    plan = CaMVo(delta=0.0, k_min=9).plan(observed(taught(GOOD)), PRICES)
     assert plan.subset == tuple(sorted(PRICES))
 
 
 def test_a_single_model_is_asked():
-    assert CaMVo().plan(seen(taught(GOOD)), {"tiny": 1.0}).subset == ("tiny",)
+    assert CaMVo().plan(observed(taught(GOOD)), {"tiny": 1.0}).subset == ("tiny",)
 
 
 @pytest.mark.parametrize("confidence", ["beta", "exact"])
 def test_free_models_are_asked_where_they_add_confidence(confidence):
     policy = CaMVo(delta=0.5, k_min=1, confidence=confidence, n0=5)
-    plan = policy.plan(seen(taught(GOOD)), dict.fromkeys(PRICES, 0.0))
-    lone = policy.plan(seen(taught(GOOD)), {"large": 0.0})
+    plan = policy.plan(observed(taught(GOOD)), dict.fromkeys(PRICES, 0.0))
+    lone = policy.plan(observed(taught(GOOD)), {"large": 0.0})
     assert plan.confidence >= lone.confidence
     assert "large" in plan.subset
 
@@ -190,15 +190,17 @@ def test_free_models_are_asked_where_they_add_confidence(confidence):
 def test_the_confidence_of_the_plan_is_that_of_its_weakest_question():
     strong, weak = taught(GOOD), taught(dict.fromkeys(PRICES, 0.8))
     policy = CaMVo(delta=0.6, k_min=1, confidence="exact", n0=5)
-    one = [policy.plan(seen(state), {"tiny": 1.0}).confidence for state in (strong, weak)]
-    assert policy.plan(seen(strong, weak), {"tiny": 1.0}).confidence == min(one) != max(one)
+    confidences = [policy.plan(observed(state), {"tiny": 1.0}).confidence for state in (strong, weak)]
+    assert (
+        policy.plan(observed(strong, weak), {"tiny": 1.0}).confidence == min(confidences) != max(confidences)
+    )
 
 
 def test_a_question_that_needs_more_makes_the_task_ask_more():
     sure = taught(GOOD)
     unsure = taught({"large": 1.0, "medium": 0.6, "small": 0.6, "tiny": 0.6})
-    assert EXACT.plan(seen(sure), PRICES).subset == ("tiny",)
-    assert EXACT.plan(seen(sure, unsure), PRICES).subset == ("large",)
+    assert EXACT.plan(observed(sure), PRICES).subset == ("tiny",)
+    assert EXACT.plan(observed(sure, unsure), PRICES).subset == ("large",)
 
 
 # n₀: models without enough history.
@@ -209,8 +211,8 @@ def test_an_arm_below_n0_is_asked_beside_the_subset_and_does_not_count_towards_i
     for _ in range(9):
         state.add(Contribution(EAST, (Change("young", 0.5, None, 1.0),)))
     policy = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=10)
-    without = policy.plan(seen(state), PRICES)
-    plan = policy.plan(seen(state), PRICES | {"young": 100.0})
+    without = policy.plan(observed(state), PRICES)
+    plan = policy.plan(observed(state), PRICES | {"young": 100.0})
     assert plan.subset == tuple(sorted([*without.subset, "young"]))
     assert plan.confidence == without.confidence
 
@@ -220,7 +222,7 @@ def test_at_n0_rewards_an_arm_is_chosen_like_any_other():
     for _ in range(10):
         state.add(Contribution(EAST, (Change("young", 0.5, None, 1.0),)))
     policy = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=10)
-    assert "young" not in policy.plan(seen(state), PRICES | {"young": 100.0}).subset
+    assert "young" not in policy.plan(observed(state), PRICES | {"young": 100.0}).subset
 
 
 def test_an_arm_that_is_young_on_one_question_is_asked():
@@ -229,7 +231,7 @@ def test_an_arm_that_is_young_on_one_question_is_asked():
     for _ in range(11):
         young.add(Contribution(EAST, (Change("large", 0.5, 1.0, None),), rounds=0))
     assert young["large"].rewards == 9
-    plan = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=10).plan(seen(old, young), PRICES)
+    plan = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=10).plan(observed(old, young), PRICES)
     assert "large" in plan.subset
 
 
@@ -239,7 +241,9 @@ def test_while_no_arm_has_n0_rewards_the_votes_count_the_same():
     labels = []
     for n0 in (10, 9):
         policy = CaMVo(n0=n0)
-        labels.append(policy.decide(policy.plan(seen(state), dict.fromkeys(votes, 1.0)), votes)["q0"].label)
+        labels.append(
+            policy.decide(policy.plan(observed(state), dict.fromkeys(votes, 1.0)), votes)["q0"].label
+        )
     assert labels == ["no", "yes"]
 
 
@@ -249,7 +253,7 @@ def test_the_vote_is_unweighted_on_the_young_question_only():
         arm: {"q0": "no", "q1": "no"} for arm in ("medium", "small")
     }
     policy = CaMVo()
-    decisions = policy.decide(policy.plan(seen(old, young), dict.fromkeys(votes, 1.0)), votes)
+    decisions = policy.decide(policy.plan(observed(old, young), dict.fromkeys(votes, 1.0)), votes)
     assert (decisions["q0"].label, decisions["q1"].label) == ("yes", "no")
 
 
@@ -258,7 +262,7 @@ def test_once_an_arm_has_n0_rewards_the_young_ones_vote_with_their_own_weight():
     for _ in range(10):
         state.add(Contribution(EAST, (Change("large", 0.5, None, 1.0),)))
     votes = {"large": {"q0": "yes"}, "medium": {"q0": "no"}, "small": {"q0": "no"}}
-    plan = CaMVo(n0=10).plan(seen(state), dict.fromkeys(votes, 1.0))
+    plan = CaMVo(n0=10).plan(observed(state), dict.fromkeys(votes, 1.0))
     assert CaMVo(n0=10).decide(plan, votes)["q0"].label == "yes"
 
 
@@ -267,7 +271,7 @@ def test_a_model_that_joins_is_asked_until_it_has_n0_rewards_and_one_that_leaves
     pool = {"medium": 1.0, "tiny": 0.5, "joined": 50.0}
     asked_in = []
     for _ in range(6):
-        plan = policy.plan(seen(state), pool)
+        plan = policy.plan(observed(state), pool)
         assert "large" not in plan.arms
         asked_in.append("joined" in plan.subset)
         votes = {arm: {"q0": "yes"} for arm in plan.subset}
@@ -279,9 +283,9 @@ def test_a_model_that_joins_is_asked_until_it_has_n0_rewards_and_one_that_leaves
 
 def test_a_model_that_comes_back_goes_on_from_its_history():
     policy, state = EXACT, taught(GOOD)
-    before = policy.plan(seen(state), PRICES).estimates["q0"].q
-    policy.plan(seen(state), {"tiny": 1.0})
-    assert np.array_equal(policy.plan(seen(state), PRICES).estimates["q0"].q, before)
+    before = policy.plan(observed(state), PRICES).estimates["q0"].q
+    policy.plan(observed(state), {"tiny": 1.0})
+    assert np.array_equal(policy.plan(observed(state), PRICES).estimates["q0"].q, before)
 
 
 # The order of the models is no information.
@@ -338,7 +342,7 @@ def test_renaming_the_models_renames_the_plan(seed, names):
 
 def played(votes, question="q0", label="yes", human=False):
     policy = CaMVo()
-    plan = policy.plan(seen(taught(GOOD)), PRICES)
+    plan = policy.plan(observed(taught(GOOD)), PRICES)
     return plan, policy.contribution(plan, question, votes, label, human=human)
 
 
@@ -376,7 +380,7 @@ def test_an_arm_that_gave_no_vote_on_a_question_learns_nothing_there():
 
 def test_the_estimates_taught_are_those_of_the_plan_however_late_it_is_learnt():
     policy, state = CaMVo(), taught(GOOD)
-    plan = policy.plan(seen(state), PRICES)
+    plan = policy.plan(observed(state), PRICES)
     votes = {arm: {"q0": "yes"} for arm in plan.subset}
     before = policy.contribution(plan, "q0", votes, "yes").pack()
     for _ in range(5):
@@ -389,27 +393,27 @@ def test_the_estimates_taught_are_those_of_the_plan_however_late_it_is_learnt():
 
 def test_the_score_is_the_posterior_of_the_label_and_not_the_confidence_of_the_plan():
     policy = CaMVo()
-    plan = policy.plan(seen(taught(GOOD)), PRICES)
+    plan = policy.plan(observed(taught(GOOD)), PRICES)
     decision = policy.decide(plan, {"large": {"q0": "yes"}, "tiny": {"q0": "no"}})["q0"]
     assert decision.score == decision.posterior[decision.label]
     assert math.fsum(decision.posterior.values()) == pytest.approx(1.0)
     assert decision.score != plan.confidence
 
 
-def test_the_first_unanimous_vote_is_no_toss_of_a_coin():
+def test_the_first_unanimous_vote_scores_above_one_half():
     policy = CaMVo()
-    plan = policy.plan(seen(State(2)), PRICES)
+    plan = policy.plan(observed(State(2)), PRICES)
     assert policy.decide(plan, {arm: {"q0": "no"} for arm in PRICES})["q0"].score > 0.95
 
 
 def test_a_question_without_a_vote_is_not_decided():
-    plan = CaMVo().plan(seen(taught(GOOD), taught(GOOD)), PRICES)
+    plan = CaMVo().plan(observed(taught(GOOD), taught(GOOD)), PRICES)
     assert set(CaMVo().decide(plan, {"large": {"q1": "no"}, "tiny": {}})) == {"q1"}
 
 
 def test_a_tie_of_weights_goes_to_the_larger_sum_of_lower_bounds():
     state = taught({"large": 1.0, "medium": 0.0, "small": 0.0})
-    plan = CaMVo(n0=50).plan(seen(state), {"large": 1.0, "small": 1.0})
+    plan = CaMVo(n0=50).plan(observed(state), {"large": 1.0, "small": 1.0})
     assert (
         CaMVo(n0=50).decide(plan, {"large": {"q0": "maybe"}, "small": {"q0": "yes"}})["q0"].label == "maybe"
     )
@@ -417,7 +421,7 @@ def test_a_tie_of_weights_goes_to_the_larger_sum_of_lower_bounds():
 
 def test_arms_that_were_never_right_still_elect_a_label_that_was_voted_for():
     policy = CaMVo(lambda_r=0.0, n0=1)
-    plan = policy.plan(seen(taught({"small": 0.0, "tiny": 0.0})), {"small": 1.0, "tiny": 1.0})
+    plan = policy.plan(observed(taught({"small": 0.0, "tiny": 0.0})), {"small": 1.0, "tiny": 1.0})
     assert plan.estimates["q0"].weights.tolist() == plan.estimates["q0"].lower.tolist() == [0.0, 0.0]
     assert policy.decide(plan, {"small": {"q0": "maybe"}, "tiny": {"q0": "maybe"}})["q0"].label == "maybe"
 
@@ -426,7 +430,7 @@ def test_arms_that_were_never_right_still_elect_a_label_that_was_voted_for():
 
 
 def test_the_description_of_a_plan_is_plain_json_with_every_arm():
-    plan = EXACT.plan(seen(taught(GOOD)), PRICES)
+    plan = EXACT.plan(observed(taught(GOOD)), PRICES)
     described = json.loads(json.dumps(plan.describe("q0"), allow_nan=False))
     assert described["subset"] == ["tiny"]
     assert described["confidence"] == plan.confidence
@@ -461,7 +465,7 @@ def test_a_parameter_out_of_range_is_refused(parameters):
 
 
 @pytest.mark.parametrize(
-    ("observations", "costs"), [({}, PRICES), (seen(State(2)), {})], ids=["question", "model"]
+    ("observations", "costs"), [({}, PRICES), (observed(State(2)), {})], ids=["question", "model"]
 )
 def test_a_plan_needs_a_question_and_a_model(observations, costs):
     for policy in (CaMVo(), Ensemble()):
@@ -472,7 +476,7 @@ def test_a_plan_needs_a_question_and_a_model(observations, costs):
 @pytest.mark.parametrize("cost", [-1.0, math.nan, math.inf])
 def test_a_cost_that_is_no_price_is_refused(cost):
     with pytest.raises(InvalidParameterError, match="costs"):
-        CaMVo().plan(seen(taught(GOOD)), PRICES | {"tiny": cost})
+        CaMVo().plan(observed(taught(GOOD)), PRICES | {"tiny": cost})
 
 
 def test_a_search_that_gave_up_says_so_in_the_plan():
@@ -484,8 +488,8 @@ def test_a_search_that_gave_up_says_so_in_the_plan():
             Contribution(np.ones(1), tuple(Change(arm, 0.6, None, float(rng.random() < 0.6)) for arm in arms))
         )
     prices = {arm: 1.0 + 0.1 * position for position, arm in enumerate(arms)}
-    seen = {"q": Observation(state, np.ones(1), ("no", "yes"))}
-    quick = CaMVo(delta=0.8, confidence="copula", budget=3).plan(seen, prices)
+    observations = {"q": Observation(state, np.ones(1), ("no", "yes"))}
+    quick = CaMVo(delta=0.8, confidence="copula", budget=3).plan(observations, prices)
     assert not quick.complete
     assert quick.describe("q")["complete"] is False
-    assert CaMVo(delta=0.8, confidence="copula", budget=20_000).plan(seen, prices).complete
+    assert CaMVo(delta=0.8, confidence="copula", budget=20_000).plan(observations, prices).complete

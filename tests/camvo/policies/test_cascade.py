@@ -26,11 +26,11 @@ def asked(threshold, votes, state=None):
     """The models in the order in which they were asked, and the decision."""
     policy = Cascade(threshold=threshold)
     plan = policy.plan({"q": Observation(state or taught(), np.ones(1), LABELS)}, COSTS)
-    given = {}
-    while wanted := policy.ask(plan, given):
+    cast = {}
+    while wanted := policy.ask(plan, cast):
         for arm in wanted:
-            given[arm] = {"q": votes[arm]} if votes[arm] else {}
-    return list(given), policy.decide(plan, given)
+            cast[arm] = {"q": votes[arm]} if votes[arm] else {}
+    return list(cast), policy.decide(plan, cast)
 
 
 def test_the_cheapest_model_alone_is_asked_where_its_score_is_enough():
@@ -62,10 +62,13 @@ def test_the_score_that_is_enough_is_that_of_the_decision():
         assert decisions["q"].score >= threshold or len(order) == len(COSTS)
 
 
-def test_it_goes_on_while_any_question_of_the_task_wants_to():
+def test_it_goes_on_while_any_question_of_the_task_is_below_the_threshold():
     policy, doubtful = Cascade(threshold=0.7), taught(share=0.55)
-    seen = {"q": Observation(taught(), np.ones(1), LABELS), "r": Observation(doubtful, np.ones(1), LABELS)}
-    plan = policy.plan(seen, COSTS)
+    observations = {
+        "q": Observation(taught(), np.ones(1), LABELS),
+        "r": Observation(doubtful, np.ones(1), LABELS),
+    }
+    plan = policy.plan(observations, COSTS)
     assert policy.ask(plan, {"cheap": {"q": "yes", "r": "yes"}}) == ("mid",)
 
 

@@ -277,7 +277,9 @@ def test_a_plan_survives_pickling(name, states):
 def test_a_pickled_state_plans_the_same(name, states):
     policy = policy_named(name)
     again = pickle.loads(pickle.dumps(states))  # noqa: S301 - our own bytes
-    outcomes = [outcome(policy, policy.plan(observations(of, 99), COSTS), 99) for of in (states, again)]
+    outcomes = [
+        outcome(policy, policy.plan(observations(variant, 99), COSTS), 99) for variant in (states, again)
+    ]
     assert outcomes[0] == outcomes[1]
 
 
@@ -285,7 +287,9 @@ def test_a_pickled_state_plans_the_same(name, states):
 def test_a_state_from_a_snapshot_plans_the_same(name, states):
     policy = policy_named(name)
     again = {question: State.restore(state.snapshot()) for question, state in states.items()}
-    outcomes = [outcome(policy, policy.plan(observations(of, 99), COSTS), 99) for of in (states, again)]
+    outcomes = [
+        outcome(policy, policy.plan(observations(variant, 99), COSTS), 99) for variant in (states, again)
+    ]
     assert outcomes[0] == outcomes[1]
 
 
@@ -315,18 +319,18 @@ def test_a_model_that_is_new_to_the_pool_can_be_planned_with(name, states):
 def test_what_is_passed_in_is_left_as_it_was(name, states):
     policy = policy_named(name)
     before = {question: State.restore(state.snapshot()) for question, state in states.items()}
-    seen, costs = observations(states, 99), dict(COSTS)
-    contexts = {question: one.context.copy() for question, one in seen.items()}
-    plan = policy.plan(seen, costs)
+    observed, costs = observations(states, 99), dict(COSTS)
+    contexts = {question: observation.context.copy() for question, observation in observed.items()}
+    plan = policy.plan(observed, costs)
     votes, _ = asked_by(policy, plan, 99)
-    kept = pickle.dumps(votes)
+    votes_before = pickle.dumps(votes)
     policy.ask(plan, votes)
     policy.decide(plan, votes)
     lessons(policy, plan, votes)
     assert costs == COSTS
-    assert pickle.dumps(votes) == kept
-    for question, one in seen.items():
-        np.testing.assert_array_equal(one.context, contexts[question])
+    assert pickle.dumps(votes) == votes_before
+    for question, observation in observed.items():
+        np.testing.assert_array_equal(observation.context, contexts[question])
         assert_same_state(states[question], before[question])
 
 
@@ -349,16 +353,16 @@ def test_a_plan_without_a_question_is_refused(name):
     ids=["too long", "two axes", "NaN", "infinite"],
 )
 def test_a_context_that_does_not_fit_the_state_is_refused(name, states, context):
-    seen = {MOOD: Observation(states[MOOD], context, LABELS)}
+    observed = {MOOD: Observation(states[MOOD], context, LABELS)}
     with pytest.raises(InvalidParameterError):
-        policy_named(name).plan(seen, COSTS)
+        policy_named(name).plan(observed, COSTS)
 
 
 @every_policy
 def test_a_question_without_labels_is_refused(name, states):
-    seen = {MOOD: Observation(states[MOOD], context_of(99), (), LABEL_VOTE)}
+    observed = {MOOD: Observation(states[MOOD], context_of(99), (), LABEL_VOTE)}
     with pytest.raises(InvalidParameterError):
-        policy_named(name).plan(seen, COSTS)
+        policy_named(name).plan(observed, COSTS)
 
 
 @every_policy

@@ -4,9 +4,9 @@ import pytest
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.named import POLICIES, named, parameters_of
+from camvo.policies.named import POLICIES, parameters_of, policy_by_name
 
-GIVEN = {
+PARAMETERS = {
     "alpha": 0.7,
     "lambda_r": 5.0,
     "estimator": "mle",
@@ -26,21 +26,23 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_has_the_parameters_that_were_given_as_far_as_it_takes_them(name):
-    policy = named(name, GIVEN)
+def test_a_policy_takes_its_own_parameters_and_ignores_the_others(name):
+    policy = policy_by_name(name, PARAMETERS)
     assert type(policy) is POLICIES[name]
-    taken = {parameter: getattr(policy, parameter) for parameter in parameters_of(name) if parameter in GIVEN}
-    assert taken == {parameter: GIVEN[parameter] for parameter in taken}
+    values = {
+        parameter: getattr(policy, parameter) for parameter in parameters_of(name) if parameter in PARAMETERS
+    }
+    assert values == {parameter: PARAMETERS[parameter] for parameter in values}
 
 
-def test_what_is_not_given_is_as_the_policy_has_it():
-    assert named("camvo", {"delta": 0.8}) == CaMVo(delta=0.8)
+def test_a_missing_parameter_has_its_default():
+    assert policy_by_name("camvo", {"delta": 0.8}) == CaMVo(delta=0.8)
 
 
-def test_ccamvo_is_confident_in_its_own_way_whatever_is_given():
-    assert named("ccamvo", GIVEN).confidence == CCaMVo().confidence == "copula"
+def test_ccamvo_ignores_the_parameter_confidence():
+    assert policy_by_name("ccamvo", PARAMETERS).confidence == CCaMVo().confidence == "copula"
 
 
 def test_a_parameter_out_of_its_range_is_refused():
     with pytest.raises(InvalidParameterError):
-        named("camvo", {"delta": 2.0})
+        policy_by_name("camvo", {"delta": 2.0})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation, estimate
-from camvo.policies.revisit import PastRound, revisit
+from camvo.policies.revisit import PastRound, find_revisits
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.subsets.confidence import confidence_by_beta, confidence_by_lemma_1
@@ -19,10 +19,6 @@ LABELS = ("yes", "no")
 EAST = np.array([1.0, 0.0])
 PRICES = {"large": 5.0, "medium": 2.0, "small": 1.0, "tiny": 0.5}
 POLICY = CaMVo(delta=0.8, k_min=1, confidence="exact", n0=5)
-
-
-def estimated(observation, arms, **parameters):
-    return estimate(observation, arms, **parameters)
 
 
 def taught(rewards, rounds=20):
@@ -41,80 +37,80 @@ def past(key, votes, **named):
     return PastRound(key, EAST, votes, named.pop("labels", LABELS), named.pop("costs", PRICES), **named)
 
 
-def test_a_round_decided_by_models_that_turned_out_poor_is_listed_with_whom_to_ask():
-    (found,) = revisit(POLICY, KNOWN, [past("old", {"small": "yes", "tiny": "no"})])
-    assert found.key == "old"
-    assert found.confidence < POLICY.delta
-    assert found.ask == ("medium",)
-    assert found.decision.label == "yes"
+def test_a_round_decided_by_models_that_turned_out_poor_is_listed_with_the_models_to_ask():
+    (revisit,) = find_revisits(POLICY, KNOWN, [past("old", {"small": "yes", "tiny": "no"})])
+    assert revisit.key == "old"
+    assert revisit.confidence < POLICY.delta
+    assert revisit.ask == ("medium",)
+    assert revisit.decision.label == "yes"
 
 
-def test_a_round_that_today_is_confident_enough_is_left_alone():
-    assert revisit(POLICY, KNOWN, [past("fine", {"large": "yes", "medium": "yes"})]) == []
+def test_a_round_that_is_confident_enough_today_is_not_listed():
+    assert find_revisits(POLICY, KNOWN, [past("fine", {"large": "yes", "medium": "yes"})]) == []
 
 
-def test_the_state_decides_and_not_the_day_on_which_the_round_was_decided():
+def test_the_same_round_is_listed_or_not_depending_on_the_state():
     early, late = taught({"small": 0.9, "tiny": 0.9}, 10), taught({"small": 0.6, "tiny": 0.6}, 40)
     round_ = [past("old", {"small": "yes", "tiny": "yes"})]
     policy = CaMVo(delta=0.6, k_min=1, confidence="exact", n0=5)
-    assert revisit(policy, early, round_) == []
-    assert len(revisit(policy, late, round_)) == 1
+    assert find_revisits(policy, early, round_) == []
+    assert len(find_revisits(policy, late, round_)) == 1
 
 
 def test_an_arm_that_failed_is_not_asked_again_under_the_same_prompt():
-    (found,) = revisit(POLICY, KNOWN, [past("old", {"small": "yes", "large": None})])
-    assert "large" not in found.ask
-    assert "small" not in found.ask
+    (revisit,) = find_revisits(POLICY, KNOWN, [past("old", {"small": "yes", "large": None})])
+    assert "large" not in revisit.ask
+    assert "small" not in revisit.ask
 
 
-def test_under_a_new_prompt_everyone_may_be_asked_again():
+def test_under_a_new_prompt_every_model_may_be_asked_again():
     round_ = [past("old", {"large": None, "small": "yes"})]
-    (found,) = revisit(POLICY, KNOWN, round_, new_prompt=True)
+    (revisit,) = find_revisits(POLICY, KNOWN, round_, new_prompt=True)
     plan = POLICY.plan({"q": Observation(KNOWN, EAST, LABELS)}, PRICES)
-    assert found.ask == plan.subset == ("medium",)
+    assert revisit.ask == plan.subset == ("medium",)
 
 
-def test_where_everyone_was_asked_nobody_is_left_to_ask():
+def test_if_all_models_were_asked_none_is_left_to_ask():
     poor = taught(dict.fromkeys(PRICES, 0.6))
-    (found,) = revisit(POLICY, poor, [past("old", dict.fromkeys(PRICES, "no"))])
-    assert found.ask == ()
-    assert found.decision.label == "no"
+    (revisit,) = find_revisits(POLICY, poor, [past("old", dict.fromkeys(PRICES, "no"))])
+    assert revisit.ask == ()
+    assert revisit.decision.label == "no"
 
 
-def test_a_model_that_left_the_pool_counts_no_more():
+def test_the_votes_of_a_model_that_left_the_pool_do_not_count():
     votes = {"large": "yes", "small": "no"}
-    assert revisit(POLICY, KNOWN, [past("old", votes)]) == []
-    (found,) = revisit(POLICY, KNOWN, [past("old", votes, costs={"medium": 2.0, "small": 1.0})])
-    assert found.decision.label == "no"
-    assert found.ask == ("medium",)
+    assert find_revisits(POLICY, KNOWN, [past("old", votes)]) == []
+    (revisit,) = find_revisits(POLICY, KNOWN, [past("old", votes, costs={"medium": 2.0, "small": 1.0})])
+    assert revisit.decision.label == "no"
+    assert revisit.ask == ("medium",)
 
 
 def test_a_round_whose_voters_have_all_left_has_no_confidence_and_no_decision():
-    (found,) = revisit(POLICY, KNOWN, [past("old", {"gone": "yes"})])
-    assert (found.confidence, found.decision) == (0.0, None)
+    (revisit,) = find_revisits(POLICY, KNOWN, [past("old", {"gone": "yes"})])
+    assert (revisit.confidence, revisit.decision) == (0.0, None)
 
 
-def test_where_no_confidence_is_asked_for_nothing_is_listed():
-    assert revisit(CaMVo(delta=0.0, k_min=1), KNOWN, [past("old", {"large": None})]) == []
+def test_with_delta_0_no_round_is_listed():
+    assert find_revisits(CaMVo(delta=0.0, k_min=1), KNOWN, [past("old", {"large": None})]) == []
 
 
 def test_the_least_confident_round_comes_first():
     rounds = [past("one", {"small": "yes"}), past("none", {"large": None}), past("fine", {"large": "yes"})]
-    assert [found.key for found in revisit(POLICY, KNOWN, rounds)] == ["none", "one"]
+    assert [revisit.key for revisit in find_revisits(POLICY, KNOWN, rounds)] == ["none", "one"]
 
 
-def test_looking_back_changes_nothing_in_the_state():
+def test_finding_revisits_does_not_change_the_state():
     state = taught({"large": 1.0, "small": 0.6})
     before = state.snapshot()
-    revisit(POLICY, state, [past("old", {"small": "yes"})])
+    find_revisits(POLICY, state, [past("old", {"small": "yes"})])
     assert state.snapshot() == before
 
 
 def test_a_number_is_revisited_like_a_label():
     round_ = past("old", {"small": "3", "tiny": "9"}, labels=(), aggregation=NumericVote(0.0, 10.0))
-    (found,) = revisit(POLICY, KNOWN, [round_])
-    assert found.ask == ("medium",)
-    assert 3.0 <= float(found.decision.label) <= 9.0
+    (revisit,) = find_revisits(POLICY, KNOWN, [round_])
+    assert revisit.ask == ("medium",)
+    assert 3.0 <= float(revisit.decision.label) <= 9.0
 
 
 @pytest.mark.parametrize("name", ["exact", "beta"])
@@ -131,7 +127,7 @@ def test_the_confidence_is_lemma_1s_and_the_arms_to_ask_are_the_cheapest_that_su
         state.add(Contribution(EAST + 0.3 * rng.normal(size=2), tuple(changes)))
     votes = {arm: rng.choice([*LABELS, None]) for arm in arms if rng.random() < 0.6}
     policy = CaMVo(delta=delta, k_min=k_min, confidence=name, n0=5)
-    known = estimated(Observation(state, EAST, LABELS), arms, alpha=0.25, lambda_r=1.0)
+    known = estimate(Observation(state, EAST, LABELS), arms, alpha=0.25, lambda_r=1.0)
     voted = [arms.index(arm) for arm, vote in votes.items() if vote is not None]
     free = [position for position, arm in enumerate(arms) if arm not in votes]
     costs = {arm: float(price) for arm, price in zip(arms, rng.random(4) + 0.1, strict=True)}
@@ -141,11 +137,11 @@ def test_the_confidence_is_lemma_1s_and_the_arms_to_ask_are_the_cheapest_that_su
             known.lower[members], known.weights[members]
         )
 
-    found = revisit(policy, state, [past("old", votes, costs=costs)])
+    revisits = find_revisits(policy, state, [past("old", votes, costs=costs)])
     if reached(voted) >= delta:
-        assert found == []
+        assert revisits == []
         return
-    assert found[0].confidence == pytest.approx(reached(voted), abs=1e-12)
+    assert revisits[0].confidence == pytest.approx(reached(voted), abs=1e-12)
     sets = chain.from_iterable(combinations(free, size) for size in range(len(free) + 1))
     prices = {
         asked: sum(costs[arms[position]] for position in asked)
@@ -153,4 +149,4 @@ def test_the_confidence_is_lemma_1s_and_the_arms_to_ask_are_the_cheapest_that_su
         if len(voted) + len(asked) >= k_min and reached([*voted, *asked]) >= delta
     }
     best = min(prices, key=prices.get) if prices else tuple(free)
-    assert found[0].ask == tuple(arms[position] for position in best)
+    assert revisits[0].ask == tuple(arms[position] for position in best)

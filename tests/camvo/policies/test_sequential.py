@@ -43,7 +43,7 @@ def drawn(items=1500, seed=0, correlation=0.5, missing=0.0):
 
 
 class Run:
-    """A replay that keeps the state and the plans, and knows what everybody together would have said."""
+    """A replay that keeps the state and the plans, and knows the full vote of every task."""
 
     def __init__(self, policy, table):
         self.state = State(table.contexts.shape[1])
@@ -84,23 +84,23 @@ def certain(table):
     return Run(Sequential(agreement=1.0), table)
 
 
-def test_certificates_alone_name_everybodys_label_for_less(certain):
+def test_certain_labels_equal_the_full_vote_and_cost_less(certain):
     assert certain.labels == certain.targets
     assert np.mean(certain.costs) < 0.6
 
 
-def test_the_learned_stop_keeps_the_agreement_that_was_asked_for_and_costs_less_still(learned, certain):
+def test_the_learned_rule_keeps_the_required_agreement_and_costs_even_less(learned, certain):
     assert learned.agreement >= 0.97
     assert np.mean(learned.costs[500:]) < np.mean(certain.costs[500:]) - 0.03
 
 
 @pytest.mark.parametrize("stages", [1, 2, 5])
-def test_certificates_hold_with_missing_answers_and_any_number_of_stages(stages):
+def test_certain_labels_hold_with_missing_answers_and_any_number_of_stages(stages):
     run = Run(Sequential(agreement=1.0, max_stages=stages), drawn(items=250, missing=0.15))
     assert run.labels == run.targets
 
 
-def test_it_begins_with_certificates_and_loosens_with_evidence(learned):
+def test_it_stops_only_at_certain_labels_until_there_is_evidence(learned):
     drawn_kinds = [plan.stages.exploration for plan in learned.plans]
     assert "nobody" not in drawn_kinds[:60]
     assert drawn_kinds[-300:].count("nobody") > 200
@@ -112,14 +112,14 @@ def test_a_round_without_exploration_leaves_no_evidence(learned):
     assert sum(learned.state.exploration.patterns.values()) == explored
 
 
-def test_how_often_the_learned_stop_was_right_is_known(learned):
+def test_the_state_counts_how_often_the_learned_rule_was_right(learned):
     exploration = learned.state.exploration
     assert exploration.tried > 100
     assert exploration.right / exploration.tried > 0.96
 
 
 def test_weights_under_sequential_asking_agree_with_those_under_full_asking(learned, table):
-    """The trap: rounds that went to the end because their votes were divided make everybody look bad."""
+    """Rounds that went to the end because their votes were divided would understate every model."""
     arms = tuple(sorted(COSTS))
     prices = np.array([COSTS[arm] for arm in arms])
     every = Counter(
@@ -138,9 +138,9 @@ def test_weights_under_sequential_asking_agree_with_those_under_full_asking(lear
 
 def test_a_plan_is_the_same_on_every_machine(table):
     short = VotesTable(LABELS, table.prices, table.contexts[:150], table.votes[:150], table.truth[:150])
-    one, two = Run(Sequential(), short), Run(Sequential(), short)
-    assert [plan.describe("q") for plan in one.plans] == [plan.describe("q") for plan in two.plans]
-    assert one.state.snapshot() == two.state.snapshot()
+    first, second = Run(Sequential(), short), Run(Sequential(), short)
+    assert [plan.describe("q") for plan in first.plans] == [plan.describe("q") for plan in second.plans]
+    assert first.state.snapshot() == second.state.snapshot()
 
 
 def test_a_plan_is_small_json(learned):
@@ -150,24 +150,27 @@ def test_a_plan_is_small_json(learned):
 
 
 def test_the_order_of_the_models_in_a_configuration_changes_nothing(learned):
-    seen = {"q": Observation(learned.state, CONTEXT, LABELS)}
-    plans = [Sequential().plan(seen, dict(order)) for order in (COSTS.items(), reversed(COSTS.items()))]
+    observations = {"q": Observation(learned.state, CONTEXT, LABELS)}
+    plans = [
+        Sequential().plan(observations, dict(order)) for order in (COSTS.items(), reversed(COSTS.items()))
+    ]
     assert plans[0].describe("q") == plans[1].describe("q")
 
 
 def test_a_price_that_differs_by_a_few_words_changes_no_rule(learned):
-    seen = {"q": Observation(learned.state, CONTEXT, LABELS)}
-    one, two = (
-        Sequential().plan(seen, {arm: cost * scale for arm, cost in COSTS.items()}) for scale in (1.0, 1.007)
+    observations = {"q": Observation(learned.state, CONTEXT, LABELS)}
+    plan, scaled = (
+        Sequential().plan(observations, {arm: cost * scale for arm, cost in COSTS.items()})
+        for scale in (1.0, 1.007)
     )
-    assert one.stages == two.stages
+    assert plan.stages == scaled.stages
 
 
-def test_models_are_asked_in_the_order_of_what_their_votes_weigh_for_their_price(learned):
+def test_models_are_asked_in_the_order_of_their_weight_per_price(learned):
     for plan in learned.plans[-20:]:
         weights = dict(zip(plan.arms, plan.weights["q"].tolist(), strict=True))
         value = {arm: weights[arm] / COSTS[arm] for arm in plan.arms}
-        assert all(value[one] >= 0.97 * value[two] for one, two in pairwise(plan.stages.order))
+        assert all(value[arm] >= 0.97 * value[later] for arm, later in pairwise(plan.stages.order))
 
 
 def voted(policy, plan, labels):
@@ -175,14 +178,14 @@ def voted(policy, plan, labels):
     return policy.contribution(plan, "q", votes, "yes"), votes
 
 
-def test_only_a_round_that_asked_everyone_teaches_by_its_vote(learned):
+def test_only_a_round_that_asked_all_models_teaches_by_its_vote(learned):
     policy = Sequential()
     for plan in learned.plans[-300:]:
         taught, _ = voted(policy, plan, dict.fromkeys(plan.subset, "yes"))
         assert bool(taught.changes) == (plan.stages.exploration == "everyone")
 
 
-def test_a_human_teaches_about_the_first_stage_and_can_be_taken_back(learned):
+def test_a_human_label_rewards_the_first_stage_and_can_be_taken_back(learned):
     policy = Sequential()
     plan = next(plan for plan in reversed(learned.plans) if plan.stages.exploration == "nobody")
     before = learned.state.snapshot()
@@ -199,23 +202,23 @@ def test_a_human_teaches_about_the_first_stage_and_can_be_taken_back(learned):
     assert state.exploration == learned.state.exploration
 
 
-def test_a_model_that_joins_starts_from_certificates(learned):
-    seen = {"q": Observation(learned.state, CONTEXT, LABELS)}
-    plan = Sequential(agreement=0.97).plan(seen, COSTS | {"new": 5.0})
+def test_after_a_model_joins_asking_stops_only_at_certain_labels(learned):
+    observations = {"q": Observation(learned.state, CONTEXT, LABELS)}
+    plan = Sequential(agreement=0.97).plan(observations, COSTS | {"new": 5.0})
     assert plan.stages.exploration in ("certificate", "everyone")
     assert plan.stages.questions["q"].rule.certain
 
 
-def test_a_model_that_leaves_takes_nothing_along_but_its_votes(learned):
-    seen = {"q": Observation(learned.state, CONTEXT, LABELS)}
+def test_a_model_that_leaves_hardly_changes_the_weights_of_the_others(learned):
+    observations = {"q": Observation(learned.state, CONTEXT, LABELS)}
     costs = {arm: cost for arm, cost in COSTS.items() if arm != "large"}
-    weights = Sequential().plan(seen, costs).weights["q"]
+    weights = Sequential().plan(observations, costs).weights["q"]
     before = learned.plans[-1].weights["q"][[arm != "large" for arm in sorted(COSTS)]]
     assert expit(weights) == pytest.approx(expit(before), abs=0.1)
 
 
-def test_of_near_copies_only_the_cheapest_votes(table):
-    """A copy of "medium" at half its price: what the others weigh does not hang on it."""
+def test_of_near_copies_only_the_cheapest_has_a_weight(table):
+    """A copy of "medium" at half its price does not change the weights of the others."""
     medium = table.votes[:, list(COSTS).index("medium")]
     copied = VotesTable(
         LABELS,
@@ -234,10 +237,10 @@ def test_of_near_copies_only_the_cheapest_votes(table):
     assert weights == pytest.approx(without, abs=0.5)
 
 
-def test_questions_that_are_not_labels_ask_everyone():
+def test_questions_whose_answers_are_not_labels_ask_all_models():
     state = State(3)
-    seen = {"q": Observation(state, CONTEXT, (), NumericVote(0.0, 10.0))}
-    plan = Sequential().plan(seen, COSTS)
+    observations = {"q": Observation(state, CONTEXT, (), NumericVote(0.0, 10.0))}
+    plan = Sequential().plan(observations, COSTS)
     assert set(plan.subset) == set(COSTS)
     taught = Sequential().contribution(plan, "q", {arm: {"q": "3"} for arm in COSTS}, "3")
     assert taught.exploration is None
@@ -246,7 +249,7 @@ def test_questions_that_are_not_labels_ask_everyone():
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from([*LABELS, None]), min_size=5, max_size=5), st.integers(0, 2**32 - 1))
-def test_a_certificates_label_is_that_of_the_weighted_vote_of_all(answers, seed):
+def test_a_certain_label_is_that_of_the_weighted_vote_of_all_models(answers, seed):
     rng = np.random.default_rng(seed)
     state = State(3)
     state.rounds = int(rng.integers(200))

@@ -89,9 +89,9 @@ def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was():
     voted = policy.contribution(plan, "question", votes, "p")
     human = policy.contribution(plan, "question", votes, "q", human=True)
     state.add(voted, revision(voted, human))
-    assert [row.label for row in state.kept_rounds.rounds] == ["q"]
+    assert [round_.label for round_ in state.kept_rounds.rounds] == ["q"]
     state.add(revision(human, voted))
-    assert [row.label for row in state.kept_rounds.rounds] == [None]
+    assert [round_.label for round_ in state.kept_rounds.rounds] == [None]
     assert state.kept_rounds.rounds == [voted.kept]
 
 
@@ -122,7 +122,7 @@ def test_rounds_that_were_asked_on_because_of_votes_teach_no_rewards():
 
 
 def experienced():
-    """A state that has seen four models agree on 200 rounds, and people with them."""
+    """A state with 200 kept rounds in which four models and a human agree."""
     state = State(3)
     for number in range(200):
         label = LABELS[number % 4]
@@ -133,7 +133,7 @@ def experienced():
 
 
 def test_a_plan_is_described_in_plain_json():
-    """Also one with a stage after which nobody ever stops, whose margin would be infinite."""
+    """This includes a stage at which no round stops, whose margin is infinite."""
     plan = Stacked(first=0).plan(observed(experienced()), PRICES)
     described = plan.describe("question")
     assert json.loads(json.dumps(described, allow_nan=False)) == described

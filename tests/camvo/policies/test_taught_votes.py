@@ -101,9 +101,9 @@ def test_a_model_that_decides_alone_spares_the_others(items, aided):
 
 def test_certificates_hold_with_the_weights_that_humans_taught(taught):
     policy, plan = Sequential(agreement=1.0), taught.plan()
-    found = table(items=300, seed=1)
-    for row in found.votes:
-        every = {arm: {"q": LABELS[vote]} for arm, vote in zip(found.prices, row, strict=True)}
+    fresh = table(items=300, seed=1)
+    for row in fresh.votes:
+        every = {arm: {"q": LABELS[vote]} for arm, vote in zip(fresh.prices, row, strict=True)}
         votes = {}
         while wanted := policy.ask(plan, votes):
             votes |= {arm: every[arm] for arm in wanted}
@@ -164,20 +164,20 @@ def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(t
     )
     votes = {arm: {"q": "no"} for arm in plan.stages.first}
     assert taught.policy.contribution(plan, "q", votes, "no").kept is None
-    kept = taught.policy.contribution(plan, "q", votes, "yes", human=True).kept
-    assert {vote.arm for vote in kept.votes} == set(plan.stages.first)
-    assert (kept.label, kept.everyone) == ("yes", False)
+    kept_round = taught.policy.contribution(plan, "q", votes, "yes", human=True).kept
+    assert {vote.arm for vote in kept_round.votes} == set(plan.stages.first)
+    assert (kept_round.label, kept_round.everyone) == ("yes", False)
 
 
 def test_there_is_nothing_to_fit_before_the_first_human_label():
     project = Project(Sequential(), table(items=40), labelled(40, 0))
-    seen = Observation(project.state, CONTEXT, LABELS)
-    assert project.policy.fit_data(seen, COSTS) is None
+    observation = Observation(project.state, CONTEXT, LABELS)
+    assert project.policy.fit_data(observation, COSTS) is None
 
 
 def test_there_is_nothing_to_fit_about_a_question_whose_answers_are_no_labels(taught):
-    seen = Observation(taught.state, CONTEXT, (), NumericVote(0.0, 1.0))
-    assert taught.policy.fit_data(seen, COSTS) is None
+    observation = Observation(taught.state, CONTEXT, (), NumericVote(0.0, 1.0))
+    assert taught.policy.fit_data(observation, COSTS) is None
 
 
 def test_a_plan_takes_the_fit_that_its_observation_brings(taught):
@@ -187,8 +187,8 @@ def test_a_plan_takes_the_fit_that_its_observation_brings(taught):
     assert taught.plan().stages.questions["q"].vote_weights.stack == fresh.stack
 
 
-def rows(rights, seed=0):
-    """Rounds that asked everyone, in which so many of the five arms were right."""
+def rounds_with(rights, seed=0):
+    """Rounds with a human label, each with this number of right arms among the five."""
     rng = np.random.default_rng(seed)
     for right in rights:
         truth, wrong = rng.permutation(4)[:2]
@@ -200,17 +200,17 @@ def rows(rights, seed=0):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([3, 4, 5, 5, 5]), min_size=1, max_size=30), st.integers(0, 999))
 def test_a_few_labels_on_easy_rounds_let_nobody_decide_alone(rights, seed):
-    stack = fit_stacked_vote([*rows(rights, seed)], LABELS, ANCHORED)
+    stack = fit_stacked_vote([*rounds_with(rights, seed)], LABELS, ANCHORED)
     weights = sorted(stack.scale * 1.5 + stack.arms.get(arm, 0.0) for arm in ARMS)
     assert weights[0] > 0.0
     assert weights[-1] < sum(weights[:-1])
 
 
 def test_a_vote_is_worth_the_same_whatever_label_it_is_for():
-    found = [*rows([3, 4, 5] * 40)]
+    labelled_rounds = [*rounds_with([3, 4, 5] * 40)]
     assert (
-        fit_stacked_vote(found, LABELS, ANCHORED).labels
-        == fit_stacked_vote(found, LABELS, ANCHORED).pairs["a"]
+        fit_stacked_vote(labelled_rounds, LABELS, ANCHORED).labels
+        == fit_stacked_vote(labelled_rounds, LABELS, ANCHORED).pairs["a"]
         == {}
     )
-    assert set(fit_stacked_vote(found, LABELS, OPEN).labels) == set(LABELS)
+    assert set(fit_stacked_vote(labelled_rounds, LABELS, OPEN).labels) == set(LABELS)

@@ -14,7 +14,7 @@ PRICES = {"small": 0.1, "medium": 1.0, "large": 5.0}
 HERE = np.array([0.6, 0.8, 0.0])
 
 
-def question(**changed: object) -> Question:
+def make_question(**changed: object) -> Question:
     return Question(LABELS, **({"prices": PRICES, "dimension": 3, "policy": camvo.Baseline()} | changed))  # type: ignore[arg-type]
 
 
@@ -26,10 +26,10 @@ def answered(task: Task, vote: str | None = "pos", **votes: str | None) -> Task:
 
 def taught(rounds: int = 5) -> Question:
     """A question that has learned from some rounds in which the medium model errs."""
-    one = question(policy=camvo.Sequential())
+    question = make_question(policy=camvo.Sequential())
     for number in range(rounds):
-        answered(one.task([1.0, number / 10.0, 0.0]), medium="neg").learn()
-    return one
+        answered(question.task([1.0, number / 10.0, 0.0]), medium="neg").learn()
+    return question
 
 
 class TestMakingAQuestion:
@@ -37,23 +37,23 @@ class TestMakingAQuestion:
         assert Question(LABELS, prices=PRICES, dimension=3).policy == camvo.Sequential()
 
     def test_lambda_l_is_that_of_the_new_state(self):
-        assert question(lambda_l=2.0).state.lambda_l == 2.0
+        assert make_question(lambda_l=2.0).state.lambda_l == 2.0
 
     def test_lambda_l_is_one_by_default(self):
-        assert question().state.lambda_l == 1.0
+        assert make_question().state.lambda_l == 1.0
 
     def test_a_given_state_is_used_in_place(self):
         state = State(3)
-        assert question(state=state).state is state
+        assert make_question(state=state).state is state
 
     def test_the_dimension_is_known_from_a_given_state(self):
-        assert question(state=State(7), dimension=None).state.dimension == 7
+        assert make_question(state=State(7), dimension=None).state.dimension == 7
 
     def test_a_change_of_the_callers_prices_changes_nothing(self):
         prices = dict(PRICES)
-        one = question(prices=prices)
+        question = make_question(prices=prices)
         prices["new"] = 1.0
-        assert one.prices == PRICES
+        assert question.prices == PRICES
 
     @pytest.mark.parametrize(
         "wrong",
@@ -73,7 +73,7 @@ class TestMakingAQuestion:
     )
     def test_a_wrong_argument_is_refused(self, wrong):
         with pytest.raises(InvalidParameterError):
-            question(**wrong)
+            make_question(**wrong)
 
     @pytest.mark.parametrize("labels", [(), ("pos", "pos"), "pos", (0, 1)], ids=str)
     def test_wrong_labels_are_refused(self, labels):
@@ -81,18 +81,18 @@ class TestMakingAQuestion:
             Question(labels, prices=PRICES, dimension=3)
 
     def test_a_number_needs_no_labels(self):
-        one = Question((), prices=PRICES, dimension=3, aggregation=camvo.NumericVote(1, 5))
-        task = answered(one.task(HERE), "4", small="2")
+        question = Question((), prices=PRICES, dimension=3, aggregation=camvo.NumericVote(1, 5))
+        task = answered(question.task(HERE), "4", small="2")
         assert task.decide().label == "4"
 
 
 class TestPlanningATask:
     def test_the_embedding_may_be_a_list(self):
-        assert question().task([0.6, 0.8, 0.0]).ask()
+        assert make_question().task([0.6, 0.8, 0.0]).ask()
 
     def test_the_embedding_is_copied(self):
         embedding = HERE.copy()
-        task = question().task(embedding)
+        task = make_question().task(embedding)
         embedding[:] = 7.0
         assert task.plan.estimates["question"].context.tolist() == HERE.tolist()
 
@@ -101,52 +101,52 @@ class TestPlanningATask:
     )
     def test_a_wrong_embedding_is_refused(self, embedding):
         with pytest.raises(InvalidParameterError):
-            question().task(embedding)
+            make_question().task(embedding)
 
     def test_the_plan_does_not_change_when_another_task_teaches(self):
-        one = taught()
-        task = one.task(HERE)
+        question = taught()
+        task = question.task(HERE)
         weights = task.plan.weights["question"].tolist()
-        answered(one.task(HERE), "neg").learn(human="neg")
+        answered(question.task(HERE), "neg").learn(human="neg")
         assert task.plan.weights["question"].tolist() == weights
 
 
 class TestAsking:
     def test_asking_again_before_the_votes_came_returns_the_same_models(self):
-        task = question().task(HERE)
+        task = make_question().task(HERE)
         assert task.ask() == task.ask() == ("large", "medium", "small")
 
     def test_the_models_still_missing_are_asked_for(self):
-        task = question().task(HERE)
+        task = make_question().task(HERE)
         task.add({"small": "pos"})
         assert task.ask() == ("large", "medium")
 
     def test_the_next_stage_comes_when_the_votes_of_the_last_are_complete(self):
-        task = question(policy=camvo.Cascade(threshold=0.99)).task(HERE)
+        task = make_question(policy=camvo.Cascade(threshold=0.99)).task(HERE)
         task.add({"small": "pos"})
         assert task.ask() == ("medium",)
 
     def test_no_model_is_left_to_ask_when_the_policy_has_enough(self):
-        assert answered(question().task(HERE)).ask() == ()
+        assert answered(make_question().task(HERE)).ask() == ()
 
 
 class TestAddingVotes:
     def test_the_votes_are_shown_with_none_for_a_model_that_failed(self):
-        task = question().task(HERE)
+        task = make_question().task(HERE)
         task.add({"small": "pos", "large": None})
         assert task.votes == {"small": "pos", "large": None}
 
     def test_an_unknown_model_is_refused_with_the_known_ones(self):
         with pytest.raises(InvalidParameterError, match=r"huge.*large, medium, small"):
-            question().task(HERE).add({"huge": "pos"})
+            make_question().task(HERE).add({"huge": "pos"})
 
     def test_a_model_that_was_not_asked_is_refused(self):
-        task = question(policy=camvo.Single(model="small")).task(HERE)
+        task = make_question(policy=camvo.Single(model="small")).task(HERE)
         with pytest.raises(InvalidParameterError, match="not asked"):
             task.add({"large": "pos"})
 
     def test_a_second_vote_of_a_model_is_refused(self):
-        task = question().task(HERE)
+        task = make_question().task(HERE)
         task.add({"small": "pos"})
         with pytest.raises(InvalidParameterError, match="already"):
             task.add({"small": "neg"})
@@ -154,10 +154,10 @@ class TestAddingVotes:
     @pytest.mark.parametrize("vote", ["neutral", "", 1])
     def test_a_vote_outside_the_label_set_is_refused(self, vote):
         with pytest.raises(InvalidParameterError, match=r"small.*pass None"):
-            question().task(HERE).add({"small": vote})
+            make_question().task(HERE).add({"small": vote})
 
     def test_nothing_is_added_when_one_of_the_votes_is_refused(self):
-        task = question().task(HERE)
+        task = make_question().task(HERE)
         with pytest.raises(InvalidParameterError):
             task.add({"small": "pos", "large": "neutral"})
         assert task.votes == {}
@@ -165,146 +165,150 @@ class TestAddingVotes:
 
 class TestDeciding:
     def test_the_decision_unpacks_into_label_and_score(self):
-        label, score = answered(question().task(HERE), "pos", small="neg").decide()
+        label, score = answered(make_question().task(HERE), "pos", small="neg").decide()
         assert label == "pos"
         assert 0.5 < score < 1.0
 
     def test_the_whole_decision_has_the_probability_of_every_label(self):
-        task = answered(question().task(HERE))
+        task = answered(make_question().task(HERE))
         assert task.decision.posterior.keys() == {"neg", "pos"}
         assert (task.decision.label, task.decision.score) == task.decide()
 
     def test_a_failed_model_is_not_counted(self):
-        task = answered(question().task(HERE), None, small="neg")
+        task = answered(make_question().task(HERE), None, small="neg")
         assert task.decide().label == "neg"
 
     def test_missing_votes_are_named(self):
-        task = question().task(HERE)
+        task = make_question().task(HERE)
         task.add({"small": "pos"})
         with pytest.raises(InvalidParameterError, match=r"large, medium.*add\(\)"):
             task.decide()
 
     def test_no_vote_at_all_is_refused_with_what_to_do(self):
-        task = answered(question().task(HERE), None)
+        task = answered(make_question().task(HERE), None)
         with pytest.raises(InvalidParameterError, match=r"every model failed.*ask again"):
             task.decide()
 
 
 class TestLearning:
     def test_the_label_decided_is_the_reward(self):
-        one = question()
-        answered(one.task(HERE), "pos", small="neg").learn()
-        assert {arm: one.state[arm].reward_sum for arm in one.state} == {"small": 0, "medium": 1, "large": 1}
+        question = make_question()
+        answered(question.task(HERE), "pos", small="neg").learn()
+        assert {arm: question.state[arm].reward_sum for arm in question.state} == {
+            "small": 0,
+            "medium": 1,
+            "large": 1,
+        }
 
     def test_learning_twice_is_learning_once(self):
-        one, other = question(), question()
-        task = answered(one.task(HERE))
+        question, other = make_question(), make_question()
+        task = answered(question.task(HERE))
         task.learn()
         task.learn()
         answered(other.task(HERE)).learn()
-        assert_same_state(one.state, other.state)
+        assert_same_state(question.state, other.state)
 
     @pytest.mark.parametrize("policy", [camvo.Baseline(), camvo.Sequential(), camvo.Stacked()], ids=repr)
     def test_a_persons_label_teaches_the_same_at_once_or_later(self, policy):
-        one, other = question(policy=policy), question(policy=policy)
-        answered(one.task(HERE)).learn(human="neg")
+        question, other = make_question(policy=policy), make_question(policy=policy)
+        answered(question.task(HERE)).learn(human="neg")
         late = answered(other.task(HERE))
         late.learn()
         late.learn(human="neg")
-        assert_same_state(one.state, other.state)
+        assert_same_state(question.state, other.state)
 
     def test_the_last_label_of_a_person_counts(self):
-        one, other = question(), question()
-        task = answered(one.task(HERE))
+        question, other = make_question(), make_question()
+        task = answered(question.task(HERE))
         for label in ("neg", "pos", "neg"):
             task.learn(human=label)
         answered(other.task(HERE)).learn(human="neg")
-        assert_same_state(one.state, other.state)
+        assert_same_state(question.state, other.state)
 
     def test_learning_from_the_votes_leaves_a_persons_label_alone(self):
-        one = question()
-        task = answered(one.task(HERE))
+        question = make_question()
+        task = answered(question.task(HERE))
         task.learn(human="neg")
         task.learn()
-        assert one.state["small"].reward_sum == 0.0
+        assert question.state["small"].reward_sum == 0.0
 
     @pytest.mark.parametrize("policy", [camvo.Baseline(), camvo.Sequential(), camvo.Stacked()], ids=repr)
     @pytest.mark.parametrize("human", [None, "neg"])
     def test_withdrawing_takes_back_everything(self, policy, human):
-        one = question(policy=policy)
-        answered(one.task(HERE)).learn(human="pos")
-        before = State.restore(one.state.snapshot())
-        task = answered(one.task([0.0, 0.6, 0.8]), "pos", large="neg")
+        question = make_question(policy=policy)
+        answered(question.task(HERE)).learn(human="pos")
+        before = State.restore(question.state.snapshot())
+        task = answered(question.task([0.0, 0.6, 0.8]), "pos", large="neg")
         task.learn()
         task.learn(human=human)
         task.withdraw()
-        assert_same_state(one.state, before)
+        assert_same_state(question.state, before)
 
     def test_withdrawing_twice_is_withdrawing_once(self):
-        one = question()
-        task = answered(one.task(HERE))
+        question = make_question()
+        task = answered(question.task(HERE))
         task.learn()
         task.withdraw()
         task.withdraw()
-        assert one.state.rounds == 0
+        assert question.state.rounds == 0
 
     def test_withdrawing_before_learning_changes_nothing(self):
-        one = question()
-        answered(one.task(HERE)).withdraw()
-        assert one.state.rounds == 0
+        question = make_question()
+        answered(question.task(HERE)).withdraw()
+        assert question.state.rounds == 0
 
     def test_a_persons_label_alone_is_taken_back_by_learning_again(self):
-        one, other = question(), question()
-        task = answered(one.task(HERE))
+        question, other = make_question(), make_question()
+        task = answered(question.task(HERE))
         task.learn(human="neg")
         task.withdraw()
         task.learn()
         answered(other.task(HERE)).learn()
-        assert_same_state(one.state, other.state)
+        assert_same_state(question.state, other.state)
 
     @pytest.mark.parametrize("label", ["neutral", 1])
     def test_a_persons_label_outside_the_label_set_is_refused(self, label):
-        one = question()
+        question = make_question()
         with pytest.raises(InvalidParameterError, match="human"):
-            answered(one.task(HERE)).learn(human=label)
-        assert one.state.rounds == 0
+            answered(question.task(HERE)).learn(human=label)
+        assert question.state.rounds == 0
 
     @pytest.mark.parametrize("human", [None, "pos"])
     def test_nothing_is_learnt_while_votes_are_missing(self, human):
         with pytest.raises(InvalidParameterError, match="missing"):
-            question().task(HERE).learn(human=human)
+            make_question().task(HERE).learn(human=human)
 
     @pytest.mark.parametrize("human", [None, "pos"])
     def test_nothing_is_learnt_without_a_vote(self, human):
         with pytest.raises(InvalidParameterError, match="every model failed"):
-            answered(question().task(HERE), None).learn(human=human)
+            answered(make_question().task(HERE), None).learn(human=human)
 
     def test_several_tasks_may_be_open_at_once(self):
-        one = question()
-        tasks = [one.task(HERE) for _ in range(3)]
+        question = make_question()
+        tasks = [question.task(HERE) for _ in range(3)]
         for task in tasks:
             answered(task).learn()
-        assert one.state.rounds == 3
+        assert question.state.rounds == 3
 
 
 class TestSaving:
     def test_a_question_made_from_a_snapshot_plans_as_before(self):
-        one = taught()
-        restored = question(policy=one.policy, state=State.restore(one.state.snapshot()))
-        weights = [each.task(HERE).plan.weights["question"].tolist() for each in (one, restored)]
+        question = taught()
+        restored = make_question(policy=question.policy, state=State.restore(question.state.snapshot()))
+        weights = [each.task(HERE).plan.weights["question"].tolist() for each in (question, restored)]
         assert weights[0] == weights[1]
 
     def test_an_open_task_and_its_question_survive_pickling_together(self):
-        one = taught()
-        task = answered(one.task(HERE))
+        question = taught()
+        task = answered(question.task(HERE))
         task.learn()
-        again, its_task = pickle.loads(pickle.dumps((one, task)))  # noqa: S301 - our own bytes
+        again, its_task = pickle.loads(pickle.dumps((question, task)))  # noqa: S301 - our own bytes
         for each in (task, its_task):
             each.learn(human="neg")
-        assert_same_state(one.state, again.state)
+        assert_same_state(question.state, again.state)
 
 
 def test_cheap_models_alone_are_asked_once_they_proved_right():
-    one = taught(rounds=60)
-    asked = [len(answered(one.task([1.0, number / 7.0, 0.0])).votes) for number in range(20)]
+    question = taught(rounds=60)
+    asked = [len(answered(question.task([1.0, number / 7.0, 0.0])).votes) for number in range(20)]
     assert min(asked) < len(PRICES)

@@ -24,7 +24,7 @@ def test_exploration_fades_but_never_ends():
 
 
 @pytest.mark.parametrize(
-    ("draw", "says"), [(0.05, "everyone"), (0.1, "certificate"), (0.49, "certificate"), (0.5, "nobody")]
+    ("draw", "outcome"), [(0.05, "everyone"), (0.1, "certificate"), (0.49, "certificate"), (0.5, "nobody")]
 )
-def test_a_draw_below_a_probability_chooses_what_it_is_for(draw, says):
-    assert explore(draw, everyone=0.1, certificate=0.5) == says
+def test_a_draw_below_a_probability_has_its_outcome(draw, outcome):
+    assert explore(draw, everyone=0.1, certificate=0.5) == outcome

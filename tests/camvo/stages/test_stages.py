@@ -5,14 +5,14 @@ import json
 import pytest
 
 from camvo.stages.agreement_stages import AgreementStages
-from camvo.stages.rule import Rule
 from camvo.stages.stages import Stages, teachers
+from camvo.stages.stopping_rule import StoppingRule
 from camvo.state.vote_patterns import UNASKED
 
 ORDER = ("tiny", "small", "large", "huge")
 WEIGHTS = (0.6, 0.7, 0.8, 0.9)
-CERTAIN = Rule(2, ({}, {}), certain=True)
-LEARNED = Rule(2, ({(0, 0): 2, (0, 1): 3}, {(0, 1, 1): 3}), certain=False, error=0.004, price=9.0)
+CERTAIN = StoppingRule(2, ({}, {}), certain=True)
+LEARNED = StoppingRule(2, ({(0, 0): 2, (0, 1): 3}, {(0, 1, 1): 3}), certain=False, error=0.004, price=9.0)
 
 
 def stages(exploration="nobody", **questions):
@@ -36,35 +36,35 @@ def test_the_first_stage_is_asked_whatever_the_votes():
     assert stages().after(votes("x")) == ("small",)
 
 
-def test_a_learned_stop_ends_before_anything_is_certain():
+def test_a_learned_rule_stops_before_the_label_is_certain():
     assert stages().after(votes("x", "x")) == ()
 
 
-def test_a_certain_rule_asks_on_after_the_same_votes():
+def test_a_certain_rule_goes_on_after_the_same_votes():
     assert stages(q=AgreementStages(WEIGHTS, CERTAIN)).after(votes("x", "x")) == ("large",)
 
 
-def test_a_certificate_ends_the_asking_and_a_failed_model_brings_it_nearer():
+def test_asking_ends_at_a_certain_label_and_a_failed_model_makes_it_certain_earlier():
     certain = stages(q=AgreementStages(WEIGHTS, CERTAIN))
     assert certain.after(votes("x", "y", "x")) == ("huge",)
     assert certain.after(votes("x", "x", "x")) == ()
     assert certain.after(votes("x", None, "x")) == ()
 
 
-def test_different_votes_are_asked_on_as_the_rule_says():
+def test_divided_votes_go_on_as_the_rule_says():
     assert stages().after(votes("x", "y")) == ("large",)
     assert stages().after(votes("x", "y", "y")) == ()
     assert stages().after(votes("x", "y", "z")) == ("huge",)
 
 
-def test_a_task_goes_on_while_one_of_its_questions_wants_to():
+def test_a_task_goes_on_while_one_of_its_questions_needs_more_votes():
     both = stages(q=AgreementStages(WEIGHTS, LEARNED), p=AgreementStages(WEIGHTS, LEARNED))
     agreed = {arm: {"q": "x", "p": "x"} for arm in ORDER[:2]}
     assert both.after(agreed) == ()
     assert both.after({**agreed, "small": {"q": "x", "p": "y"}}) == ("large",)
 
 
-def test_exploration_for_everyone_asks_everyone_at_once():
+def test_exploration_of_all_models_asks_them_all_at_once():
     assert stages("everyone", q=AgreementStages(WEIGHTS, CERTAIN)).after({}) == ORDER
 
 
@@ -88,14 +88,14 @@ def test_only_an_exploration_round_leaves_its_vote_pattern():
         (votes("x", "y", "y", "y"), True),
         (votes("x", "y", "z", "x"), True),
     ],
-    ids=["the label of all", "overruled later", "asked on, rightly", "it would have asked everyone"],
+    ids=["right at once", "overruled later", "right after going on", "would have asked all arms"],
 )
-def test_an_exploration_round_says_whether_the_learned_stop_would_have_been_right(answers, right):
-    tried = stages("certificate", q=AgreementStages(WEIGHTS, CERTAIN, LEARNED))
-    assert tried.exploration_round("q", cast(answers)).right is right
+def test_an_exploration_round_shows_whether_the_learned_rule_would_have_been_right(answers, right):
+    tested = stages("certificate", q=AgreementStages(WEIGHTS, CERTAIN, LEARNED))
+    assert tested.exploration_round("q", cast(answers)).right is right
 
 
-def test_without_a_learned_stop_there_is_nothing_to_try():
+def test_without_a_learned_rule_an_exploration_round_tests_none():
     certain = stages("certificate", q=AgreementStages(WEIGHTS, CERTAIN))
     assert certain.exploration_round("q", cast(votes("x", "x", "x"))).right is None
 

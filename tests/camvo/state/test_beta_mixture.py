@@ -111,9 +111,9 @@ def test_a_certain_prior_stays_certain(mu):
 def test_many_estimates_at_once_are_as_one_by_one():
     arms = [filled([(0.8, 1.0), (0.9, 1.0), (0.1, 0.0), (0.2, 0.0)]), filled([(0.5, 1.0)]), filled([])]
     theta, mu = np.random.default_rng(0).uniform(-0.2, 1.2, size=(5, 3)), np.array([0.7, 1.0, 0.5])
-    found = posterior(theta, mu, np.array([sums.evidence() for sums in arms]).T)
+    probabilities = posterior(theta, mu, np.array([sums.evidence() for sums in arms]).T)
     expected = [[believed(*arm) for arm in zip(arms, row, mu, strict=True)] for row in theta]
-    assert found.tolist() == expected
+    assert probabilities.tolist() == expected
 
 
 @pytest.mark.parametrize("theta", [0.0, 1.0, -3.0, 4.0])

@@ -75,16 +75,16 @@ def test_the_inverse_stays_positive_definite_through_thousands_of_updates_and_wi
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_score_is_the_ridge_estimate_and_its_squared_width(count):
     rng, dimension, lambda_l = np.random.default_rng(5), 7, 2.0
-    asked, b, found, expected = rng.normal(size=(count, dimension)), [], [], []
+    asked, b, computed, expected = rng.normal(size=(count, dimension)), [], [], []
     for _ in range(2):
         inverse = Inverse(dimension, lambda_l)
         contexts, rewards = rng.normal(size=(30, dimension)), rng.integers(2, size=30).astype(float)
         learn_all(inverse, contexts, +1)
-        found.append(solved(inverse, asked))
+        computed.append(solved(inverse, asked))
         b.append(contexts.T @ rewards)
         a_inverse = np.linalg.inv(lambda_l * np.eye(dimension) + contexts.T @ contexts)
         expected.append((asked @ a_inverse @ b[-1], np.diag(asked @ a_inverse @ asked.T)))
-    for mine, theirs in zip(score(np.array(found), np.array(b), asked), expected, strict=True):
+    for mine, theirs in zip(score(np.array(computed), np.array(b), asked), expected, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-12)
 
 

@@ -79,9 +79,9 @@ def test_the_correlation_of_a_pair_is_that_of_its_common_rounds(seed, count, fra
     draw = rng.random if fractions else lambda: float(rng.integers(2))
     rounds = [{arm: draw() for arm in ARMS if rng.random() < 0.7} for _ in range(count)]
     rho = summed(rounds).correlation(ARMS)
-    for i, one in enumerate(ARMS):
-        for j, two in enumerate(ARMS):
-            common = np.array([(r[one], r[two]) for r in rounds if one in r and two in r]).reshape(-1, 2)
+    for i, arm in enumerate(ARMS):
+        for j, other in enumerate(ARMS):
+            common = np.array([(r[arm], r[other]) for r in rounds if arm in r and other in r]).reshape(-1, 2)
             spread = len(common) > 1 and np.all(np.ptp(common, axis=0) > 0.0)
             expected = 1.0 if i == j else np.corrcoef(common.T)[0, 1] if spread else 0.0
             assert rho[i, j] == pytest.approx(expected, abs=1e-9)
@@ -131,8 +131,8 @@ def test_the_order_of_arms_permutes_the_matrix_and_nothing_else(seed, order):
     rounds = [{a: float(rng.integers(2)) for a in ARMS if rng.random() < 0.8} for _ in range(15)]
     shuffled = [{arm: r[arm] for arm in order if arm in r} for r in rounds]
     at = [ARMS.index(arm) for arm in order]
-    one, two = summed(rounds).correlation(ARMS), summed(shuffled).correlation(order)
-    assert np.array_equal(one[np.ix_(at, at)], two)
+    rho, shuffled_rho = summed(rounds).correlation(ARMS), summed(shuffled).correlation(order)
+    assert np.array_equal(rho[np.ix_(at, at)], shuffled_rho)
 
 
 def test_a_revision_of_a_round_moves_its_pairs():

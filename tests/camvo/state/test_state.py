@@ -64,14 +64,14 @@ def pair_sums(state):
 
 
 def assert_close(state, other):
-    """The same counts exactly, the same floats to 1e-9; an arm without rewards is as good as none."""
+    """The same counts exactly, the same floats to 1e-9; an arm without rewards equals a missing one."""
     assert counts(state) == counts(other)
     for name in set(state) | set(other):
-        one, two = (s.get(name) or unknown_arm(s.lambda_l) for s in (state, other))
-        np.testing.assert_allclose(one.inverse.full(), two.inverse.full(), rtol=0.0, atol=1e-9)
-        np.testing.assert_allclose(one.b, two.b, rtol=0.0, atol=1e-9)
-        assert one.reward_sum == pytest.approx(two.reward_sum, abs=1e-9)
-        np.testing.assert_allclose(one.mixture.to_list(), two.mixture.to_list(), rtol=0.0, atol=1e-9)
+        arm, other_arm = (s.get(name) or unknown_arm(s.lambda_l) for s in (state, other))
+        np.testing.assert_allclose(arm.inverse.full(), other_arm.inverse.full(), rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(arm.b, other_arm.b, rtol=0.0, atol=1e-9)
+        assert arm.reward_sum == pytest.approx(other_arm.reward_sum, abs=1e-9)
+        np.testing.assert_allclose(arm.mixture.to_list(), other_arm.mixture.to_list(), rtol=0.0, atol=1e-9)
     for mine, theirs in zip(pair_sums(state), pair_sums(other), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0.0, atol=1e-9)
 
@@ -82,11 +82,11 @@ def assert_same_bits(state, other):
     assert state.pairs.names == other.pairs.names
     assert state.pairs.sums.tobytes() == other.pairs.sums.tobytes()
     for name in state:
-        one, two = state[name], other[name]
-        assert one.inverse.full().tobytes() == two.inverse.full().tobytes()
-        assert one.b.tobytes() == two.b.tobytes()
-        assert (one.rewards, one.reward_sum) == (two.rewards, two.reward_sum)
-        assert one.mixture == two.mixture
+        arm, other_arm = state[name], other[name]
+        assert arm.inverse.full().tobytes() == other_arm.inverse.full().tobytes()
+        assert arm.b.tobytes() == other_arm.b.tobytes()
+        assert (arm.rewards, arm.reward_sum) == (other_arm.rewards, other_arm.reward_sum)
+        assert arm.mixture == other_arm.mixture
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -351,8 +351,8 @@ def test_a_contribution_of_another_dimension_is_refused_and_changes_nothing():
 def test_many_contributions_at_once_are_as_one_by_one(seed):
     rng = np.random.default_rng(seed)
     voted = [random_round(rng) for _ in range(25)]
-    corrected = [revision(one, human(rng, one)) for one in voted[::3]]
-    withdrawn = [revision(one, Contribution(one.context, (), rounds=0)) for one in voted[1::6]]
+    corrected = [revision(lesson, human(rng, lesson)) for lesson in voted[::3]]
+    withdrawn = [revision(lesson, Contribution(lesson.context, (), rounds=0)) for lesson in voted[1::6]]
     together = State(DIMENSION)
     together.add(*voted, *corrected, *withdrawn)
     assert_close(together, summed([*voted, *corrected, *withdrawn]))

@@ -15,22 +15,24 @@ DIMENSION = 384
 
 
 def learn(state, rng, rounds):
-    """What a server does with a round: score the context, then add what its votes taught."""
+    """Score a context and add what its votes taught, as a server does in each round."""
     for _ in range(rounds):
         context = rng.normal(size=DIMENSION)
         q, _ = state.score(ARMS, context)
         changes = zip(ARMS, q.tolist(), rng.random(len(ARMS)).round().tolist(), strict=True)
         state.add(
-            Contribution(context, tuple(Change(arm, seen, None, reward) for arm, seen, reward in changes))
+            Contribution(
+                context, tuple(Change(arm, estimate, None, reward) for arm, estimate, reward in changes)
+            )
         )
 
 
 def taken():
-    """Bytes that camvo's own lines have allocated and not given back; other threads may be at work."""
+    """Bytes that camvo's own lines have allocated and not freed, without those of other threads' code."""
     gc.collect()
     ours = tracemalloc.Filter(True, str(Path(camvo.__file__).parent / "*"))
-    found = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")
-    return sum(line.size for line in found)
+    statistics = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")
+    return sum(line.size for line in statistics)
 
 
 FULL = len(ARMS) * DIMENSION**2 * 8

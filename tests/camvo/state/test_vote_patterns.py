@@ -19,15 +19,15 @@ from camvo.state.vote_patterns import (
 ARMS = ("a", "b", "c", "d")
 
 
-def contribution(probe, rounds=1):
-    return Contribution(np.array([1.0, 0.0]), (Change("a", 0.5, None, 1.0),), rounds, probe)
+def contribution(exploration, rounds=1):
+    return Contribution(np.array([1.0, 0.0]), (Change("a", 0.5, None, 1.0),), rounds, exploration)
 
 
-def probe(*groups, right=None):
+def explored(*groups, right=None):
     return ExplorationRound(VotePattern(ARMS, groups), right)
 
 
-def test_a_pattern_forgets_the_labels_and_keeps_who_agreed():
+def test_a_pattern_keeps_which_arms_agreed_but_not_their_labels():
     votes = {"a": "x", "b": "y", "c": "x"}
     assert VotePattern.of(ARMS, votes).groups == (0, 1, 0, UNASKED)
     assert VotePattern.of(ARMS, {arm: label + "!" for arm, label in votes.items()}) == VotePattern.of(
@@ -35,21 +35,21 @@ def test_a_pattern_forgets_the_labels_and_keeps_who_agreed():
     )
 
 
-def test_everyone_asked_by_chance_is_not_everyone_asked_because_the_votes_were_divided():
+def test_asking_all_arms_by_the_draw_differs_from_asking_all_because_of_the_votes():
     votes = dict.fromkeys(ARMS, "x")
     assert VotePattern.of(ARMS, votes, everyone=True) != VotePattern.of(ARMS, votes)
 
 
-def test_a_model_that_gave_no_vote_is_not_one_that_was_not_asked():
+def test_an_arm_without_a_vote_differs_from_an_arm_that_was_not_asked():
     assert VotePattern.of(ARMS, {"a": None, "b": "y"}).groups == (SILENT, 0, UNASKED, UNASKED)
 
 
 @given(st.lists(st.sampled_from(["x", "y", "z", SILENT, UNASKED]), max_size=8))
-def test_the_groups_of_groups_are_the_groups(names):
+def test_canonical_groups_are_unchanged(names):
     assert canonical(canonical(names)) == canonical(names)
 
 
-def test_along_an_order_the_groups_are_numbered_anew():
+def test_groups_along_an_order_are_renumbered():
     assert VotePattern(ARMS, (0, 1, 0, 2)).along(("d", "c", "b", "a")) == (0, 1, 2, 1)
 
 
@@ -70,13 +70,13 @@ def test_a_round_with_every_vote_still_counts_when_an_arm_has_left():
     assert VotePattern(ARMS, (0, 1, 1, 0)).along(("c", "b", "d")) == (0, 0, 1)
 
 
-def test_a_contribution_carries_its_probe():
-    carried = Contribution.unpack(contribution(probe(0, 0, 1, UNASKED, right=True)).pack())
-    assert carried.exploration == probe(0, 0, 1, UNASKED, right=True)
+def test_a_contribution_stores_its_exploration_round():
+    unpacked = Contribution.unpack(contribution(explored(0, 0, 1, UNASKED, right=True)).pack())
+    assert unpacked.exploration == explored(0, 0, 1, UNASKED, right=True)
     assert Contribution.unpack(contribution(None).pack()).exploration is None
 
 
-probes = st.builds(
+exploration_rounds = st.builds(
     lambda votes, everyone, right: ExplorationRound(VotePattern.of(ARMS, votes, everyone=everyone), right),
     st.dictionaries(st.sampled_from(ARMS), st.sampled_from(["x", "y", None])),
     st.booleans(),
@@ -84,31 +84,31 @@ probes = st.builds(
 )
 
 
-@given(st.lists(probes, max_size=8), st.lists(probes, max_size=8))
-def test_probes_taken_back_leave_no_trace(kept, withdrawn):
+@given(st.lists(exploration_rounds, max_size=8), st.lists(exploration_rounds, max_size=8))
+def test_exploration_rounds_taken_back_leave_no_trace(remaining, withdrawn):
     sums, expected = ExplorationSums(), ExplorationSums()
-    for one in [*kept, *withdrawn]:
-        sums.add(one, +1)
-    for one in withdrawn:
-        sums.add(one, -1)
-    for one in kept:
-        expected.add(one, +1)
+    for round_ in [*remaining, *withdrawn]:
+        sums.add(round_, +1)
+    for round_ in withdrawn:
+        sums.add(round_, -1)
+    for round_ in remaining:
+        expected.add(round_, +1)
     assert sums == expected
 
 
-def test_the_state_counts_probes_and_a_snapshot_keeps_them():
+def test_the_state_counts_exploration_rounds_and_a_snapshot_keeps_them():
     state = State(2)
     for right in (True, False, None):
-        state.add(contribution(probe(0, 0, 1, UNASKED, right=right)))
+        state.add(contribution(explored(0, 0, 1, UNASKED, right=right)))
     restored = State.restore(state.snapshot())
     assert restored.exploration == state.exploration
     assert (restored.exploration.tried, restored.exploration.right) == (2, 1)
     assert restored.exploration.patterns == {VotePattern(ARMS, (0, 0, 1, UNASKED)): 3}
 
 
-def test_a_human_label_changes_rewards_and_leaves_the_probe():
+def test_a_human_label_changes_rewards_and_leaves_the_vote_pattern():
     state = State(2)
-    voted = contribution(probe(0, 0, 0, 1))
+    voted = contribution(explored(0, 0, 0, 1))
     human = Contribution(voted.context, (Change("a", 0.5, None, 0.0),), 1, voted.exploration)
     state.add(voted)
     state.add(revision(voted, human))
@@ -116,27 +116,27 @@ def test_a_human_label_changes_rewards_and_leaves_the_probe():
     assert state.exploration.patterns == {VotePattern(ARMS, (0, 0, 0, 1)): 1}
 
 
-def test_a_round_taken_back_takes_its_probe_back():
+def test_withdrawing_a_round_withdraws_its_vote_pattern():
     state = State(2)
-    state.add(contribution(probe(0, 1, 0, 1, right=True)))
+    state.add(contribution(explored(0, 1, 0, 1, right=True)))
     undone = Contribution(
-        np.array([1.0, 0.0]), (Change("a", 0.5, 1.0, None),), -1, probe(0, 1, 0, 1, right=True)
+        np.array([1.0, 0.0]), (Change("a", 0.5, 1.0, None),), -1, explored(0, 1, 0, 1, right=True)
     )
     state.add(undone)
     assert state.exploration == ExplorationSums()
 
 
-def test_what_is_studied_lags_at_most_3_percent_behind_what_came():
-    sums, studies = ExplorationSums(), set()
+def test_the_evidence_lags_at_most_3_percent_of_the_rounds_behind():
+    sums, versions = ExplorationSums(), set()
     for number in range(1000):
-        sums.add(probe(0, 0, 0, number % 2), 1)
+        sums.add(explored(0, 0, 0, number % 2), 1)
         assert number + 1 >= sums.evidence.rounds >= (number + 1) / 1.03 - 1
-        studies.add(id(sums.evidence))
-    assert len(studies) < 200
+        versions.add(id(sums.evidence))
+    assert len(versions) < 200
 
 
-def test_what_is_taken_back_is_studied_no_more():
+def test_a_withdrawn_round_is_not_in_the_evidence():
     sums = ExplorationSums()
     for sign in (1, 1, -1):
-        sums.add(probe(0, 0, 1, 0), sign)
+        sums.add(explored(0, 0, 1, 0), sign)
     assert sums.evidence.patterns == {VotePattern(ARMS, (0, 0, 1, 0)): 1}

@@ -54,7 +54,11 @@ def running_server(port: int) -> Iterator[RunningServer]:
 
 def _start(command: list[str], log: IO[bytes], database_url: str) -> subprocess.Popen[bytes]:
     environment = child_environment(CAMVO_DATABASE_URL=database_url)
-    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)  # noqa: S603 - our own
+    # In a process group of its own: Ctrl-C must reach the demo alone, which then stops the server. Otherwise
+    # the server could drop a request before the demo knows that it was interrupted.
+    return subprocess.Popen(  # noqa: S603 - our own
+        command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0
+    )
 
 
 def _await_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

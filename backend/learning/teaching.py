@@ -1,6 +1,6 @@
 """What rounds teach: rewards by the vote at first, corrected by signed contributions as humans answer.
 
-Every correction is an event of its own, so each process's state can catch up by addition (DESIGN §3).
+Every correction is an event of its own, so each process's state can catch up by addition.
 """
 
 from __future__ import annotations

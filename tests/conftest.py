@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs under test: a shell's background job ignores it, and so would they."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -144,7 +144,11 @@ class CaMVo(Ensemble):
 
     def demand(self, estimates: Estimates) -> Demand:
         """(L, ω) of one question for the Oracle: an arm below n₀ has weight 0."""
-        return estimates.lower, estimates.weights * (estimates.rewards >= self.n0)
+        return estimates.lower, self.counted(estimates.weights, estimates.rewards)
+
+    def counted(self, weights: Array, rewards: Array) -> Array:
+        """ω for the Oracle, in the shape of ``weights``: an arm below n₀ has weight 0."""
+        return weights * (rewards >= self.n0)
 
     def choice(self, subset: Subset | None, arms: int, excluded: Sequence[int] = ()) -> Choice:
         """The Oracle's set, or all arms except ``excluded`` if no set is known to be confident enough."""

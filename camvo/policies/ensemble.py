@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -108,12 +109,13 @@ class Ensemble:
         choice: Choice,
     ) -> Plan:
         """Make the plan that asks the chosen arms first."""
-        arms = tuple(sorted(costs))
+        arms, prices = _by_name(tuple(costs.items()))
         propensity = np.zeros(len(arms))
-        propensity[[*choice.arms]] = 1.0
+        for position in choice.arms:
+            propensity[position] = 1.0
         return Plan(
             arms=arms,
-            costs=np.array([costs[arm] for arm in arms], dtype=np.float64),
+            costs=prices,
             estimates=estimates,
             weights={question: self._weights(columns) for question, columns in estimates.items()},
             subset=tuple([arms[position] for position in choice.arms]),
@@ -153,3 +155,12 @@ class Ensemble:
     def _weights(self, estimates: Estimates) -> Array:
         """The arms' weights in the vote, shape (K,)."""
         return estimates.weights
+
+
+@lru_cache(maxsize=64)
+def _by_name(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
+    """The arms in alphabetical order and their prices, shape (K,), read-only: plans share the array."""
+    ordered = sorted(costs)
+    prices = np.array([price for _, price in ordered], dtype=np.float64)
+    prices.flags.writeable = False
+    return tuple([arm for arm, _ in ordered]), prices

@@ -88,8 +88,9 @@ def _choose(
         return [policy.choose(arms, costs, row) for row in estimates]
     demands: list[Demand] = []
     for question in estimates[0]:
-        pairs = [policy.demand(row[question]) for row in estimates]
-        demands.append((np.array([lower for lower, _ in pairs]), np.array([omega for _, omega in pairs])))
+        weights = np.array([row[question].weights for row in estimates])
+        counted = policy.counted(weights, estimates[0][question].rewards)
+        demands.append((np.array([row[question].lower for row in estimates]), counted))
     subsets = cheapest_subsets(
         np.array([costs[arm] for arm in arms], dtype=np.float64),
         demands,

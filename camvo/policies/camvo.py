@@ -9,7 +9,7 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import TIE
-from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
 from camvo.policies.estimates import Estimates
 from camvo.policies.plan import Plan
 from camvo.subsets.copula import Copula
@@ -121,16 +121,13 @@ class CaMVo(Ensemble):
         self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
     ) -> Choice:
         """Choose the Oracle's subset and the arms below n₀ (line 11)."""
-        prices = np.array([costs[arm] for arm in arms], dtype=np.float64)
+        _, prices = arms_and_prices(costs)
         held = self.newcomers([*estimates.values()])
+        demands = [self.demand(columns) for columns in estimates.values()]
         if self.searches_table(len(arms)):
-            one_task = [
-                (lower[None], weights[None])
-                for lower, weights in (self.demand(columns) for columns in estimates.values())
-            ]
+            one_task = [(lower[None], weights[None]) for lower, weights in demands]
             [subset] = cheapest_subsets(prices, one_task, self.delta, self.k_min, held=held)
             return self.choice(subset, len(arms))
-        demands = [self.demand(columns) for columns in estimates.values()]
         return self._cheapest(prices, demands, estimates, held=held)
 
     def newcomers(self, questions: Sequence[Estimates]) -> list[int]:

@@ -77,7 +77,7 @@ class Ensemble:
         """
         if not costs or not observations:
             raise InvalidParameterError("a plan needs at least one model and one question")
-        arms = tuple(sorted(costs))
+        arms, _ = arms_and_prices(costs)
         estimates = {
             question: self.estimate(observation, arms) for question, observation in observations.items()
         }
@@ -109,7 +109,7 @@ class Ensemble:
         choice: Choice,
     ) -> Plan:
         """Make the plan that asks the chosen arms first."""
-        arms, prices = _by_name(tuple(costs.items()))
+        arms, prices = arms_and_prices(costs)
         propensity = np.zeros(len(arms))
         for position in choice.arms:
             propensity[position] = 1.0
@@ -157,9 +157,13 @@ class Ensemble:
         return estimates.weights
 
 
-@lru_cache(maxsize=64)
-def _by_name(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
+def arms_and_prices(costs: Mapping[str, float]) -> tuple[tuple[str, ...], Array]:
     """The arms in alphabetical order and their prices, shape (K,), read-only: plans share the array."""
+    return _arms_and_prices(tuple(costs.items()))
+
+
+@lru_cache(maxsize=64)
+def _arms_and_prices(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
     ordered = sorted(costs)
     prices = np.array([price for _, price in ordered], dtype=np.float64)
     prices.flags.writeable = False

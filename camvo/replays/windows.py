@@ -8,7 +8,7 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Choice, Ensemble
+from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
 from camvo.policies.estimates import Estimates, Observation, Scoring, copula_of
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
@@ -32,14 +32,17 @@ def plan_window(
         The plans, in the order of the tasks.
 
     Raises:
-        InvalidParameterError: the tasks differ in their questions or states, or ``policy.plan`` refuses one.
+        InvalidParameterError: there is no arm, task or question, the tasks differ in their questions or
+            states, or ``policy.plan`` refuses one.
     """
+    if not costs or not tasks or not tasks[0]:
+        raise InvalidParameterError("a window needs at least one model, one task and one question")
     if len(tasks) == 1 or not isinstance(policy, Ensemble):
         return [policy.plan(task, costs) for task in tasks]
     questions = tuple(tasks[0])
     if any(tuple(task) != questions for task in tasks):
         raise InvalidParameterError("tasks that are planned together must have the same questions")
-    arms = tuple(sorted(costs))
+    arms, _ = arms_and_prices(costs)
     by_question = [_estimate(policy, [task[question] for task in tasks], arms) for question in questions]
     estimates = [dict(zip(questions, row, strict=True)) for row in zip(*by_question, strict=True)]
     choices = _choose(policy, arms, costs, estimates)
@@ -91,8 +94,9 @@ def _choose(
         weights = np.array([row[question].weights for row in estimates])
         counted = policy.counted(weights, estimates[0][question].rewards)
         demands.append((np.array([row[question].lower for row in estimates]), counted))
+    _, prices = arms_and_prices(costs)
     subsets = cheapest_subsets(
-        np.array([costs[arm] for arm in arms], dtype=np.float64),
+        prices,
         demands,
         policy.delta,
         policy.k_min,

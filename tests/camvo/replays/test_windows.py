@@ -39,3 +39,12 @@ def test_tasks_planned_together_have_the_same_questions():
     observation = Observation(State(1), np.ones(1), ("no", "yes"))
     with pytest.raises(InvalidParameterError, match="same questions"):
         plan_window(CaMVo(), [{"p": observation}, {"q": observation}], {"a": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("tasks", "prices"), [(0, {"a": 1.0}), (2, {})], ids=["without a task", "without a model"]
+)
+def test_an_empty_window_is_refused(tasks, prices):
+    observation = Observation(State(1), np.ones(1), ("no", "yes"))
+    with pytest.raises(InvalidParameterError, match="at least one"):
+        plan_window(CaMVo(), [{"q": observation}] * tasks, prices)

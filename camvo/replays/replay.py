@@ -70,7 +70,8 @@ def replay(
         The decisions, in the order of the table.
 
     Raises:
-        InvalidParameterError: the window is smaller than 1, or ``human`` does not have shape (n,).
+        InvalidParameterError: the window is smaller than 1, ``human`` does not have shape (n,), or ``human``
+            names an item whose truth is unknown.
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -87,10 +88,8 @@ def replay(
     n = len(table.truth)
     if window < 1:
         raise InvalidParameterError(f"window must be at least 1, got {window}")
-    if human is not None and human.shape != (n,):
-        raise InvalidParameterError(
-            f"human must have shape ({n},), one value for each item; got {human.shape}"
-        )
+    if human is not None:
+        _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l)
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
@@ -122,6 +121,19 @@ def replay(
             progress(len(items))
     trace.costs[:] = trace.asked @ np.array([*table.prices.values()])
     return trace
+
+
+def _check_human(human: NDArray[np.bool_], truth: NDArray[np.int64]) -> None:
+    """Check that ``human`` has one value for each item, and names only items whose truth is known."""
+    if human.shape != truth.shape:
+        raise InvalidParameterError(
+            f"human must have shape {truth.shape}, one value for each item; got {human.shape}"
+        )
+    (unknown,) = np.nonzero(human & (truth < 0))
+    if unknown.size:
+        raise InvalidParameterError(
+            f"human names {unknown.size} items whose truth is unknown; the first is item {unknown[0]}"
+        )
 
 
 def _windows(

@@ -216,11 +216,12 @@ def check_contexts(contexts: Sequence[Array], dimension: int) -> Array:
     Raises:
         InvalidParameterError: a context does not have the shape (``dimension``,), or is not finite.
     """
-    rows = np.array(contexts, dtype=np.float64)
-    if rows.shape != (len(contexts), dimension):
-        raise InvalidParameterError(
-            f"the context has shape {contexts[0].shape}, but the state has d = {dimension}"
-        )
+    for context in contexts:
+        if np.shape(context) != (dimension,):
+            raise InvalidParameterError(
+                f"the context has shape {np.shape(context)}, but the state has d = {dimension}"
+            )
+    rows = np.array(contexts, dtype=np.float64).reshape(len(contexts), dimension)
     if not np.isfinite(rows).all():
         raise InvalidParameterError("the context contains NaN or infinity")
     return rows

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,12 @@ def _swapped(table):
 def test_an_empty_window_and_human_labels_of_another_shape_are_refused(wrong):
     with pytest.raises(InvalidParameterError):
         replay(Majority(), drawn(items=10), **wrong)
+
+
+def test_a_human_label_of_an_item_whose_truth_is_unknown_is_refused():
+    table = drawn(items=10)
+    truth = table.truth.copy()
+    truth[[4, 7]] = -1
+    unsure = dataclasses.replace(table, truth=truth)
+    with pytest.raises(InvalidParameterError, match="2 items whose truth is unknown; the first is item 4"):
+        replay(Majority(), unsure, human=np.ones(10, dtype=np.bool_))

@@ -12,7 +12,7 @@ from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import Arm
 from camvo.state.contribution import Change, Contribution, revision
 from camvo.state.linucb import Inverse
-from camvo.state.state import State
+from camvo.state.state import State, check_contexts
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 24
@@ -344,6 +344,16 @@ def test_a_contribution_of_another_dimension_is_refused_and_changes_nothing():
     with pytest.raises(InvalidParameterError, match=f"d = {DIMENSION}"):
         state.add(Contribution(np.ones(5), (Change("large", 0.5, None, 1.0),)))
     assert_same_bits(state, State(DIMENSION))
+
+
+@pytest.mark.parametrize("contexts", [[np.ones(5)], [np.ones(DIMENSION), np.ones(5)], [0.5]])
+def test_contexts_of_another_length_are_refused(contexts):
+    with pytest.raises(InvalidParameterError, match=f"d = {DIMENSION}"):
+        check_contexts(contexts, DIMENSION)
+
+
+def test_no_contexts_are_an_empty_stack():
+    assert check_contexts([], DIMENSION).shape == (0, DIMENSION)
 
 
 @given(seeds)

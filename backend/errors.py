@@ -32,7 +32,8 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── RejectedError         provider does not accept the request
     │   ├── ContextTooLongError   prompt longer than the model's context window
     │   ├── RefusedError          refusal by the model or by a content filter
-    │   └── BadAnswerError        empty or unreadable answer, or one outside the label set
+    │   ├── BadAnswerError        empty or unreadable answer, or one outside the label set
+    │   └── NotBookedError        call or answer that the ledger could not book
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
@@ -227,6 +228,15 @@ class BadAnswerError(ModelError):
     code = "model_bad_answer"
 
 
+class NotBookedError(ModelError):
+    """The ledger could not book the call or its answer, for a reason that does not pass.
+
+    Money that was reserved for the call stays reserved, and counts as spent once the reservation expires.
+    """
+
+    code = "model_not_booked"
+
+
 class ReplayError(CamvoError):
     """Votes table, prices, embeddings or options that cannot be replayed; ``where`` names the input."""
 
@@ -240,9 +250,19 @@ class EmbedderError(CamvoError):
 
 
 class LedgerError(CamvoError):
-    """The ledger cannot be opened, read or written."""
+    """The ledger cannot be opened, read or written.
+
+    Attributes:
+        temporary: whether the database is down, full or locked, so that the same may succeed later.
+    """
 
     code = "ledger_failed"
+
+    def __init__(
+        self, message: str, *, where: str | None = None, fix: str | None = None, temporary: bool = False
+    ) -> None:
+        super().__init__(message, where=where, fix=fix)
+        self.temporary = temporary
 
 
 class LabelStudioError(CamvoError):

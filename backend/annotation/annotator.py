@@ -20,6 +20,7 @@ from backend.label_studio.prediction import Prediction, model_predictions, predi
 from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
 from backend.ledger import Ledger, Writer, rounds
+from backend.ledger.database import outages
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.settings.policies import policy_of
@@ -84,11 +85,9 @@ class Annotator:
         return [*model_predictions(decided, job.settings.model_version), prediction]
 
     async def _stored_rounds(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
-        def read() -> dict[RoundKey, Round]:
-            with self._ledger.read() as connection:
-                return rounds.find_by_key(connection, keys)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        return await outages.read(
+            self._ledger, self._readers, lambda connection: rounds.find_by_key(connection, keys)
+        )
 
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
@@ -111,7 +110,7 @@ class Annotator:
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
         outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
-        stored, new = await self._writer.run(
+        stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )
         for round_ in new:

@@ -20,7 +20,8 @@ def record_rounds(
 ) -> tuple[list[Round], list[Round]]:
     """Store the rounds of the decided questions and what they teach.
 
-    A round that another process has stored meanwhile stays as it is.
+    A round that another process has stored meanwhile, or this one before its connection broke, stays as it
+    is. So a repetition stores nothing and teaches nothing.
 
     Args:
         connection: a write transaction.

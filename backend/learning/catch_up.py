@@ -86,7 +86,7 @@ class CatchUp:
     async def _apply(self, event: WebhookEvent) -> None:
         for part in webhooks.split_event(event):
             apply = await asyncio.to_thread(prepare_event, part, self.settings, self.clock)
-            await self.writer.run(apply)
+            await self.writer.persist(apply)
 
     def _known(self, project: str) -> frozenset[int]:
         with self.ledger.read() as connection:

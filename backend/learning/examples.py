@@ -16,6 +16,7 @@ import numpy as np
 from backend.learning.fit_cache import PAUSE, FitCache
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, example_texts, reports
+from backend.ledger.database.outages import outlast
 from backend.ledger.example_texts import LabelledTask
 from backend.ledger.rounds import RoundKey
 from camvo.scores.few_shot import ExampleTrial
@@ -81,7 +82,7 @@ class Examples:
         """The labelled tasks of a question as of ten seconds ago or later."""
         latest = self._cache.latest(key)
         if latest is None or self._clock() - latest.read_at >= PAUSE:
-            latest = await asyncio.shield(self._cache.start(key, lambda: self._load(key)))
+            latest = await outlast(lambda: asyncio.shield(self._cache.start(key, lambda: self._load(key))))
         return latest
 
     def _load(self, key: StateKey) -> LabelledTasks:

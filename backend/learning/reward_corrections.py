@@ -45,7 +45,7 @@ class RewardCorrections:
                 tasks = human_annotations.annotated_tasks(connection, project)
             for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
                 portion = tasks[start : start + _TASKS_PER_TRANSACTION]
-                await self.writer.run(functools.partial(self._correct, project, portion))
+                await self.writer.persist(functools.partial(self._correct, project, portion))
         except LedgerError as error:
             _log.error("review_failed", project=project, code=error.code, reason=str(error))
 

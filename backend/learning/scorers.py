@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from backend.learning.fit_cache import PAUSE, FitCache
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, scorer_data
+from backend.ledger.database.outages import outlast
 from camvo.scores import scorer
 from camvo.scores.scorer import GROWTH, Scorer
 
@@ -45,7 +46,9 @@ class Scorers:
         """
         latest = self._cache.latest(key)
         if latest is None or not set(arms) <= set(latest.scorer.panel.arms):
-            latest = await asyncio.shield(self._cache.start(key, lambda: self._fit(key, arms, labels, None)))
+            latest = await outlast(
+                lambda: asyncio.shield(self._cache.start(key, lambda: self._fit(key, arms, labels, None)))
+            )
         elif self._clock() - latest.checked_at >= PAUSE:
             self._cache.start(key, lambda: self._fit(key, arms, labels, latest))
         return latest.scorer

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, Writer, events, snapshots
+from backend.ledger.database import outages
 from backend.ledger.events import Event
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution
@@ -129,15 +130,11 @@ class States:
     async def _save(self, key: StateKey, copy: _Copy) -> None:
         data, sequence = copy.state.snapshot(), copy.sequence
         copy.snapshot = sequence
-        await self._writer.run(
+        await self._writer.persist(
             lambda connection: snapshots.save(
                 connection, key.project, key.control, key.epoch, sequence, data, now=self._clock()
             )
         )
 
     async def _in_reader(self, function: Callable[[Connection], _T]) -> _T:
-        def read() -> _T:
-            with self._ledger.read() as connection:
-                return function(connection)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        return await outages.read(self._ledger, self._readers, function)

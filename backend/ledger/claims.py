@@ -1,15 +1,20 @@
-"""Claims: which process is requesting an answer at the moment, so that no two pay for the same one."""
+"""Claims: which process is requesting an answer at the moment, so that no two pay for the same one.
+
+They expire by the ledger's clock, so the clocks of the processes' hosts do not matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, bindparam, delete, or_, update
+from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger.database import tables
+from backend.ledger.database.clock import now
 from backend.ledger.database.upsert import insert
 
 _table = tables.claims
@@ -18,32 +23,72 @@ _RENEW = (
     .where(_table.c.key.in_(bindparam("keys", expanding=True)), _table.c.owner == bindparam("by"))
     .values(expires_at=bindparam("until"))
 )
+_NOTE = (
+    update(_table)
+    .where(_table.c.key == bindparam("of"), _table.c.owner == bindparam("by"))
+    .values(call=bindparam("number"))
+)
 _RELEASE = delete(_table).where(_table.c.key == bindparam("of"), _table.c.owner == bindparam("by"))
 
 
-def acquire(connection: Connection, key: str, owner: str, now: float, seconds: float) -> bool:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that its owner holds.
+
+    Attributes:
+        call: the call that the owner has reserved money for under this claim; ``None`` if there is none.
+    """
+
+    call: int | None
+
+
+def acquire(
+    connection: Connection, key: str, owner: str, seconds: float, *, grace: float = 0.0
+) -> Claim | None:
     """Claim the right to request an answer, for ``seconds``.
 
+    Args:
+        connection: in a write transaction.
+        key: the key under which the answer will be stored.
+        owner: the process.
+        seconds: time until the claim expires.
+        grace: seconds for which an expired claim of another owner is still left alone.
+
     Returns:
-        Whether ``owner`` holds the claim now: it was free, had expired, or was held by this owner already.
+        The claim if ``owner`` holds it now: it was free, had expired, or was held by this owner already.
     """
-    row = {"key": key, "owner": owner, "expires_at": now + seconds, "now": now}
-    return connection.execute(_acquire(connection.dialect), row).first() is not None
+    at = now(connection)
+    row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
+    held = connection.execute(_acquire(connection.dialect), row).first()
+    return None if held is None else Claim(held.call)
 
 
 @cache
 def _acquire(dialect: Dialect) -> ReturningInsert[Any]:
     statement = insert(dialect, _table)
+    mine = _table.c.owner == statement.excluded.owner
     return statement.on_conflict_do_update(
         index_elements=[_table.c.key],
-        set_={"owner": statement.excluded.owner, "expires_at": statement.excluded.expires_at},
-        where=or_(_table.c.expires_at <= bindparam("now"), _table.c.owner == statement.excluded.owner),
-    ).returning(_table.c.key)
+        set_={
+            "owner": statement.excluded.owner,
+            "expires_at": statement.excluded.expires_at,
+            "call": case((mine, _table.c.call), else_=None),
+        },
+        where=or_(_table.c.expires_at <= bindparam("expired"), mine),
+    ).returning(_table.c.call)
 
 
-def renew(connection: Connection, keys: Collection[str], owner: str, until: float) -> None:
-    """Extend the owner's claims until a time in unix seconds; claims that others took over are unchanged."""
-    connection.execute(_RENEW, {"keys": list(keys), "by": owner, "until": until})
+def note_call(connection: Connection, key: str, owner: str, call: int) -> None:
+    """Record the call that the owner has reserved money for.
+
+    An owner whose connection broke during the commit finds its reservation again by it.
+    """
+    connection.execute(_NOTE, {"of": key, "by": owner, "number": call})
+
+
+def renew(connection: Connection, keys: Collection[str], owner: str, seconds: float) -> None:
+    """Let the owner's claims last for ``seconds`` more; claims that others took over are unchanged."""
+    connection.execute(_RENEW, {"keys": list(keys), "by": owner, "until": now(connection) + seconds})
 
 
 def release(connection: Connection, key: str, owner: str) -> None:

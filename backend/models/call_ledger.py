@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import LedgerError, ModelTimeoutError
+from backend.errors import LedgerError, ModelTimeoutError, NotBookedError, TaskError
 from backend.ledger import Writer, answers, claims, deleted_tasks
+from backend.ledger.database.clock import now
+from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
 from backend.models.model_query import CallEstimate, CallOutcome, ClaimResult, ModelQuery
+from backend.models.settlements import Settlements
 from backend.telemetry import metrics
+from camvo.errors import CamvoError
 
 _POLL = 0.2
 """Seconds between two reads of the ledger while another process makes the same call."""
@@ -28,6 +35,8 @@ _GRACE = 30.0
 
 LEASE = 15.0
 """Seconds until a claim expires unless it is renewed, so the longest wait after a process crashed."""
+
+_T = TypeVar("_T")
 
 _log = structlog.get_logger(__name__)
 
@@ -44,47 +53,63 @@ class CallLedger:
         self._writer, self._clock = writer, clock
         self._owner = uuid.uuid4().hex
         self._claimed: set[str] = set()
+        self._not_booked: set[int] = set()
+        self._contacts = _Contacts()
+        self.settlements = Settlements(writer)
 
     async def renew_claims(self) -> None:
-        """Renew the claims of all running attempts until this coroutine is cancelled."""
+        """Renew the claims of all running attempts until this coroutine is cancelled.
+
+        This also measures how far the host's clock is ahead of the ledger's.
+        """
         while True:
             await asyncio.sleep(LEASE / 3)
             keys = sorted(self._claimed)
             try:
-                if keys:
-                    await self._writer.run(functools.partial(self._renew, keys))
+                metrics.clock_skew.set(await self._writer.run(functools.partial(self._renew, keys)))
             except LedgerError as error:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
 
-    def _renew(self, keys: Sequence[str], connection: Connection) -> None:
-        claims.renew(connection, keys, self._owner, self._clock() + LEASE)
+    def _renew(self, keys: Sequence[str], connection: Connection) -> float:
+        self._contacts.note()
+        if keys:
+            claims.renew(connection, keys, self._owner, LEASE)
+        before = self._clock()
+        theirs = now(connection)
+        return (before + self._clock()) / 2 - theirs
 
     async def claim(
         self, key: str, query: ModelQuery, estimate: CallEstimate, until: float, seconds: float
     ) -> ClaimResult:
         """Return the stored answer, or claim the call and reserve the money for it.
 
-        While another process makes the same call, this method waits.
+        While another process makes the same call, this method waits. It also waits while the database is
+        down, or while an earlier answer could not be stored yet.
 
         Args:
             key: the hash of the request.
             query: the prompt, its project and its budget.
             estimate: the money to reserve, and the counted tokens.
-            until: unix seconds; the latest time to wait for another process.
+            until: unix seconds; the latest time to wait for another process or for the database.
             seconds: the longest duration of the attempt.
 
         Raises:
             BudgetExhaustedError: the budget does not cover the call.
             ModelTimeoutError: another process is still making the call.
+            LedgerError: the database is still down.
+            NotBookedError: the ledger cannot hold the reservation.
         """
 
         def find_or_reserve(connection: Connection) -> ClaimResult | None:
-            now = self._clock()
+            self._contacts.note()
             if (stored := answers.find_by_key(connection, [key]).get(key)) is not None:
                 _record_use(connection, key, query)
                 return ClaimResult(content=stored.content)
-            if not claims.acquire(connection, key, self._owner, now, LEASE):
+            claim = claims.acquire(connection, key, self._owner, LEASE, grace=self._contacts.grace)
+            if claim is None:
                 return None
+            if claim.call is not None and claim.call not in self._not_booked:
+                return ClaimResult(call=claim.call)  # the connection broke while this was committed
             call = spending.reserve(
                 connection,
                 project=query.project,
@@ -95,12 +120,16 @@ class CallLedger:
                 project_usd=query.budget.project_usd,
                 day_usd=query.budget.day_usd,
                 counted_tokens=estimate.counted_tokens,
-                now=now,
                 seconds=seconds + _GRACE,
             )
+            claims.note_call(connection, key, self._owner, call)
             return ClaimResult(call=call)
 
-        while (result := await self._writer.run(find_or_reserve)) is None:
+        async def reserved() -> ClaimResult | None:
+            await self.settlements.none_waits(until - self._clock())
+            return await self._writer.persist(find_or_reserve, patience=max(until - self._clock(), 0.0))
+
+        while (result := await _booked(reserved, query)) is None:
             if self._clock() + _POLL >= until:
                 raise ModelTimeoutError(
                     f"another process took too long to ask {query.model} the same", where=query.model
@@ -111,13 +140,16 @@ class CallLedger:
         return result
 
     async def settle(self, key: str, query: ModelQuery, call: int | None, outcome: CallOutcome) -> None:
-        """Store the answer, settle the account and release the claim.
+        """Store the answer, settle the account and release the claim, however long the database is down.
 
         Args:
             key: the hash of the request.
             query: the prompt, its project and its budget.
             call: the id from :meth:`claim`.
             outcome: how the attempt ended.
+
+        Raises:
+            NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
         """
         usage = outcome.usage
 
@@ -149,18 +181,65 @@ class CallLedger:
                 )
             claims.release(connection, key, self._owner)
 
-        await self._writer.run(store_and_settle)
+        try:
+            await _booked(lambda: self.settlements.settle(store_and_settle), query)
+        except NotBookedError:
+            if call is not None:
+                self._not_booked.add(call)
+            raise
         metrics.model_calls.labels(model=query.model, outcome=outcome.code or "answered").inc()
         metrics.model_dollars.labels(model=query.model).inc(usage.cost)
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
         """Record that the query's task uses an answer that another task pays for."""
-        await self._writer.run(lambda connection: _record_use(connection, key, query))
+        await self._writer.persist(lambda connection: _record_use(connection, key, query))
 
     def stop_renewing(self, key: str) -> None:
         """Stop renewing a claim, because the attempt has ended."""
         self._claimed.discard(key)
+
+
+async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
+    """Run a step of the money of one call; what the ledger cannot book is that model's missing vote.
+
+    Raises:
+        NotBookedError: the step failed in a way that does not pass.
+    """
+    try:
+        return await step()
+    except Exception as error:
+        if isinstance(error, TaskError) or is_temporary(error):
+            raise
+        # The text of an unexpected error might quote the task.
+        reason = str(error) if isinstance(error, CamvoError) else type(error).__name__
+        _log.error("not_booked", model=query.model, task=query.task, reason=reason)
+        raise NotBookedError(
+            f"the ledger could not book the call: {reason}", where=f"{query.model}, task {query.task}"
+        ) from error
+
+
+class _Contacts:
+    """When this process last reached the ledger.
+
+    A process that is back after an outage takes over no claim for a while: the claim's owner could not renew
+    it either, and may hold an answer that is not stored yet.
+    """
+
+    def __init__(self) -> None:
+        self._last = self._back = -math.inf
+
+    def note(self) -> None:
+        """Note that the ledger is reached."""
+        at = time.monotonic()
+        if math.isfinite(self._last) and at - self._last > 2 / 3 * LEASE:
+            self._back = at
+        self._last = at
+
+    @property
+    def grace(self) -> float:
+        """Seconds for which expired claims of other owners are left alone."""
+        return LEASE if time.monotonic() - self._back < LEASE else 0.0
 
 
 def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:

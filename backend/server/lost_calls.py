@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
@@ -16,11 +15,11 @@ _PAUSE = 60.0
 _log = structlog.get_logger(__name__)
 
 
-async def settle_lost_calls(writer: Writer, clock: Callable[[], float]) -> None:
+async def settle_lost_calls(writer: Writer) -> None:
     """Settle lost calls every minute until cancelled: what they reserved is booked as spent."""
     while True:
         try:
-            await writer.run(lambda connection: spending.expire(connection, clock()))
+            await writer.run(spending.expire)
         except LedgerError as error:
             _log.error("lost_calls_not_booked", code=error.code, reason=str(error))
         await asyncio.sleep(_PAUSE)

@@ -7,7 +7,7 @@ from flask import Flask, Response, jsonify, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from backend.errors import BodyTooLargeError, ConfigError, RequestError, UnauthorizedError
+from backend.errors import BodyTooLargeError, ConfigError, LedgerError, RequestError, UnauthorizedError
 from backend.settings import Environment
 from camvo.errors import CamvoError
 
@@ -28,7 +28,8 @@ def register_refusals(app: Flask, environment: Environment) -> None:
             return answer, status
         # The details, such as the ledger's address, are not for the caller.
         message = "CaMVo cannot answer the request"
-        return jsonify(code=error.code, message=message, where=request.path, fix="see CaMVo's log"), 500
+        status = 503 if isinstance(error, LedgerError) and error.temporary else 500
+        return jsonify(code=error.code, message=message, where=request.path, fix="see CaMVo's log"), status
 
     @app.errorhandler(RequestEntityTooLarge)
     def refuse_large_body(_: RequestEntityTooLarge) -> tuple[Response, int]:

@@ -24,7 +24,7 @@ from backend.annotation.job_questions import JobQuestions
 from backend.annotation.job_queue import JobQueue
 from backend.annotation.planning import Planner
 from backend.annotation.voters import Voters
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, LedgerError
 from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent, split_event
@@ -37,6 +37,7 @@ from backend.learning.scorers import Scorers
 from backend.learning.states import States
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
+from backend.ledger.readiness import try_write
 from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
@@ -50,6 +51,12 @@ from backend.server.urgent_requests import UrgentRequests
 from backend.server.warm_up import warm_up
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
+
+_PATIENCE = 10.0
+"""Seconds after which a webhook is refused because its write was not committed."""
+
+_READY_PATIENCE = 2.0
+"""Seconds that the write of ``/ready`` may take."""
 
 _SWITCH = 0.0005
 """Python's thread switch interval in seconds. A webhook's thread waits for one at every SQL statement."""
@@ -75,7 +82,7 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.ledger = Ledger(environment.database_url)
+        self.ledger = Ledger(environment.database_url, clock=clock)
         self.embedder = embedder or Embedder(settings.embedder)
         if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
@@ -96,9 +103,10 @@ class Runtime:
             ]
         )
         purchases = CallLedger(self._writer, clock)
+        self._settlements = purchases.settlements
         sys.setswitchinterval(_SWITCH)
         self._jobs = JobQueue(self._make_annotator(environment, purchases), settings.concurrency)
-        self._thread.start(settle_lost_calls(self._writer, clock), purchases.renew_claims())
+        self._thread.start(settle_lost_calls(self._writer), purchases.renew_claims())
         metrics.started_at.set(clock())
         self._warm_up = threading.Thread(
             target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
@@ -181,18 +189,38 @@ class Runtime:
             self._write(prepare_event(part, self.settings, self.clock))
 
     def _write(self, function: Callable[[Connection], object]) -> None:
-        """Run a function in a write transaction, ahead of the writer's other work.
+        """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.
 
         Label Studio waits for the answer, and an annotator for Label Studio. The write goes through the
         process's one writer, since another connection would wait behind each of the writer's batches.
         """
+        self._write_within(_PATIENCE, function)
+
+    def _write_within(self, seconds: float, function: Callable[[Connection], object]) -> None:
         with self._urgent_requests.answering():
-            self._writer.submit(function, urgent=True).result()
+            future = self._writer.submit(function, urgent=True)
+            try:
+                future.result(seconds)
+            except TimeoutError:
+                future.cancel()
+                raise LedgerError(
+                    f"the ledger was not written within {seconds:g} s",
+                    where=self.ledger.place,
+                    fix="look for ledger_down in the log, and at the database's own log",
+                    temporary=True,
+                ) from None
+
+    def _can_write(self) -> bool:
+        try:
+            self._write_within(_READY_PATIENCE, try_write)
+        except LedgerError:
+            return False
+        return not self._settlements.waiting
 
     def ready(self) -> dict[str, bool]:
-        """Whether each part is ready for work."""
+        """Whether each part is ready for work; the ledger is if a write succeeds in time."""
         return {
-            "ledger": self.ledger.is_ready(),
+            "ledger": self._can_write(),
             "embedder": self.embedder.loaded,
             "keys": not self.pool.missing_keys(),
         }
@@ -200,6 +228,7 @@ class Runtime:
     def close(self, patience: float = 10.0) -> None:
         """Let jobs and trainings finish for ``patience`` seconds each, then stop; paid answers are stored."""
         self._thread.submit(self._jobs.drain(patience)).result()
+        self._thread.submit(self._settlements.finish(patience)).result()
         wait_for(list(self._trainings), patience)
         self._writer.close()
         self._thread.stop()

@@ -8,8 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from backend.errors import LedgerError
 from backend.learning.projects import is_new, project_settings, remember_project
 from backend.ledger import Ledger, projects
+from backend.ledger.projects import Project
 from backend.settings import Settings
 from backend.settings.policies import warn_of_implied_policy
 
@@ -34,15 +36,25 @@ class ServedProjects:
     ) -> None:
         self._ledger, self._settings, self._write, self._clock = ledger, settings, write, clock
         self._by_overrides: dict[str, Settings] = {}
+        self._latest: dict[str, Project | None] = {}
 
     def settings(self, project: str) -> Settings:
         """The settings with a project's own overrides; one object for equal overrides.
 
+        While the database is down, they are those of the project's last request.
+
         Raises:
             ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+            LedgerError: the ledger cannot be read, and the project had no request yet.
         """
-        with self._ledger.read() as connection:
-            stored = projects.get(connection, project)
+        try:
+            with self._ledger.read() as connection:
+                stored = projects.get(connection, project)
+        except LedgerError as error:
+            if not error.temporary or project not in self._latest:
+                raise
+            stored = self._latest[project]
+        self._latest[project] = stored
         if stored is None or stored.extra_params is None:
             return self._settings
         overrides = json.dumps(stored.extra_params, sort_keys=True)

@@ -36,6 +36,16 @@ tasks_under_way = Gauge(
     ["project"],
     multiprocess_mode="livesum",
 )
+unsettled_answers = Gauge(
+    "camvo_unsettled_answers",
+    "Paid answers that wait in memory until the database is back.",
+    multiprocess_mode="livesum",
+)
+clock_skew = Gauge(
+    "camvo_clock_skew_seconds",
+    "How far this host's clock is ahead of the database's.",
+    multiprocess_mode="livemostrecent",
+)
 last_webhook_at = Gauge(
     "camvo_webhook_last_timestamp_seconds",
     "Unix time of the last accepted webhook of a project.",

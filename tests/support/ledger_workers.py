@@ -65,7 +65,6 @@ def reserve_until_exhausted(start: Start, url: str, usd: float, budget: float) -
                     project_usd=budget,
                     day_usd=None,
                     counted_tokens=1,
-                    now=0.0,
                     seconds=60.0,
                 )
         except BudgetExhaustedError:

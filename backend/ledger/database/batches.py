@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from backend.errors import LedgerError
 from backend.ledger.database.ledger import Ledger
+from backend.ledger.database.outages import is_temporary
 
 _SECONDS = 0.01
 """Seconds for which one transaction starts further jobs, so that other processes get their turn."""
@@ -81,7 +82,7 @@ def _together(ledger: Ledger, jobs: Sequence[WriteJob], interrupted: Callable[[]
                     break
             all_ran = True
     except Exception as error:  # the writer's thread must survive any failure
-        if transaction_began and not all_ran:
+        if transaction_began and not all_ran and not is_temporary(error):
             return [_alone(ledger, job) for job in jobs]
         return [_Outcome(error=_copy(error)) for _ in (outcomes if all_ran else jobs)]
     return outcomes
@@ -105,7 +106,7 @@ def _in_savepoint(connection: Connection, job: WriteJob) -> _Outcome:
 def _copy(error: Exception) -> Exception:
     """Copy a ledger error for each waiter: one object raised in many tasks would mix up the tracebacks."""
     if isinstance(error, LedgerError):
-        copy = LedgerError(error.message, where=error.where, fix=error.fix)
+        copy = LedgerError(error.message, where=error.where, fix=error.fix, temporary=error.temporary)
         copy.__cause__ = error.__cause__
         return copy
     return error

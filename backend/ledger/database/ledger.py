@@ -12,20 +12,24 @@ before it writes without a further lock. The group commit (``writer.py``) makes 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, select
+import structlog
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
-from backend.ledger.database import engines, tables
+from backend.ledger.database import engines
 from backend.ledger.database.failures import ledger_error, place
+from backend.ledger.database.sqlite_file import SqliteFile
 
 PATIENCE = 30.0
 """Seconds that a writer waits for its turn before it fails."""
 
 _PAUSE = 0.02
+_log = structlog.get_logger(__name__)
+
 _DEVELOPMENT_REVISIONS = {"0001", "0002", "0003"}
 """Revisions whose migrations no longer exist: they were folded into 0004 before the first release."""
 
@@ -39,15 +43,19 @@ class Ledger:
     Args:
         url: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
         patience: seconds that a writer waits for its turn.
+        clock: unix seconds; the ledger's clock on SQLite. PostgreSQL has its own (:mod:`clock`).
 
     Raises:
         LedgerError: the URL cannot be parsed, or CaMVo does not support its database.
     """
 
-    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, patience: float = PATIENCE, clock: Callable[[], float] = time.time
+    ) -> None:
         self._url = engines.normalise(url)
         self._patience = patience
-        self._engine = engines.create(self._url, patience)
+        self._failing: set[str] = set()
+        self._engine = engines.create(self._url, patience, clock)
         self._reader, self._writer = engines.reader(self._engine), engines.writer(self._engine)
 
     @property
@@ -68,11 +76,12 @@ class Ledger:
         from alembic.util import CommandError  # noqa: PLC0415
 
         if self._engine.dialect.name == "sqlite":
+            SqliteFile(self._url).create()
             self._switch_to_wal()
         config = Config()
         config.set_main_option("script_location", "backend.ledger:migrations")
         try:
-            with self.write() as connection:
+            with self._transaction(engines.unbounded(self._engine)) as connection:
                 self._refuse_development_version(
                     MigrationContext.configure(connection).get_current_revision()
                 )
@@ -92,7 +101,7 @@ class Ledger:
         Raises:
             LedgerError: the database failed.
         """
-        with self._failures(), self._reader.connect() as connection:
+        with self._failures("read"), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
@@ -105,9 +114,14 @@ class Ledger:
             LedgerError: the database failed, or the writer's turn did not come in time. Nothing is written,
                 unless the connection broke during the commit itself.
         """
+        with self._transaction(self._writer) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
         # "with connection.begin()" would ignore a transaction that broke inside the block, and would return a
         # SQLite connection whose commit failed to the pool with its transaction still open.
-        with self._failures(), self._writer.connect() as connection:
+        with self._failures("write"), engine.connect() as connection:
             transaction = connection.begin()
             try:
                 yield connection
@@ -116,25 +130,24 @@ class Ledger:
                 transaction.rollback()
                 raise
 
-    def is_ready(self) -> bool:
-        """Whether the ledger can be read and has its tables."""
-        try:
-            with self.read() as connection:
-                connection.execute(select(tables.projects.c.key).limit(1))
-        except LedgerError:
-            return False
-        return True
-
     def close(self) -> None:
         """Close all connections; a later use opens new ones."""
         self._engine.dispose()
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
+    def _failures(self, work: str) -> Iterator[None]:
+        """Convert failures, and log when the database goes down for one kind of work and when it is back."""
         try:
             yield
         except SQLAlchemyError as error:
-            raise ledger_error(error, self._url) from error
+            failure = ledger_error(error, self._url)
+            if failure.temporary and work not in self._failing:
+                self._failing.add(work)
+                _log.error("ledger_down", work=work, code=failure.code, reason=str(failure))
+            raise failure from error
+        if work in self._failing:
+            self._failing.discard(work)
+            _log.warning("ledger_back", work=work, where=self.place)
 
     def _refuse_development_version(self, revision: str | None) -> None:
         if revision in _DEVELOPMENT_REVISIONS:
@@ -152,7 +165,7 @@ class Ledger:
         until = time.monotonic() + self._patience
         while True:
             try:
-                with self._failures(), self._engine.connect() as connection:
+                with self._failures("migrate"), self._engine.connect() as connection:
                     mode = connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar_one()
                 break
             except LedgerError as error:

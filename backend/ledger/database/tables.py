@@ -141,6 +141,7 @@ claims = Table(
     Column("key", Text, primary_key=True),
     Column("owner", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
+    Column("call", BigInteger),
 )
 
 calls = Table(
@@ -210,6 +211,20 @@ deleted_tasks = Table(
     Column("project", Text, primary_key=True),
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("deleted_at", Double, nullable=False),
+)
+
+tasks_to_forget = Table(
+    "tasks_to_forget",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+)
+
+readiness = Table(
+    "readiness",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("checked_at", Double, nullable=False),
 )
 
 snapshots = Table(

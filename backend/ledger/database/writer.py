@@ -7,6 +7,7 @@ transaction, and their callers continue once that is committed.
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 from collections import deque
@@ -20,6 +21,7 @@ from sqlalchemy import Connection
 from backend.errors import LedgerError
 from backend.ledger.database.batches import WriteJob, run_batch
 from backend.ledger.database.ledger import Ledger
+from backend.ledger.database.outages import outlast
 
 _BATCH = 256
 
@@ -57,8 +59,8 @@ class Writer:
 
         A transaction may hold several functions, each in its own savepoint. An exception undoes the writes of
         its function only, and becomes the future's exception. If the database itself fails, the functions of
-        the transaction run again one by one, so ``function`` must be safe to run twice. It must also be
-        fast, because all other writers wait for it.
+        the transaction run again one by one, so ``function`` must be safe to run twice. If it is down, they
+        all fail at once. A function must also be fast, because all other writers wait for it.
 
         Raises:
             LedgerError: the writer is closed. The future raises it if the database fails.
@@ -78,6 +80,25 @@ class Writer:
         """Await :meth:`submit` on an event loop; the function runs even if the caller is cancelled."""
         self._give_way()
         return await asyncio.wrap_future(self.submit(function))
+
+    async def persist(
+        self,
+        function: Callable[[Connection], _T],
+        *,
+        patience: float = math.inf,
+        on_outage: Callable[[], object] = lambda: None,
+    ) -> _T:
+        """Await :meth:`run`, again and again while the database is down; see :func:`outages.outlast`.
+
+        A connection that breaks during a commit leaves open whether the function's writes are stored, so
+        ``function`` must recognise its own writes.
+
+        Args:
+            function: as for :meth:`submit`.
+            patience: seconds after which a failure is raised that may pass.
+            on_outage: called after the first such failure.
+        """
+        return await outlast(lambda: self.run(function), patience=patience, on_outage=on_outage)
 
     def close(self) -> None:
         """Write what is queued, then stop the thread. Closing twice is allowed."""

@@ -2,6 +2,7 @@
 
 Every call is a row. The accounts of its project and of its UTC day hold the sums of these rows. If the
 process dies during a call, the reservation counts as spent, because the provider may have charged for it.
+Days and expiry go by the ledger's clock.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
+from backend.ledger.database.clock import now
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import to_picodollars
 
@@ -32,7 +34,6 @@ def reserve(
     project_usd: float | None,
     day_usd: float | None,
     counted_tokens: int,
-    now: float,
     seconds: float,
 ) -> int:
     """Reserve money for one call, before it is made.
@@ -47,7 +48,6 @@ def reserve(
         project_usd: the project's budget, in $; ``None`` for no limit.
         day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
         counted_tokens: the prompt's input tokens by CaMVo's own count.
-        now: unix seconds; determines the day.
         seconds: time until the reservation expires.
 
     Returns:
@@ -56,7 +56,8 @@ def reserve(
     Raises:
         BudgetExhaustedError: a budget does not cover the call; nothing is reserved.
     """
-    amount, day = to_picodollars(usd), accounts.day_of(now)
+    at = now(connection)
+    amount, day = to_picodollars(usd), accounts.day_of(at)
     accounts.check_budget(connection, project, accounts.TOTAL, amount, project_usd)
     accounts.check_budget(connection, accounts.EVERY_PROJECT, day, amount, day_usd)
     accounts.book(connection, project, day, reserved=amount)
@@ -69,8 +70,8 @@ def reserve(
         "reserved": amount,
         "counted_tokens": counted_tokens,
         "day": day,
-        "expires_at": now + seconds,
-        "created_at": now,
+        "expires_at": at + seconds,
+        "created_at": at,
     }
     return int(connection.execute(_RESERVE, call).scalar_one())
 
@@ -124,14 +125,14 @@ def settle(
     return True
 
 
-def expire(connection: Connection, now: float) -> int:
+def expire(connection: Connection) -> int:
     """Mark calls whose reservation has expired as lost, and count their reservations as spent in full.
 
     Returns:
         How many calls were marked.
     """
     overdue = connection.execute(
-        select(_calls).where(_calls.c.state == "reserved", _calls.c.expires_at <= now)
+        select(_calls).where(_calls.c.state == "reserved", _calls.c.expires_at <= now(connection))
     ).all()
     for call in overdue:
         _end(connection, call, "lost", call.reserved)

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
+from backend.ledger.readiness import try_write
 
 
 def test_a_read_sees_the_write_before_it(ledger: Ledger) -> None:
@@ -75,11 +76,14 @@ def test_sqlite_uses_a_write_ahead_log_and_syncs_to_the_disk(sqlite_ledger: Ledg
         assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == 8192
 
 
-def test_a_ledger_is_ready_once_it_is_migrated(database_url: str) -> None:
+def test_a_small_write_succeeds_once_the_ledger_is_migrated(database_url: str) -> None:
     ledger = Ledger(database_url)
-    before = ledger.is_ready()
+    with pytest.raises(LedgerError), ledger.write() as connection:
+        try_write(connection)
     ledger.migrate()
-    assert (before, ledger.is_ready()) == (False, True)
+    with ledger.write() as connection:
+        try_write(connection)
+        try_write(connection)
     ledger.close()
 
 
@@ -108,7 +112,6 @@ def test_an_unreachable_server_is_explained_without_the_password() -> None:
         pass
     assert "hunter" not in str(caught.value)
     assert "hunter" not in str(caught.value.__cause__)
-    assert not ledger.is_ready()
 
 
 def test_a_failure_does_not_quote_the_values_of_the_write(ledger: Ledger) -> None:

@@ -33,6 +33,19 @@ class Spending(NamedTuple):
     reserved_usd: float
 
 
+class Clock:
+    """The ledger's clock, in the hands of a test."""
+
+    now = NOON
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(spending, "now", lambda _: clock.now)
+    return clock
+
+
 def reserve(connection: Connection, usd: float, **changes: Any) -> int:
     arguments: dict[str, Any] = {
         "project": "1.1",
@@ -42,7 +55,6 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
         "project_usd": None,
         "day_usd": None,
         "counted_tokens": 100,
-        "now": NOON,
         "seconds": 60.0,
     }
     return spending.reserve(connection, usd=usd, **(arguments | changes))
@@ -85,34 +97,39 @@ def test_settling_an_unknown_call_is_an_error(ledger: Ledger) -> None:
         settle(connection, 99, 0.1)
 
 
-def test_an_expired_reservation_counts_as_spent_in_full(ledger: Ledger) -> None:
+def test_an_expired_reservation_counts_as_spent_in_full(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.25, seconds=60.0)
         reserve(connection, 0.5, seconds=61.0)
-        assert spending.expire(connection, NOON + 60.0) == 1
+        clock.now = NOON + 60.0
+        assert spending.expire(connection) == 1
         assert spent(connection) == Spending(0.25, 0.25, 0.5)
 
 
-def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledger) -> None:
+def test_expiring_twice_and_expiring_settled_calls_changes_nothing(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         reserve(connection, 0.25)
         settle(connection, reserve(connection, 0.5), 0.125)
-        assert [spending.expire(connection, NOON + DAY) for _ in range(2)] == [1, 0]
+        clock.now = NOON + DAY
+        assert [spending.expire(connection) for _ in range(2)] == [1, 0]
         assert spent(connection) == Spending(0.375, 0.375, 0.0)
 
 
-def test_a_lost_call_can_still_be_settled(ledger: Ledger) -> None:
+def test_a_lost_call_can_still_be_settled(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         call = reserve(connection, 0.25)
-        spending.expire(connection, NOON + DAY)
+        clock.now = NOON + DAY
+        spending.expire(connection)
         assert settle(connection, call, 0.1)
         assert spent(connection) == Spending(0.1, 0.1, 0.0)
 
 
-def test_a_call_is_booked_on_the_utc_day_it_was_reserved_on(ledger: Ledger) -> None:
+def test_a_call_is_booked_on_the_utc_day_it_was_reserved_on(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
-        before_midnight = reserve(connection, 0.25, now=DAY - 1)
-        after_midnight = reserve(connection, 0.25, now=DAY)
+        clock.now = DAY - 1
+        before_midnight = reserve(connection, 0.25)
+        clock.now = DAY
+        after_midnight = reserve(connection, 0.25)
         settle(connection, before_midnight, 0.1)
         settle(connection, after_midnight, 0.2)
         assert spent(connection, now=DAY - 1).today_usd == 0.1
@@ -135,12 +152,14 @@ def test_reserved_money_counts_against_the_budget(ledger: Ledger) -> None:
             reserve(connection, 0.2, project_usd=0.3)
 
 
-def test_an_exhausted_day_ends_at_midnight(ledger: Ledger) -> None:
+def test_an_exhausted_day_ends_at_midnight(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         settle(connection, reserve(connection, 1.0, day_usd=1.0), 1.0)
+        clock.now = DAY - 1
         with pytest.raises(BudgetExhaustedError):
-            reserve(connection, 0.5, day_usd=1.0, now=DAY - 1)
-        reserve(connection, 0.5, day_usd=1.0, now=DAY)
+            reserve(connection, 0.5, day_usd=1.0)
+        clock.now = DAY
+        reserve(connection, 0.5, day_usd=1.0)
 
 
 def test_projects_have_budgets_of_their_own(ledger: Ledger) -> None:
@@ -194,13 +213,14 @@ def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, 
         assert spent(connection) == Spending(0.0, 0.0, 0.99)
 
 
-def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger) -> None:
+def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         for _ in range(2):
             settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
         settle(connection, reserve(connection, 0.5), 0.125, error_code="model_refused")
         reserve(connection, 0.5, seconds=1.0)
-        spending.expire(connection, NOON + 1.0)
+        clock.now = NOON + 1.0
+        spending.expire(connection)
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
         assert usage_by_model(connection)["large"] == ModelUsage(1, 100, 110, 7)
@@ -230,7 +250,7 @@ def test_picodollars_up_to_a_thousand_dollars_survive_conversion_to_float(picodo
 @given(st.lists(st.tuples(prices, prices, st.sampled_from(["settle", "lose", "wait"])), max_size=8))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_accounts_are_the_exact_sums_of_the_calls(
-    sqlite_ledger: Ledger, calls: list[tuple[float, float, str]]
+    sqlite_ledger: Ledger, clock: Clock, calls: list[tuple[float, float, str]]
 ) -> None:
     number = next(_projects)
     project, noon = f"{number}.1", NOON + number * 86_400
@@ -238,10 +258,12 @@ def test_the_accounts_are_the_exact_sums_of_the_calls(
     with sqlite_ledger.write() as connection:
         for reserved, cost, outcome in calls:
             seconds = 1.0 if outcome == "lose" else 1000.0
-            call = reserve(connection, reserved, project=project, seconds=seconds, now=noon)
+            clock.now = noon
+            call = reserve(connection, reserved, project=project, seconds=seconds)
             if outcome == "settle":
                 settle(connection, call, cost)
-            spending.expire(connection, noon + 1.0)
+            clock.now = noon + 1.0
+            spending.expire(connection)
             exact = Fraction(repr(cost if outcome == "settle" else reserved)) * 10**12
             expected["reserved" if outcome == "wait" else "spent"] += round(exact)
         for owner, scope in ((project, "total"), ("*", day_of(noon))):

@@ -120,8 +120,7 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         project_usd=None,
         day_usd=None,
         counted_tokens=1,
-        now=100.0,
-        seconds=10.0,
+        seconds=call.get("expires", 10.0),
     )
     if not call["open"]:
         spending.settle(
@@ -213,8 +212,8 @@ def test_calls_are_summed_by_model_and_outcome(filled: Filled) -> None:
 
 def test_a_lost_call_is_reported_as_lost(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        _call(connection, PROJECT, 1, {"model": "red", "open": True})
-        spending.expire(connection, 1000.0)
+        _call(connection, PROJECT, 1, {"model": "red", "open": True, "expires": -1.0})
+        spending.expire(connection)
         (row,) = reports.sum_calls(connection, PROJECT)
     assert (row.failure, row.calls, row.cost_usd) == (reports.LOST, 1, 0.5)
 

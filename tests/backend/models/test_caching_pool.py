@@ -7,8 +7,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import migrated
 import pytest
 from sqlalchemy import Connection, func, select
 
@@ -32,13 +34,15 @@ CALL = (10 * 1.0 + 2 * 2.0) / 1e6
 class Processes:
     """Caching pools of several processes on one ledger, and the server of their only model ``red``."""
 
-    def __init__(self, ledger: Ledger, server: OpenAIServer) -> None:
-        self.ledger, self.server = ledger, server
+    def __init__(self, url: str, server: OpenAIServer) -> None:
+        self.clock: Callable[[], float] = time.time
+        self.ledger, self.server = Ledger(url, clock=self._now), server
         self.calls: list[CallLedger] = []
         self.writers: list[Writer] = []
 
     def pool(self, retries: int = 0, clock: Callable[[], float] = time.time) -> CachingPool:
-        """Return a caching pool with its own writer, as every process has."""
+        """Return a caching pool with its own writer, as every process has; ``clock`` is the ledger's too."""
+        self.clock = clock
         model = ModelSettings(
             name="red",
             model="openai/red",
@@ -49,6 +53,9 @@ class Processes:
         self.writers.append(Writer(self.ledger))
         self.calls.append(CallLedger(self.writers[-1], clock))
         return CachingPool(Pool([model]), self.calls[-1], retries=retries, clock=clock)
+
+    def _now(self) -> float:
+        return self.clock()
 
     def replies(self, *replies: Reply) -> None:
         """Let the model send these replies in turn, and then repeat the last one."""
@@ -65,12 +72,13 @@ class Processes:
     def close(self) -> None:
         for writer in self.writers:
             writer.close()
+        self.ledger.close()
 
 
 @pytest.fixture
-def processes(sqlite_ledger: Ledger) -> Iterator[Processes]:
+def processes(tmp_path: Path) -> Iterator[Processes]:
     with OpenAIServer(lambda body: GLAD) as server:
-        processes = Processes(sqlite_ledger, server)
+        processes = Processes(migrated.sqlite(tmp_path / "ledger.sqlite"), server)
         yield processes
         processes.close()
 
@@ -225,8 +233,9 @@ def key_of(processes: Processes) -> str:
 
 
 def claimed_by_the_dead(processes: Processes, until: float) -> None:
+    processes.clock = lambda: 0.0
     with processes.ledger.write() as connection:
-        assert claims.acquire(connection, key_of(processes), "a process that died", 0.0, until)
+        assert claims.acquire(connection, key_of(processes), "a process that died", until)
 
 
 def test_an_expired_claim_is_taken_over(processes: Processes) -> None:

@@ -16,13 +16,17 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── BadBodyError          body is not the expected JSON (400)
     │   ├── BadLabelConfigError   label config cannot be parsed (400)
     │   ├── UnauthorizedError     missing or wrong credentials (401)
-    │   └── BodyTooLargeError     body over the size limit (413)
+    │   ├── SlowRequestError      header or body not received in time (408)
+    │   ├── BodyTooLargeError     body or number of tasks over the limit (413)
+    │   ├── BusyError             no place for a further request (503)
+    │   └── MalformedRequestError bytes that are no HTTP request (400, 414, 431, 501)
     ├── TaskError                 task without a prediction; other tasks are unaffected
     │   ├── MissingFieldError     task data lacks a key that the label config reads
     │   ├── EmptyTextError        the key exists, but its text is blank
     │   ├── ImageUnavailableError task image cannot be shown to any model
     │   ├── NoVoteError           every queried model failed
     │   ├── TaskDeletedError      task deleted while models were answering
+    │   ├── StoppingError         server stops and asks no further model
     │   └── BudgetExhaustedError  budget does not cover the next call
     ├── ModelError                model call without a vote
     │   ├── ModelTimeoutError     no answer in time
@@ -96,11 +100,44 @@ class UnauthorizedError(RequestError):
     status = 401
 
 
+class SlowRequestError(RequestError):
+    """Request whose header or body was not received in time."""
+
+    code = "request_slow"
+    status = 408
+
+
 class BodyTooLargeError(RequestError):
-    """Request body over the size limit."""
+    """Request body, or number of tasks in it, over the limit."""
 
     code = "body_too_large"
     status = 413
+
+
+class BusyError(RequestError):
+    """Request for which the server has no place at the moment.
+
+    Attributes:
+        retry_after: seconds after which the caller may try again.
+    """
+
+    code = "busy"
+    status = 503
+    retry_after = 2
+
+
+class MalformedRequestError(RequestError):
+    """Bytes that are no HTTP request, or one whose length is ambiguous.
+
+    Args:
+        status: the HTTP status of the response.
+    """
+
+    code = "http"
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message, where="header or chunks", fix="send HTTP/1.1")
+        self.status = status
 
 
 class TaskError(CamvoError):
@@ -137,6 +174,12 @@ class TaskDeletedError(TaskError):
     """Task that was deleted while models were answering; nothing about it may be stored."""
 
     code = "task_deleted"
+
+
+class StoppingError(TaskError):
+    """Task that needs a model while the server stops; another request after the restart gets its answer."""
+
+    code = "stopping"
 
 
 class BudgetExhaustedError(TaskError):

@@ -19,9 +19,6 @@ from camvo.errors import CamvoError
 BACKGROUND = 1000
 """Jobs that may run or wait after their request was answered; further ones are cancelled."""
 
-_GLANCE = 0.3
-"""Seconds in which stored predictions are looked up if the request must not wait for models."""
-
 _Task: TypeAlias = asyncio.Task[Prediction | None]
 
 _log = structlog.get_logger(__name__)
@@ -41,20 +38,18 @@ class JobQueue:
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
 
-    async def answer_request(self, jobs: Sequence[Job | None], deadline: float | None) -> list[Prediction]:
+    async def answer_request(self, jobs: Sequence[Job | None], deadline: float) -> list[Prediction]:
         """Run the jobs of one request and return an answer for each, ``[]`` for one that is not ready.
 
         Args:
             jobs: the request's jobs; ``None`` for a task that could not be read.
-            deadline: seconds to wait. If ``None``, the process is too busy to wait: stored predictions are
-                returned, and the other jobs go on in the background.
+            deadline: seconds to wait; jobs that are not done then go on in the background.
         """
         tasks = [None if job is None else self._start(job, len(jobs)) for job in jobs]
         waiting = [task for task in tasks if task is not None]
         if waiting:
-            await asyncio.wait(waiting, timeout=_GLANCE if deadline is None else deadline)
-        late = "busy" if deadline is None else "deadline"
-        answers = [self._answer(job, task, late) for job, task in zip(jobs, tasks, strict=True)]
+            await asyncio.wait(waiting, timeout=deadline)
+        answers = [self._answer(job, task) for job, task in zip(jobs, tasks, strict=True)]
         self._move_to_background(waiting)
         return answers
 
@@ -78,8 +73,13 @@ class JobQueue:
         key = (job.project, job.task, repr(job.data), job.config, id(job.settings))
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
-            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+            task.add_done_callback(lambda done: self._remove(key, done))
         return task
+
+    def _remove(self, key: tuple[Any, ...], task: _Task) -> None:
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # it is reported already; asyncio would log one that nobody reads again
 
     async def _annotate(self, job: Job, size: int) -> Prediction | None:
         with metrics.tasks_under_way.labels(project=job.project).track_inprogress():
@@ -102,15 +102,19 @@ class JobQueue:
                 task.cancel()
 
     @staticmethod
-    def _answer(job: Job | None, task: _Task | None, late: str) -> Prediction:
+    def _answer(job: Job | None, task: _Task | None) -> Prediction:
         if job is None or task is None:
             metrics.tasks.labels(outcome="task_unreadable").inc()
             _log.warning("no_prediction", code="task_unreadable", reason="no id or no data")
             return []
         if not task.done():
-            metrics.tasks.labels(outcome=late).inc()
+            metrics.tasks.labels(outcome="deadline").inc()
             _log.info(
-                "no_prediction", project=job.project, task=job.task, code=late, reason="the work goes on"
+                "no_prediction",
+                project=job.project,
+                task=job.task,
+                code="deadline",
+                reason="the work goes on",
             )
             return []
         if task.cancelled() or task.exception() is not None:

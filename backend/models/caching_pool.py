@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from backend.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Usage
+from backend.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, StoppingError, Usage
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
@@ -56,6 +56,7 @@ class CachingPool:
         Raises:
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
+            StoppingError: the process stops.
         """
         key = self._pool.fingerprint(query.model, query.messages, query.schema)
         while (shared := self._running.get(key)) is not None:
@@ -66,8 +67,13 @@ class CachingPool:
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
         task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
         self._running[key] = task
-        task.add_done_callback(lambda _: self._running.pop(key, None))
+        task.add_done_callback(lambda done: self._remove(key, done))
         return await asyncio.shield(task)
+
+    def _remove(self, key: str, task: asyncio.Task[PaidAnswer]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # if nobody waits for it any more, asyncio would log it with its traceback
 
     async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
         estimate = CallEstimate(
@@ -75,6 +81,7 @@ class CachingPool:
             self._pool.count(query.model, query.messages),
         )
         for attempt in range(self._retries + 1):
+            self._pool.gate.check()
             seconds = max(until - self._clock(), 0.0) + _OVERTIME
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
@@ -116,6 +123,10 @@ class CachingPool:
             _log.warning(
                 "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
             )
+            raise
+        except StoppingError as error:
+            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
+            await self._calls.settle(key, query, call, outcome)
             raise
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
         outcome = CallOutcome(answer.content, usage, None, answer.seconds)

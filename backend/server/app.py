@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 
 import structlog
 from flask import Flask, Response, jsonify, request
 
 from backend import settings
-from backend.errors import UnauthorizedError
+from backend.errors import BodyTooLargeError, UnauthorizedError
 from backend.label_studio import payloads, webhooks
 from backend.learning.actions import ACTIONS
 from backend.models.embedder.embedder import Embedder
@@ -70,8 +69,6 @@ def _warn_if_open(environment: Environment) -> None:
 
 def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
     version = runtime.settings.model_version
-    # Two threads stay free, so that /health and /webhook answer while predictions wait for models.
-    waiters = threading.BoundedSemaphore(max(environment.threads - 2, 1))
 
     @app.get("/")
     @app.get("/health")
@@ -87,15 +84,14 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.post("/predict")
     def predict() -> Response:
         body = payloads.parse_request(payloads.PredictRequest, request_bodies.json_object(request))
-        config = parse_label_config(body.label_config)
-        may_wait = waiters.acquire(blocking=False)
-        try:
-            results = runtime.predict(
-                body.project, config, body.tasks, wait=may_wait, interactive=body.interactive
+        if len(body.tasks) > environment.max_tasks:
+            raise BodyTooLargeError(
+                f"{len(body.tasks)} tasks in one request, at most {environment.max_tasks} are taken",
+                where="body.tasks",
+                fix="select fewer tasks or raise CAMVO_MAX_TASKS",
             )
-        finally:
-            if may_wait:
-                waiters.release()
+        config = parse_label_config(body.label_config)
+        results = runtime.predict(body.project, config, body.tasks, interactive=body.interactive)
         return jsonify(results=results)
 
     @app.post("/webhook")

@@ -18,30 +18,36 @@ from gunicorn.arbiter import Arbiter
 
 from backend.errors import ConfigError
 from backend.ledger import migrate
+from backend.server.front import FrontWorker
 from backend.settings import Environment, export, load
 from camvo.errors import CamvoError
 
+_CONNECTIONS = 500
+"""Connections of a worker at once, beside those of predictions."""
+
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    """The server for one environment: gthread workers, no preload.
+    """The server for one environment: workers with a front of their own, no preload.
 
     The application is created in each worker, since neither torch nor an event loop survives a fork. Workers
     get more time to stop than a prediction may take.
     """
 
     def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+        self.environment = environment
         self._settings = load(environment.config)
+        self._application: Flask | None = None
         super().__init__()
 
     def load_config(self) -> None:
         """Set the options; called by gunicorn, which would otherwise read its command line."""
-        environment = self._environment
+        environment = self.environment
         options = {
             "bind": f"[{environment.host}]:{environment.port}",  # brackets, for IPv6 too
             "workers": environment.workers,
             "threads": environment.threads,
-            "worker_class": "gthread",
+            "worker_connections": environment.threads + _CONNECTIONS,
+            "worker_class": FrontWorker,
             "timeout": 60,
             "graceful_timeout": int(self._settings.deadline) + 15,
             "keepalive": 75,
@@ -61,11 +67,22 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no 
         from backend.server.app import create_app  # noqa: PLC0415 - heavy, and only allowed after the fork
 
         try:
-            return create_app(self._environment)
+            self._application = create_app(self.environment)
+            return self._application
         except CamvoError as error:
             _print_status(str(error))
             # With any other code, gunicorn would restart the worker forever.
             sys.exit(Arbiter.APP_LOAD_ERROR)
+
+    def stop_asking(self) -> None:
+        """Ask no model any more; called in a worker by its signal handler."""
+        if self._application is not None:
+            self._application.extensions["camvo"].stop_asking()
+
+    def close(self, patience: float) -> None:
+        """Close a worker's runtime, which lets the calls in flight end for ``patience`` seconds."""
+        if self._application is not None:
+            self._application.extensions["camvo"].close(patience)
 
 
 def serve(environment: Environment) -> None:
@@ -125,11 +142,9 @@ def _when_ready(server: Any) -> None:
     )
 
 
-def _worker_exit(server: Any, worker: Any) -> None:
+def _worker_exit(server: Any, worker: FrontWorker) -> None:
     """Close the runtime of a worker that stops, so that it finishes the work under way."""
-    application = getattr(worker, "wsgi", None)
-    if isinstance(application, Flask):
-        application.extensions["camvo"].close()
+    worker.app.close(worker.patience)
 
 
 def _child_exit(server: Any, worker: Any) -> None:

@@ -61,6 +61,12 @@ _READY_PATIENCE = 2.0
 _SWITCH = 0.0005
 """Python's thread switch interval in seconds. A webhook's thread waits for one at every SQL statement."""
 
+_SETTLING = 1.0
+"""The fewest seconds that a stopping process has to store the answers that have arrived."""
+
+_TRAINING = 10.0
+"""Seconds that a stopping process waits for trainings; the next START_TRAINING catches up."""
+
 
 class Runtime:
     """Everything that one worker process needs to annotate tasks and to learn.
@@ -139,7 +145,6 @@ class Runtime:
         config: LabelConfig,
         tasks: Sequence[Any],
         *,
-        wait: bool = True,
         interactive: bool = False,
     ) -> list[Prediction]:
         """Predictions for raw tasks, in the order of the tasks; ``[]`` for a task that has none yet.
@@ -148,8 +153,6 @@ class Runtime:
             project: Label Studio's key of the project.
             config: the parsed label config.
             tasks: the tasks as received; a malformed one gets ``[]``.
-            wait: whether to wait until the deadline. If not, stored predictions are returned, and the other
-                tasks are worked on in the background.
             interactive: whether the editor sent the request; it takes one prediction per task, not a list.
 
         Raises:
@@ -168,9 +171,7 @@ class Runtime:
             None if (task := parse_task(raw)) is None else Job(project, *task, config, settings)
             for raw in tasks
         ]
-        answers = self._thread.submit(
-            self._jobs.answer_request(jobs, settings.deadline if wait else None)
-        ).result()
+        answers = self._thread.submit(self._jobs.answer_request(jobs, settings.deadline)).result()
         if not interactive:
             return answers
         return [answer[-1] if isinstance(answer, list) and answer else answer for answer in answers]
@@ -225,14 +226,23 @@ class Runtime:
             "keys": not self.pool.missing_keys(),
         }
 
+    def stop_asking(self) -> None:
+        """Ask no model any more, because the process stops; a signal handler may call this.
+
+        Calls in flight go on. A task that needs another one gets no prediction.
+        """
+        self.pool.gate.shut()
+
     def close(self, patience: float = 10.0) -> None:
-        """Let jobs and trainings finish for ``patience`` seconds each, then stop; paid answers are stored."""
+        """Let jobs and trainings finish for ``patience`` seconds, then stop; paid answers are stored."""
+        self.stop_asking()
+        until = time.monotonic() + patience
         self._thread.submit(self._jobs.drain(patience)).result()
-        self._thread.submit(self._settlements.finish(patience)).result()
-        wait_for(list(self._trainings), patience)
+        self._thread.submit(self._settlements.finish(max(until - time.monotonic(), _SETTLING))).result()
+        wait_for(list(self._trainings), min(max(until - time.monotonic(), 0.0), _TRAINING))
         self._writer.close()
         self._thread.stop()
-        self._warm_up.join(patience)  # torch aborts a process that ends in the middle of its import
+        self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
         self._readers.shutdown()
         self.embedder.close()
         self.ledger.close()

@@ -66,10 +66,12 @@ class Environment(BaseSettings):
     """The port to listen on; 0 chooses a free one."""
     workers: int = Field(default=1, ge=1)
     """Worker processes."""
-    threads: int = Field(default=32, ge=3)
-    """Threads per worker; two of them are reserved for ``/health`` and webhooks."""
+    threads: int = Field(default=256, ge=1)
+    """Requests for predictions that may wait at once in each worker; all others have threads of their own."""
     max_body_mb: int = Field(default=10, ge=1)
     """The largest request, in megabytes. Label Studio sends all tasks of a project in one."""
+    max_tasks: int = Field(default=5000, ge=1)
+    """The most tasks in one request for predictions."""
     log_level: LogLevel = "info"
     prometheus_multiproc_dir: Path | None = Field(
         default=None, validation_alias=AliasChoices("prometheus_multiproc_dir", "PROMETHEUS_MULTIPROC_DIR")

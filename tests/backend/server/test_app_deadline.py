@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Annotation, Project, annotated, predict, task
+from front_thread import Front
+from label_studio_requests import Annotation, Project, annotated, predict, setup, task
 from whole_backend import Backend, prompt_of, says
 
 from backend.testing import Reply
@@ -126,43 +127,36 @@ def test_two_tasks_with_the_same_text_share_the_calls_and_are_two_rounds(tmp_pat
         assert [len(backend.rounds(1)), len(backend.rounds(2))] == [1, 1]
 
 
-def test_a_full_house_still_answers_everything_else(
-    tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
+def test_a_full_house_still_answers_everything_else_and_everybody_in_the_end(
+    tmp_path: Path, gate: Gate
 ) -> None:
-    """Of three threads only one may wait; the second request gets [] while the first waits for its model."""
-    with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
-        seated = people.submit(backend.predict, task(1, "slow"))
+    """Two predictions may wait: a third is refused while both models hang, and answered after them."""
+    with Backend(tmp_path, gate) as backend, Front(backend.app, threads=2) as front:
+        seated = [front.post("/predict", predict([task(number, "slow")])) for number in (1, 2)]
         assert backend.server.wait_for(3)
-        assert backend.predict(task(2, "slow too")) == [[]]
-        assert backend.client.get("/health").status_code == 200
-        assert backend.post("/setup", {"project": "7.1", "extra_params": None}).status_code == 200
-        backend.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
-        assert not seated.done()
+        answer = front.post("/predict", predict([task(3, "slow too")])).answer()
+        assert (answer.status, answer.code) == (503, "busy")
+        assert int(answer.headers["retry-after"]) > 0
+        others = [
+            front.post("/setup", setup()),
+            front.post("/webhook", annotated(Annotation(number=1, task=1, mood="Sad"))),
+            front.send(b"GET /health HTTP/1.1\r\n\r\n"),
+        ]
+        assert [client.answer().status for client in others] == [200, 200, 200]
+        assert not gate.open.is_set()
         gate.open.set()
-        assert seated.result()[0]
+        assert all(client.answer().json["results"][0] for client in seated)
+        answer = front.post("/predict", predict([task(3, "slow too")])).answer()
+        assert answer.json["results"][0]
 
 
-def test_a_task_that_found_no_seat_is_worked_on_all_the_same(
-    tmp_path: Path, gate: Gate, people: ThreadPoolExecutor
-) -> None:
-    with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
-        seated = people.submit(backend.predict, task(1, "slow"))
-        assert backend.server.wait_for(3)
-        backend.predict(task(2, "slow too"))
-        assert backend.server.wait_for(6)
-        gate.open.set()
-        seated.result()
-        assert backend.predict(task(2, "slow too"))[0]
-        assert backend.server.count() == 6
-
-
-def test_a_seat_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: Gate) -> None:
-    with Backend(tmp_path, gate, environment={"threads": 3}) as backend:
+def test_a_place_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: Gate) -> None:
+    with Backend(tmp_path, gate) as backend, Front(backend.app, threads=1) as front:
         broken = {**predict([task(1)]), "label_config": "<View"}
         unvotable = {**predict([task(1)]), "label_config": "<View><Text name='t' value='$t'/></View>"}
         for body in (broken, unvotable, broken):
-            assert backend.post("/predict", body).status_code == 400
-        assert backend.predict(task(1, "quick"))[0]
+            assert front.post("/predict", body).answer().status == 400
+        assert front.post("/predict", predict([task(1, "quick")])).answer().json["results"][0]
 
 
 def test_closing_waits_for_jobs_under_way(tmp_path: Path, gate: Gate) -> None:

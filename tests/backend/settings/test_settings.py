@@ -448,6 +448,7 @@ def test_every_variable_is_read(clean: pytest.MonkeyPatch) -> None:
         "CAMVO_THREADS": "9",
         "CAMVO_LOG_LEVEL": "DEBUG",
         "CAMVO_MAX_BODY_MB": "3",
+        "CAMVO_MAX_TASKS": "7",
         "PROMETHEUS_MULTIPROC_DIR": "metrics",
     }
     for name, value in variables.items():
@@ -459,7 +460,7 @@ def test_every_variable_is_read(clean: pytest.MonkeyPatch) -> None:
     assert (read.basic_auth_user, read.basic_auth_pass.get_secret_value()) == ("ann", "pw")
     assert read.webhook_secret.get_secret_value() == "hook"
     assert (read.host, read.port, read.workers, read.threads) == ("0.0.0.0", 1234, 2, 9)  # noqa: S104
-    assert (read.log_level, read.max_body_mb) == ("debug", 3)
+    assert (read.log_level, read.max_body_mb, read.max_tasks) == ("debug", 3, 7)
     assert read.prometheus_multiproc_dir == Path("metrics")
 
 
@@ -469,7 +470,8 @@ def test_every_variable_is_read(clean: pytest.MonkeyPatch) -> None:
         ("CAMVO_PORT", "70000"),
         ("CAMVO_PORT", "http"),
         ("CAMVO_WORKERS", "0"),
-        ("CAMVO_THREADS", "2"),
+        ("CAMVO_THREADS", "0"),
+        ("CAMVO_MAX_TASKS", "0"),
         ("CAMVO_LOG_LEVEL", "loud"),
     ],
 )

@@ -94,9 +94,12 @@ class Model:
 
     def ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """Return the highest possible cost of one call, $."""
+        return self.prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
+
+    def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
+        """Return the most input tokens that a call can take; a usage above it is not believed."""
         schemas = [json.dumps(schema)] if self._accepts_schema else []
-        most = max_input_tokens(texts_of(messages), schemas, image_count(messages))
-        return self.prices.cost(max(most, self.expected_input(messages)), self.settings.max_tokens)
+        return max_input_tokens(texts_of(messages), schemas, image_count(messages))
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""

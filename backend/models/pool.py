@@ -52,6 +52,11 @@ class Pool:
         """The models' names, in the order of the settings."""
         return tuple(self._callers)
 
+    @property
+    def most_output(self) -> dict[str, int]:
+        """The most output tokens of one answer, by model."""
+        return {name: caller.model.settings.max_tokens for name, caller in self._callers.items()}
+
     def count(self, name: str, messages: Messages) -> int:
         """Return the input tokens of a prompt by litellm's count, uncorrected."""
         return self._model(name).count(messages)

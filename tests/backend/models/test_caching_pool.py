@@ -417,7 +417,7 @@ def test_every_attempt_is_a_settled_call(processes: Processes) -> None:
 
 
 def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(processes: Processes) -> None:
-    processes.replies(Reply.fails(500), Reply.says("", usage=(700, 30)), GLAD)
+    processes.replies(Reply.fails(500), Reply.says("", usage=(50, 30)), GLAD)
     pool = processes.pool(retries=1)
 
     async def ask() -> None:
@@ -427,7 +427,7 @@ def test_the_account_is_the_sum_of_the_calls_and_nothing_stays_reserved(processe
     with processes.ledger.read() as connection:
         account = accounts.balance(connection, "7.1", accounts.TOTAL)
         calls = connection.scalar(select(func.sum(tables.calls.c.cost)))
-    assert calls == round(760e6)
+    assert calls == round(110e6)
     assert account == accounts.Account(spent=calls, reserved=0)
 
 

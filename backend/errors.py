@@ -22,6 +22,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── EmptyTextError        the key exists, but its text is blank
     │   ├── ImageUnavailableError task image cannot be shown to any model
     │   ├── NoVoteError           every queried model failed
+    │   │   └── NoUsableAnswerError   no further attempt: all answers of all queried models were unusable
     │   ├── TaskDeletedError      task deleted while models were answering
     │   └── BudgetExhaustedError  budget does not cover the next call
     ├── ModelError                model call without a vote
@@ -32,7 +33,8 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── RejectedError         provider does not accept the request
     │   ├── ContextTooLongError   prompt longer than the model's context window
     │   ├── RefusedError          refusal by the model or by a content filter
-    │   └── BadAnswerError        empty or unreadable answer, or one outside the label set
+    │   ├── BadAnswerError        empty or unreadable answer, or one outside the label set
+    │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
@@ -132,6 +134,15 @@ class NoVoteError(TaskError):
     code = "no_vote"
 
 
+class NoUsableAnswerError(NoVoteError):
+    """Task about which every queried model has made all its attempts without a usable answer.
+
+    Asking again about it brings nothing unless the prompt or the models change.
+    """
+
+    code = "no_usable_answer"
+
+
 class TaskDeletedError(TaskError):
     """Task that was deleted while models were answering; nothing about it may be stored."""
 
@@ -225,6 +236,12 @@ class BadAnswerError(ModelError):
     """The answer is empty, cannot be parsed, or contains a label outside the label set."""
 
     code = "model_bad_answer"
+
+
+class UnusableAnswersError(ModelError):
+    """The model has made all its attempts at the prompt, and no answer was usable; it is not asked again."""
+
+    code = "model_answers_unusable"
 
 
 class ReplayError(CamvoError):

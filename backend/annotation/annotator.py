@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
-from backend.annotation.asking import ask_models
+from backend.annotation.asking import ask_models, no_vote_error
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
@@ -15,7 +15,6 @@ from backend.annotation.recording import record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import write_prompt
 from backend.annotation.voters import Voters
-from backend.errors import NoVoteError
 from backend.label_studio.prediction import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
@@ -100,14 +99,12 @@ class Annotator:
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
         plan = await self._planner.plan(job, questions, contexts, policy, expected)
-        votes, costs = await ask_models(policy, plan, self._voters, job, prompt)
+        replies = await ask_models(policy, plan, self._voters, job, prompt)
+        votes = {arm: reply.votes for arm, reply in replies.items()}
+        costs = {arm: reply.cost for arm, reply in replies.items()}
         decisions = policy.decide(plan, votes)
         if not decisions:
-            raise NoVoteError(
-                f"none of the {len(votes)} models that were asked gave a valid answer",
-                where=f"task {job.task}",
-                fix="see camvo_model_calls in /metrics for the reasons",
-            )
+            raise no_vote_error(job, replies)
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
         outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import structlog
 
 from backend.annotation.job import Job
@@ -12,9 +15,25 @@ from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.message_parts import image_count
+from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What came of asking one model.
+
+    Attributes:
+        votes: question → vote; empty if the model failed.
+        cost: what was paid for it, $.
+        failure: the code of the reason why there are no votes; ``None`` if there are.
+    """
+
+    votes: Mapping[str, str]
+    cost: float
+    failure: str | None = None
 
 
 class Voters:
@@ -40,29 +59,36 @@ class Voters:
         with_vision, single = self._with_vision(job), job.settings.policy.model
         return bool(with_vision) if single is None else single in with_vision
 
-    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> tuple[dict[str, str], float]:
-        """Ask one model.
-
-        Returns:
-            Its votes by question, empty if it failed, and what the call cost in $.
-        """
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """Ask one model; one that fails gives a reply without votes."""
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
             job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions
         )
         try:
-            reply = await self._queries.ask(query, patience=settings.deadline)
+            answer = await self._queries.ask(
+                query,
+                patience=settings.deadline,
+                usable=lambda content: bool(_votes(content, prompt.questions)),
+            )
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-            return {}, error.usage.cost if error.usage else 0.0
-        try:
-            votes = parse_answer(reply.content, prompt.questions)
-        except BadAnswerError as error:
-            votes = {}
-            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-            _log.info("no_vote", model=arm, task=job.task, code=error.code)
+            return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
+        votes = _votes(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
-        return votes, reply.cost
+        if votes:
+            return ModelReply(votes, answer.cost)
+        metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
+        _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
+        return ModelReply({}, answer.cost, BadAnswerError.code)
 
     def _with_vision(self, job: Job) -> list[str]:
         return [model.name for model in job.settings.models if self._pool.sees(model.name)]
+
+
+def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """Return the votes in an answer by question; empty if it is unusable."""
+    try:
+        return parse_answer(content, questions)
+    except BadAnswerError:
+        return {}

@@ -390,22 +390,6 @@ def test_a_model_that_is_put_to_rest_is_not_asked_again(processes: Processes) ->
     assert processes.server.count() == 5
 
 
-def test_an_answer_that_cannot_be_used_is_not_asked_for_again(processes: Processes) -> None:
-    """It was paid for, and another call would most likely bring the same. The next request finds no vote."""
-    processes.replies(Reply.says(""))
-    pool = processes.pool(retries=2)
-
-    async def ask() -> list[Any]:
-        return [
-            *await asyncio.gather(pool.ask(query(), 10.0), return_exceptions=True),
-            await pool.ask(query(), 10.0),
-        ]
-
-    failed, reused = asyncio.run(ask())
-    assert failed.code == "model_bad_answer"
-    assert (reused.content, reused.cost, processes.server.count()) == ("", 0.0, 1)
-
-
 # -- money
 
 

@@ -6,23 +6,28 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
+import structlog
+
 from backend.annotation.asking import ask_models, no_vote_error
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.planning import Planner
-from backend.annotation.recording import record_rounds
+from backend.annotation.recording import forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import write_prompt
 from backend.annotation.voters import Voters
+from backend.errors import LedgerError, TaskError
 from backend.label_studio.prediction import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
-from backend.ledger import Ledger, Writer, rounds
+from backend.ledger import Ledger, Writer, failed_tasks, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
 
 
 class Annotator:
@@ -63,15 +68,24 @@ class Annotator:
         Raises:
             TaskError: no prediction is possible; says why.
         """
+        try:
+            return await self._annotate(job, alone)
+        except TaskError as error:
+            await self._record_failure(job, error)
+            raise
+
+    async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
         questions = self._questions.with_texts(job)
-        finished = await self._stored_rounds([question.key for question in questions])
+        finished, failed_before = await self._look_up(job, [question.key for question in questions])
         unanswered = [question for question in questions if question.key not in finished]
         visible, errors = await self._questions.with_images(job, unanswered)
         skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
             finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
+        if failed_before:
+            await self._writer.run(lambda connection: forget_failure(connection, job))
         if job.audit:
             return None
         decided = [
@@ -82,12 +96,21 @@ class Annotator:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]
 
-    async def _stored_rounds(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
-        def read() -> dict[RoundKey, Round]:
+    async def _look_up(self, job: Job, keys: Sequence[RoundKey]) -> tuple[dict[RoundKey, Round], bool]:
+        """Return the stored rounds, and whether the task failed the last time."""
+
+        def read() -> tuple[dict[RoundKey, Round], bool]:
             with self._ledger.read() as connection:
-                return rounds.find_by_key(connection, keys)
+                stored = rounds.find_by_key(connection, keys)
+                return stored, failed_tasks.is_failed(connection, job.project, job.task)
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+
+    async def _record_failure(self, job: Job, error: TaskError) -> None:
+        try:
+            await self._writer.run(lambda connection: record_failure(connection, job, error, self._clock()))
+        except LedgerError as failure:
+            _log.error("failed_task_not_recorded", code=failure.code, reason=str(failure))
 
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""

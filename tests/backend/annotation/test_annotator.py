@@ -185,18 +185,6 @@ def test_after_all_models_failed_the_task_is_asked_again(tmp_path: Path) -> None
         assert backend.predict(task(1))[0]
 
 
-def test_a_paid_answer_that_is_of_no_use_is_not_paid_again(tmp_path: Path) -> None:
-    """Answers outside the label set, empty answers and refusals are paid and stored, without a vote."""
-    replies = {
-        "red": Reply.says("Ecstatic"),
-        "green": Reply.says(""),
-        "blue": Reply.says(None, refusal="I would rather not."),
-    }
-    with Backend(tmp_path, lambda body: replies[body["model"]]) as backend:
-        assert backend.predict(task(1)) == backend.predict(task(1)) == [[]]
-        assert backend.server.count() == 3
-
-
 def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Path) -> None:
     """After five failures in a row blue rests; with k_min 3 and only 2 models left, both are asked."""
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue=None)) as backend:

@@ -14,7 +14,7 @@ from backend.models import Pool
 from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
 from backend.questions.prompts.answers import parse_answer
-from backend.questions.prompts.message_parts import image_count
+from backend.questions.prompts.message_parts import image_addresses
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
 
@@ -45,19 +45,22 @@ class Voters:
     def expected_costs(self, job: Job, prompt: TaskPrompt) -> dict[str, float]:
         """The expected price in $ of each model that may be asked.
 
-        Resting models are left out unless all of them rest. If the prompt has an image, models that take no
-        images are left out.
+        Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
+        shown it are left out.
         """
         names = [model.name for model in job.settings.models]
-        if image_count(prompt.messages):
-            names = self._with_vision(job)
+        if addresses := image_addresses(prompt.messages):
+            names = self._shown(job, addresses)
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, prompt.for_model(name)) for name in awake or names}
 
-    def can_see(self, job: Job) -> bool:
-        """Whether a model that may be asked takes images; the policy ``single`` asks only its own model."""
-        with_vision, single = self._with_vision(job), job.settings.policy.model
-        return bool(with_vision) if single is None else single in with_vision
+    def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:
+        """Whether a model that may be asked can be shown images, at these addresses if any are given.
+
+        The policy ``single`` asks only its own model.
+        """
+        shown, single = self._shown(job, addresses), job.settings.policy.model
+        return bool(shown) if single is None else single in shown
 
     async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model; one that fails gives a reply without votes."""
@@ -82,8 +85,9 @@ class Voters:
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)
 
-    def _with_vision(self, job: Job) -> list[str]:
-        return [model.name for model in job.settings.models if self._pool.sees(model.name)]
+    def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
+        names = (model.name for model in job.settings.models)
+        return [name for name in names if self._pool.can_be_shown(name, addresses)]
 
 
 def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -70,6 +70,13 @@ class Model:
         """Whether the model accepts images."""
         configured = self.settings.vision
         return litellm_info.accepts_images(self.settings.model) if configured is None else configured
+
+    def can_be_shown(self, addresses: Sequence[str]) -> bool:
+        """Whether the model accepts images, and opens the web addresses among these itself."""
+        on_the_web = (address for address in addresses if not address.lower().startswith("data:"))
+        return self.sees and all(
+            litellm_info.passes_on(self.settings.model, address) for address in on_the_web
+        )
 
     @property
     def missing_variables(self) -> tuple[str, ...]:

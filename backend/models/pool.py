@@ -90,6 +90,10 @@ class Pool:
         """Return whether a model accepts images."""
         return self._model(name).sees
 
+    def can_be_shown(self, name: str, addresses: Sequence[str]) -> bool:
+        """Return whether a model accepts images, and opens the web addresses among these itself."""
+        return self._model(name).can_be_shown(addresses)
+
     def resting(self, name: str) -> bool:
         """Return whether a model should not be asked now, after many failures or a long "retry after"."""
         return self._caller(name).breaker.resting

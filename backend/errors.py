@@ -25,6 +25,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── EmptyTextError        the key exists, but its text is blank
     │   ├── ImageUnavailableError task image cannot be shown to any model
     │   ├── NoVoteError           every queried model failed
+    │   │   └── NoUsableAnswerError   no further attempt: all answers of all queried models were unusable
     │   ├── TaskDeletedError      task deleted while models were answering
     │   ├── StoppingError         server stops and asks no further model
     │   └── BudgetExhaustedError  budget does not cover the next call
@@ -37,7 +38,8 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── ContextTooLongError   prompt longer than the model's context window
     │   ├── RefusedError          refusal by the model or by a content filter
     │   ├── BadAnswerError        empty or unreadable answer, or one outside the label set
-    │   └── NotBookedError        call or answer that the ledger could not book
+    │   ├── NotBookedError        call or answer that the ledger could not book
+    │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
@@ -170,6 +172,15 @@ class NoVoteError(TaskError):
     code = "no_vote"
 
 
+class NoUsableAnswerError(NoVoteError):
+    """Task about which every queried model has made all its attempts without a usable answer.
+
+    Asking again about it brings nothing unless the prompt or the models change.
+    """
+
+    code = "no_usable_answer"
+
+
 class TaskDeletedError(TaskError):
     """Task that was deleted while models were answering; nothing about it may be stored."""
 
@@ -278,6 +289,12 @@ class NotBookedError(ModelError):
     """
 
     code = "model_not_booked"
+
+
+class UnusableAnswersError(ModelError):
+    """The model has made all its attempts at the prompt, and no answer was usable; it is not asked again."""
+
+    code = "model_answers_unusable"
 
 
 class ReplayError(CamvoError):

@@ -6,25 +6,30 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
-from backend.annotation.asking import ask_models
+import structlog
+from sqlalchemy import Connection
+
+from backend.annotation.asking import ask_models, no_vote_error
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.planning import Planner
-from backend.annotation.recording import record_rounds
+from backend.annotation.recording import forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import write_prompt
 from backend.annotation.voters import Voters
-from backend.errors import NoVoteError
+from backend.errors import LedgerError, TaskError
 from backend.label_studio.prediction import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
-from backend.ledger import Ledger, Writer, rounds
+from backend.ledger import Ledger, Writer, failed_tasks, rounds
 from backend.ledger.database import outages
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
 
 
 class Annotator:
@@ -65,15 +70,24 @@ class Annotator:
         Raises:
             TaskError: no prediction is possible; says why.
         """
+        try:
+            return await self._annotate(job, alone)
+        except TaskError as error:
+            await self._record_failure(job, error)
+            raise
+
+    async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
         questions = self._questions.with_texts(job)
-        finished = await self._stored_rounds([question.key for question in questions])
+        finished, failed_before = await self._look_up(job, [question.key for question in questions])
         unanswered = [question for question in questions if question.key not in finished]
         visible, errors = await self._questions.with_images(job, unanswered)
         skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
             finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
+        if failed_before:
+            await self._writer.run(lambda connection: forget_failure(connection, job))
         if job.audit:
             return None
         decided = [
@@ -84,10 +98,20 @@ class Annotator:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]
 
-    async def _stored_rounds(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
-        return await outages.read(
-            self._ledger, self._readers, lambda connection: rounds.find_by_key(connection, keys)
-        )
+    async def _look_up(self, job: Job, keys: Sequence[RoundKey]) -> tuple[dict[RoundKey, Round], bool]:
+        """Return the stored rounds, and whether the task failed the last time."""
+
+        def read(connection: Connection) -> tuple[dict[RoundKey, Round], bool]:
+            stored = rounds.find_by_key(connection, keys)
+            return stored, failed_tasks.is_failed(connection, job.project, job.task)
+
+        return await outages.read(self._ledger, self._readers, read)
+
+    async def _record_failure(self, job: Job, error: TaskError) -> None:
+        try:
+            await self._writer.run(lambda connection: record_failure(connection, job, error, self._clock()))
+        except LedgerError as failure:
+            _log.error("failed_task_not_recorded", code=failure.code, reason=str(failure))
 
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
@@ -99,14 +123,12 @@ class Annotator:
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
         plan = await self._planner.plan(job, questions, contexts, policy, expected)
-        votes, costs = await ask_models(policy, plan, self._voters, job, prompt)
+        replies = await ask_models(policy, plan, self._voters, job, prompt)
+        votes = {arm: reply.votes for arm, reply in replies.items()}
+        costs = {arm: reply.cost for arm, reply in replies.items()}
         decisions = policy.decide(plan, votes)
         if not decisions:
-            raise NoVoteError(
-                f"none of the {len(votes)} models that were asked gave a valid answer",
-                where=f"task {job.task}",
-                fix="see camvo_model_calls in /metrics for the reasons",
-            )
+            raise no_vote_error(job, replies)
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
         outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)

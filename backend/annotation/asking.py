@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import TaskPrompt
-from backend.annotation.voters import Voters
-from backend.errors import TaskError
+from backend.annotation.voters import ModelReply, Voters
+from backend.errors import NoUsableAnswerError, NoVoteError, TaskError, UnusableAnswersError
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 from camvo.policies.plan import Plan
@@ -20,33 +21,27 @@ _log = structlog.get_logger(__name__)
 
 async def ask_models(
     policy: Policy, plan: Plan, voters: Voters, job: Job, prompt: TaskPrompt
-) -> tuple[dict[str, dict[str, str]], dict[str, float]]:
+) -> dict[str, ModelReply]:
     """Ask models as the policy says; those of one stage are asked at the same time.
 
     A model whose vote fails unexpectedly gives none, as one whose call fails; the others still vote.
 
     Returns:
-        By model asked: its votes by question, and what the call cost in $.
+        The reply of each model that was asked.
 
     Raises:
         TaskError: no model can vote on the task, such as without a budget.
     """
-    votes: dict[str, dict[str, str]] = {}
-    costs: dict[str, float] = {}
-    while arms := policy.ask(plan, votes):
+    replies: dict[str, ModelReply] = {}
+    while arms := policy.ask(plan, {arm: reply.votes for arm, reply in replies.items()}):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
-        replies = await asyncio.gather(
-            *(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
-        )
-        for arm, reply in zip(arms, replies, strict=True):
-            if isinstance(reply, BaseException):
-                votes[arm], costs[arm] = _no_vote(job, arm, reply), 0.0
-            else:
-                votes[arm], costs[arm] = reply
-    return votes, costs
+        stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)
+        for arm, reply in zip(arms, stage, strict=True):
+            replies[arm] = _missing_vote(job, arm, reply) if isinstance(reply, BaseException) else reply
+    return replies
 
 
-def _no_vote(job: Job, arm: str, error: BaseException) -> dict[str, str]:
+def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
     """Log and count a missing vote. Of an unexpected error only the type is logged: it might quote the task.
 
     Raises:
@@ -57,4 +52,21 @@ def _no_vote(job: Job, arm: str, error: BaseException) -> dict[str, str]:
     code = error.code if isinstance(error, CamvoError) else "internal"
     metrics.votes_missing.labels(model=arm, reason=code).inc()
     _log.error("vote_failed", model=arm, task=job.task, code=code, kind=type(error).__name__)
-    return {}
+    return ModelReply({}, 0.0, code)
+
+
+def no_vote_error(job: Job, replies: Mapping[str, ModelReply]) -> NoVoteError:
+    """Return the error for a task on which no model voted."""
+    where = f"task {job.task}"
+    if replies and all(reply.failure == UnusableAnswersError.code for reply in replies.values()):
+        return NoUsableAnswerError(
+            f"all attempts of the {len(replies)} models that were asked brought unusable answers",
+            where=where,
+            fix="label it by hand, give the labels hints, or name other models",
+        )
+    codes = ", ".join(sorted({reply.failure or "" for reply in replies.values()}))
+    return NoVoteError(
+        f"none of the {len(replies)} models that were asked gave a valid answer ({codes})",
+        where=where,
+        fix="look the codes up in docs/errors.md",
+    )

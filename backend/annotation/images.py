@@ -27,9 +27,9 @@ _UPLOADS = "/data/"
 class Images:
     """Turns the image addresses in tasks into ones that a model can open.
 
-    Addresses from tasks are passed on, never fetched: otherwise the authors of tasks could make the server
-    probe its own network. The only exception is Label Studio, at the environment's address and with its key,
-    and there only paths below ``/data/``.
+    Addresses from tasks are passed on, never fetched, neither here nor in litellm: otherwise the authors of
+    tasks could make the server probe its own network. The only exception is Label Studio, at the
+    environment's address and with its key, and there only paths below ``/data/``.
 
     Args:
         url: Label Studio's address.

@@ -56,6 +56,12 @@ class JobQuestions:
                         fix="add a model that does; if litellm does not know that it does, set vision: true",
                     )
                 shown = await self._images.question_with_images(question.question)
+                if shown.images and not self._voters.can_see(job, list(shown.images.values())):
+                    raise ImageUnavailableError(
+                        "the image is on the web, and no model that may be asked opens web addresses itself",
+                        where=f"control {question.name}",
+                        fix="upload the image to Label Studio, or add a model that does (docs/tags.md)",
+                    )
                 visible.append(replace(question, question=shown))
             except TaskError as error:
                 errors.append(error)

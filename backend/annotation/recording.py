@@ -1,4 +1,4 @@
-"""The transaction that stores a task's rounds and what they teach."""
+"""The transactions that store how a task ended: its rounds and what they teach, or its failure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.task_outcome import TaskOutcome
-from backend.errors import TaskDeletedError
+from backend.errors import TaskDeletedError, TaskError
 from backend.learning.human_labels import confirmation, human_label, teacher
 from backend.learning.teaching import store_round
-from backend.ledger import deleted_tasks, rounds
+from backend.ledger import deleted_tasks, failed_tasks, projects, rounds
 from backend.ledger.rounds import Round
 
 
@@ -45,6 +45,18 @@ def record_rounds(
         if question.key not in stored and question.name in outcome.decisions
     ]
     return list(stored.values()), new
+
+
+def record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
+    """Record that the task ended without a prediction, unless it was deleted meanwhile."""
+    if not deleted_tasks.is_deleted(connection, job.project, job.task):
+        projects.ensure(connection, job.project, now)
+        failed_tasks.record(connection, job.project, job.task, error.code, now)
+
+
+def forget_failure(connection: Connection, job: Job) -> None:
+    """Forget that the task failed, because it has a prediction now."""
+    failed_tasks.forget_task(connection, job.project, job.task)
 
 
 def _record_round(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import structlog
 
 from backend.annotation.job import Job
@@ -12,10 +15,26 @@ from backend.models import Pool
 from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
 from backend.questions.prompts.answers import parse_answer
-from backend.questions.prompts.message_parts import image_count
+from backend.questions.prompts.message_parts import image_addresses
+from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What came of asking one model.
+
+    Attributes:
+        votes: question → vote; empty if the model failed.
+        cost: what was paid for it, $.
+        failure: the code of the reason why there are no votes; ``None`` if there are.
+    """
+
+    votes: Mapping[str, str]
+    cost: float
+    failure: str | None = None
 
 
 class Voters:
@@ -27,43 +46,59 @@ class Voters:
     def expected_costs(self, job: Job, prompt: TaskPrompt) -> dict[str, float]:
         """The expected price in $ of each model that may be asked.
 
-        Resting models are left out unless all of them rest. If the prompt has an image, models that take no
-        images are left out.
+        Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
+        shown it are left out.
         """
         names = [model.name for model in job.settings.models]
-        if image_count(prompt.messages):
-            names = self._with_vision(job)
+        if addresses := image_addresses(prompt.messages):
+            names = self._shown(job, addresses)
         awake = [name for name in names if not self._pool.resting(name)]
         return {name: self._pool.cost(name, prompt.for_model(name)) for name in awake or names}
 
-    def can_see(self, job: Job) -> bool:
-        """Whether a model that may be asked takes images; the policy ``single`` asks only its own model."""
-        with_vision, single = self._with_vision(job), job.settings.policy.model
-        return bool(with_vision) if single is None else single in with_vision
+    def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:
+        """Whether a model that may be asked can be shown images, at these addresses if any are given.
 
-    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> tuple[dict[str, str], float]:
-        """Ask one model; while the database is down, again and again, since no call is paid for twice.
+        The policy ``single`` asks only its own model.
+        """
+        shown, single = self._shown(job, addresses), job.settings.policy.model
+        return bool(shown) if single is None else single in shown
 
-        Returns:
-            Its votes by question, empty if it failed, and what the call cost in $.
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """Ask one model; one that fails gives a reply without votes.
+
+        While the database is down the model is asked again and again, since no call is paid for twice.
         """
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
             job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions
         )
         try:
-            reply = await outlast(lambda: self._queries.ask(query, patience=settings.deadline))
+            answer = await outlast(
+                lambda: self._queries.ask(
+                    query,
+                    patience=settings.deadline,
+                    usable=lambda content: bool(_votes(content, prompt.questions)),
+                )
+            )
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-            return {}, error.usage.cost if error.usage else 0.0
-        try:
-            votes = parse_answer(reply.content, prompt.questions)
-        except BadAnswerError as error:
-            votes = {}
-            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-            _log.info("no_vote", model=arm, task=job.task, code=error.code)
+            return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
+        votes = _votes(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
-        return votes, reply.cost
+        if votes:
+            return ModelReply(votes, answer.cost)
+        metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
+        _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
+        return ModelReply({}, answer.cost, BadAnswerError.code)
 
-    def _with_vision(self, job: Job) -> list[str]:
-        return [model.name for model in job.settings.models if self._pool.sees(model.name)]
+    def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
+        names = (model.name for model in job.settings.models)
+        return [name for name in names if self._pool.can_be_shown(name, addresses)]
+
+
+def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+    """Return the votes in an answer by question; empty if it is unusable."""
+    try:
+        return parse_answer(content, questions)
+    except BadAnswerError:
+        return {}

@@ -86,6 +86,10 @@ def _print_project(console: Console, project: ProjectReport) -> None:
             console.print(f"{'examples':<16} {escape(line)}", highlight=False)
     for table in (_votes(project), _calls(project), _questions(project)):
         console.print(table)
+    for failed in project.failed:
+        final = ", final" if failed.final else ""
+        line = f"{of(failed.tasks, 'task')} ({failed.code}{final}): {failed.fix}"
+        console.print(f"{'no prediction':<16} {escape(line)}", highlight=False, soft_wrap=True)
     for control in project.skipped:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, select
 
-from backend.ledger import answers, example_texts, human_annotations, rounds, votes
+from backend.ledger import answers, example_texts, failed_tasks, human_annotations, rounds, votes
 from backend.ledger.database import tables
 from backend.ledger.database.upsert import insert_new
 
@@ -22,6 +22,7 @@ def delete_task(connection: Connection, project: str, task: int, now: float) -> 
     rounds.forget_task(connection, project, task)
     answers.forget_task(connection, project, task)
     example_texts.forget_task(connection, project, task)
+    failed_tasks.forget_task(connection, project, task)
     row = {"project": project, "task": task, "deleted_at": now}
     connection.execute(insert_new(connection.dialect, _table), row)
 

@@ -9,10 +9,21 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
-from backend.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, StoppingError, Usage
+from backend.errors import (
+    BadAnswerError,
+    BudgetExhaustedError,
+    ModelError,
+    ModelTimeoutError,
+    RefusedError,
+    StoppingError,
+    UnusableAnswersError,
+    Usage,
+)
+from backend.models.attempts import ATTEMPTS, attempt_key
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
@@ -46,26 +57,47 @@ class CachingPool:
         self._retries, self._clock = retries, clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
 
-    async def ask(self, query: ModelQuery, patience: float) -> PaidAnswer:
-        """Return the model's answer. Identical queries that run at the same time share one call.
+    async def ask(
+        self, query: ModelQuery, patience: float, usable: Callable[[str], bool] = lambda content: True
+    ) -> PaidAnswer:
+        """Return the model's answer: the first usable one in the ledger, or a new one.
+
+        The stored answers to the prompt are looked at in the order of the attempts. If none is usable, the
+        model is asked once more, until there are :data:`ATTEMPTS` answers. A query asks once at most: it
+        returns an unusable new answer, and only a later query asks again.
 
         Args:
             query: what to ask.
             patience: seconds for all retries and for waiting on another process.
+            usable: whether an answer gives a vote.
 
         Raises:
+            UnusableAnswersError: all attempts were made, and no answer is usable.
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
         """
-        key = self._pool.fingerprint(query.model, query.messages, query.schema)
+        fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
+        until = self._clock() + patience
+        for attempt in range(ATTEMPTS):
+            answer = await self._share(attempt_key(fingerprint, attempt), query, until)
+            if not answer.stored or usable(answer.content):
+                return answer
+        raise UnusableAnswersError(
+            f"gave {ATTEMPTS} unusable answers to the same prompt and is not asked it again",
+            where=f"model {query.model}",
+            fix="give the labels hints, or name other models",
+        )
+
+    async def _share(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
+        """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
             # The first query pays. If its project has no money left, this query asks for itself.
             with contextlib.suppress(BudgetExhaustedError):
                 await self._calls.record_use(key, query)
-                return PaidAnswer((await asyncio.shield(shared)).content, 0.0)
+                return replace(await asyncio.shield(shared), cost=0.0)
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
-        task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
+        task = asyncio.create_task(self._ask(key, query, until))
         self._running[key] = task
         task.add_done_callback(lambda done: self._remove(key, done))
         return await asyncio.shield(task)
@@ -80,28 +112,28 @@ class CachingPool:
             self._pool.ceiling(query.model, query.messages, query.schema),
             self._pool.count(query.model, query.messages),
         )
-        for attempt in range(self._retries + 1):
+        for retry in range(self._retries + 1):
             self._pool.gate.check()
             seconds = max(until - self._clock(), 0.0) + _OVERTIME
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
                 metrics.answers_reused.labels(model=query.model).inc()
-                return PaidAnswer(claimed.content, 0.0)
+                return PaidAnswer(claimed.content, 0.0, stored=True)
             try:
-                return await self._attempt(key, query, claimed.call, until)
+                return await self._call(key, query, claimed.call, until)
             except ModelError as error:
-                pause = random.uniform(0.5, 1.0) * 2.0**attempt  # noqa: S311 - jitter, not a secret
-                hopeless = not error.retry or attempt == self._retries or self._pool.resting(query.model)
+                pause = random.uniform(0.5, 1.0) * 2.0**retry  # noqa: S311 - jitter, not a secret
+                hopeless = not error.retry or retry == self._retries or self._pool.resting(query.model)
                 if hopeless or self._clock() + pause >= until:
                     raise
-                _log.info("model_retry", model=query.model, code=error.code, attempt=attempt + 1)
+                _log.info("model_retry", model=query.model, code=error.code, retry=retry + 1)
                 await asyncio.sleep(pause)
             finally:
                 self._calls.stop_renewing(key)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _attempt(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
-        """Make one paid attempt. A failure that cost output tokens is stored as an empty answer: no vote."""
+    async def _call(self, key: str, query: ModelQuery, call: int | None, until: float) -> PaidAnswer:
+        """Ask once. A refusal, or an answer that cannot be read, is stored as an empty answer: no vote."""
         started = self._clock()
         try:
             answer = await self._pool.attempt(
@@ -112,9 +144,8 @@ class CachingPool:
                 questions=query.questions,
             )
         except ModelError as error:
-            paid = error.usage is not None and error.usage.output_tokens > 0
             outcome = CallOutcome(
-                content="" if paid else None,
+                content="" if isinstance(error, BadAnswerError | RefusedError) else None,
                 usage=error.usage or Usage(0, 0, self._unknown_cost(query, error)),
                 code=error.code,
                 seconds=self._clock() - started,

@@ -10,6 +10,8 @@ from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
 from backend.questions.prompts.message_parts import Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
+_BYTES_PER_TOKEN = 64
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderResponse:
@@ -17,8 +19,8 @@ class ProviderResponse:
 
     Attributes:
         content: the text; empty if there is none.
-        input_tokens: as reported; 0 if the provider does not report them.
-        output_tokens: as reported; 0 if the provider does not report them.
+        input_tokens: as reported; 0 if the provider reports none, or something that is no number of tokens.
+        output_tokens: the same for the output.
         finish_reason: why the model stopped, in OpenAI's words.
         refused: whether the model refused to answer.
     """
@@ -36,8 +38,8 @@ class ModelAnswer:
 
     Attributes:
         content: the text of the answer.
-        input_tokens: reported, or estimated.
-        output_tokens: reported, or estimated; includes reasoning tokens.
+        input_tokens: reported, or estimated; at most the prompt's bound.
+        output_tokens: reported, or estimated; includes reasoning tokens; at most ``max_tokens``.
         cost: $.
         seconds: duration of the call itself, without waiting for a free slot.
         counted: our own count of the input tokens; ``Pool.observe`` compares it with ``input_tokens``.
@@ -111,7 +113,17 @@ def read_response(response: Any) -> ProviderResponse:
 
 
 def _token_count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    """Return a positive integer as it is, and 0 for anything else that a provider may send."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def longest_answer(settings: ModelSettings) -> int:
+    """Return the largest number of bytes that an answer of ``max_tokens`` tokens may have.
+
+    An average token has 4 bytes and few have more than 16. A longer text is not an answer to a question, and
+    reading, storing and parsing it would cost more than the call.
+    """
+    return _BYTES_PER_TOKEN * settings.max_tokens
 
 
 def response_error(response: ProviderResponse, settings: ModelSettings, usage: Usage) -> ModelError | None:
@@ -119,6 +131,10 @@ def response_error(response: ProviderResponse, settings: ModelSettings, usage: U
     where = f"model {settings.name}"
     if response.refused or response.finish_reason == "content_filter":
         return RefusedError("refused", where=where, usage=usage)
+    if len(response.content.encode("utf-8", "replace")) > longest_answer(settings):
+        message = f"gave an answer far longer than its {settings.max_tokens} tokens allow"
+        fix = "check what answers at its address; set max_tokens higher if the answer is right"
+        return BadAnswerError(message, where=where, fix=fix, usage=usage)
     if response.content.strip():
         return None
     if response.finish_reason == "length":

@@ -19,12 +19,16 @@ _TOKENIZER = "gpt-4o"
 _MACHINE_CREDENTIALS = ("bedrock", "sagemaker", "vertex_ai")
 """Providers that may accept the machine's own credentials, so that no variable has to be set."""
 
+_WITHOUT_ADDRESSES = ("bedrock", "gemini", "ollama", "snowflake", "vertex_ai")
+"""Providers that take images as data only, or for which litellm would download them."""
+
 
 @cache
 def litellm() -> Any:
     """Return the module, imported on first use (two seconds) and kept off the network and the terminal."""
-    # litellm reads this variable during the import; without it, the import downloads the price map
+    # litellm reads these variables during the import; without the first, the import downloads the price map
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["MAX_IMAGE_URL_DOWNLOAD_SIZE_MB"] = "0"  # forbids downloads of images, except for bedrock
     with garbage_collection_paused():
         import litellm as module  # noqa: PLC0415
 
@@ -33,7 +37,23 @@ def litellm() -> Any:
     # their log lines can contain a provider's words, which can echo a prompt, and URLs with a key
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    _forbid_downloads(module)
     return module
+
+
+def _forbid_downloads(module: Any) -> None:
+    """Make litellm refuse every address that it would download before it asks a model.
+
+    Otherwise the authors of tasks could make the server open addresses. Before a download litellm always
+    asks ``validate_url`` whether the address is allowed; there is no switch for the downloads themselves.
+    """
+    from litellm.litellm_core_utils import url_utils  # noqa: PLC0415
+
+    def refuse(url: str) -> tuple[str, str]:
+        raise url_utils.SSRFError("CaMVo downloads nothing that a task names")
+
+    module.user_url_validation = True
+    url_utils.validate_url = refuse
 
 
 def provider_of(model: str) -> str | None:
@@ -61,6 +81,17 @@ def accepts_schema(model: str) -> bool:
 def accepts_images(model: str) -> bool:
     """Return whether the model accepts images."""
     return bool(litellm().supports_vision(model))
+
+
+def passes_on(model: str, address: str) -> bool:
+    """Return whether litellm would send an image's web address to the provider as it is.
+
+    For some providers it would download the image first, which is forbidden here; Ollama opens no addresses.
+    """
+    provider = provider_of(model) or ""
+    if provider == "anthropic":
+        return address.lower().startswith("https://")
+    return not provider.startswith(_WITHOUT_ADDRESSES)
 
 
 def accepts_system_message(model: str) -> bool:

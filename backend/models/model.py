@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +71,13 @@ class Model:
         configured = self.settings.vision
         return litellm_info.accepts_images(self.settings.model) if configured is None else configured
 
+    def can_be_shown(self, addresses: Sequence[str]) -> bool:
+        """Whether the model accepts images, and opens the web addresses among these itself."""
+        on_the_web = (address for address in addresses if not address.lower().startswith("data:"))
+        return self.sees and all(
+            litellm_info.passes_on(self.settings.model, address) for address in on_the_web
+        )
+
     @property
     def missing_variables(self) -> tuple[str, ...]:
         """The environment variables that should hold the key and are not set."""
@@ -94,9 +101,12 @@ class Model:
 
     def ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """Return the highest possible cost of one call, $."""
+        return self.prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
+
+    def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
+        """Return the most input tokens that a call can take; a usage above it is not believed."""
         schemas = [json.dumps(schema)] if self._accepts_schema else []
-        most = max_input_tokens(texts_of(messages), schemas, image_count(messages))
-        return self.prices.cost(max(most, self.expected_input(messages)), self.settings.max_tokens)
+        return max_input_tokens(texts_of(messages), schemas, image_count(messages))
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""

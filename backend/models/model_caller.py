@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from backend.errors import (
     KeyRejectedError,
     ModelError,
@@ -16,13 +18,16 @@ from backend.errors import (
 )
 from backend.models import litellm_info
 from backend.models.call_gate import CallGate
-from backend.models.calls import ModelAnswer, read_response, response_error
+from backend.models.calls import ModelAnswer, longest_answer, read_response, response_error
 from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error, retry_after
 from backend.models.model import Model
 from backend.models.rate_limits import Clock, RateLimits
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
+from backend.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
 
 
 class ModelCaller:
@@ -39,6 +44,7 @@ class ModelCaller:
         self.model, self._gate = model, gate
         self.breaker = CircuitBreaker(clock, patience=model.settings.timeout)
         self._clock = clock
+        self._capped: set[str] = set()
         self._slots = asyncio.Semaphore(model.settings.max_concurrency)
         rpm, tpm = model.settings.rpm, model.settings.tpm
         self._limits = RateLimits(rpm and rpm / processes, tpm and tpm / processes, clock)
@@ -72,7 +78,8 @@ class ModelCaller:
             raise
         except Exception as error:
             raise self._failure(error, asked=asked_at is not None) from None
-        answer = self._answer(response, counted, self._clock() - asked_at)
+        most = model.most_input(messages, schema)
+        answer = self._answer(response, counted, most, self._clock() - asked_at)
         correct_tokens(answer.input_tokens + answer.output_tokens)
         return answer
 
@@ -123,17 +130,18 @@ class ModelCaller:
         self.breaker.failed(failure, retry_after(error))
         return failure
 
-    def _answer(self, response: Any, counted: int, seconds: float) -> ModelAnswer:
+    def _answer(self, response: Any, counted: int, most_input: int, seconds: float) -> ModelAnswer:
         """Return the answer in a response, and learn from the usage that it reports.
 
         Raises:
             RefusedError: the model, or a filter of its provider, refused.
-            BadAnswerError: there is no text.
+            BadAnswerError: there is no text, or one that is far too long.
         """
         model, received = self.model, read_response(response)
-        input_tokens = received.input_tokens or round(counted * model.meter.factor)
-        content_tokens = litellm_info.count_tokens((received.content,)) if received.content else 0
-        output_tokens = received.output_tokens or content_tokens
+        counted_input = min(round(counted * model.meter.factor), most_input)
+        input_tokens = self._believed("input", received.input_tokens, most_input) or counted_input
+        output_tokens = self._believed("output", received.output_tokens, model.settings.max_tokens)
+        output_tokens = output_tokens or self._tokens_of(received.content)
         cost = model.prices.cost(input_tokens, output_tokens)
         model.meter.observe(counted, input_tokens, output_tokens)
         self.breaker.answered()
@@ -149,3 +157,32 @@ class ModelCaller:
             counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
         )
+
+    def _believed(self, direction: str, reported: int, most: int) -> int:
+        """Return the reported tokens, at most as many as the call reserved money for.
+
+        Reasoning tokens are output tokens. A provider that lets a model reason beyond ``max_tokens`` bills
+        more than is booked; the warning names both numbers, and a higher ``max_tokens`` mends it.
+        """
+        if reported <= most:
+            return reported
+        metrics.usage_capped.labels(model=self.model.settings.name, direction=direction).inc()
+        if direction not in self._capped:
+            self._capped.add(direction)
+            _log.warning(
+                "usage_capped",
+                model=self.model.settings.name,
+                direction=direction,
+                reported=reported,
+                believed=most,
+                fix="compare with the provider's invoice"
+                + (", and set max_tokens to what it bills at most" if direction == "output" else ""),
+            )
+        return most
+
+    def _tokens_of(self, content: str) -> int:
+        """Return the tokens of an answer whose provider reports none, ``max_tokens`` at most."""
+        most = self.model.settings.max_tokens
+        if not content or len(content) > longest_answer(self.model.settings):
+            return most if content else 0
+        return min(litellm_info.count_tokens((content,)), most)

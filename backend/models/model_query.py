@@ -70,7 +70,14 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PaidAnswer:
-    """A model's answer, and what this query paid for it in $: 0 for a stored or shared answer."""
+    """A model's answer to a query.
+
+    Attributes:
+        content: the text of the answer.
+        cost: what this query paid for it, $; 0 for a stored or shared answer.
+        stored: whether the ledger had the answer before anybody asked for it in this run.
+    """
 
     content: str
     cost: float
+    stored: bool = False

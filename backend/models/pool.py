@@ -57,6 +57,11 @@ class Pool:
         """The models' names, in the order of the settings."""
         return tuple(self._callers)
 
+    @property
+    def most_output(self) -> dict[str, int]:
+        """The most output tokens of one answer, by model."""
+        return {name: caller.model.settings.max_tokens for name, caller in self._callers.items()}
+
     def count(self, name: str, messages: Messages) -> int:
         """Return the input tokens of a prompt by litellm's count, uncorrected."""
         return self._model(name).count(messages)
@@ -89,6 +94,10 @@ class Pool:
     def sees(self, name: str) -> bool:
         """Return whether a model accepts images."""
         return self._model(name).sees
+
+    def can_be_shown(self, name: str, addresses: Sequence[str]) -> bool:
+        """Return whether a model accepts images, and opens the web addresses among these itself."""
+        return self._model(name).can_be_shown(addresses)
 
     def resting(self, name: str) -> bool:
         """Return whether a model should not be asked now, after many failures or a long "retry after"."""

@@ -23,6 +23,9 @@ The actual number is unknown before the call: one provider charges 258 tokens pe
 _PER_IMAGE = 50_000
 """The most tokens that an image takes; some small models charge far more than others."""
 
+MAX_FACTOR = _PER_IMAGE // IMAGE_TOKENS
+"""The most input tokens that a counted token may turn out to be; images have the largest ratio."""
+
 _PER_SCHEMA = 600
 """Tokens that a provider may add to a schema; some turn it into a tool and explain tools to the model."""
 
@@ -77,6 +80,8 @@ class TokenMeter:
     """A model's reported usage so far. It corrects token counts and predicts the length of answers.
 
     The tokens of all models are counted with one tokenizer, so each model needs its own correction factor.
+    Callers report only what they believe of a usage: a single absurd number would otherwise raise the
+    expected price of every later call.
 
     Args:
         max_tokens: the expected output tokens before the first report.

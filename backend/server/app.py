@@ -17,7 +17,8 @@ from backend.server import access, request_bodies
 from backend.server.refusals import register_refusals
 from backend.server.runtime import Runtime
 from backend.server.status import page
-from backend.server.status.build import build_report
+from backend.server.status.build import build_report, selected_projects
+from backend.server.status.failed import failed_task_list
 from backend.server.status.live import read_live
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
@@ -124,6 +125,13 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
             answer = jsonify(dataclasses.asdict(report))
         answer.headers.update({**page.HEADERS, "Vary": "Accept"})
         return answer
+
+    @app.get("/failed")
+    def failed() -> Response:
+        first, last = request.args.get("first"), request.args.get("last")
+        with runtime.ledger.read() as connection:
+            keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
+            return jsonify(failed_task_list(connection, keys, first, last))
 
     @app.get("/metrics")
     def exposition() -> Response:

@@ -22,6 +22,11 @@ votes_missing = Counter(
     "Votes that a model was asked for and did not give, by reason.",
     ["model", "reason"],
 )
+usage_capped = Counter(
+    "camvo_usage_capped",
+    "Answers whose reported tokens exceeded what the call could take, by input and output.",
+    ["model", "direction"],
+)
 rounds = Counter("camvo_rounds", "Finished rounds.", ["project", "control"])
 models_asked = Counter(
     "camvo_rounds_models_asked", "Models asked in finished rounds.", ["project", "control"]

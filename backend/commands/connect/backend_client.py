@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -21,6 +22,14 @@ def default_url(environment: Environment) -> str:
     """Return the URL of ``camvo serve`` with the same environment, as seen from the same host."""
     host = "127.0.0.1" if environment.host in {"0.0.0.0", "::", ""} else environment.host  # noqa: S104 - only compared
     return f"http://{f'[{host}]' if ':' in host else host}:{environment.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """Why a task ended without a prediction, and when by the server's clock, in unix seconds."""
+
+    code: str
+    failed_at: float
 
 
 class BackendClient:
@@ -71,6 +80,23 @@ class BackendClient:
         }
         results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
         return results
+
+    def failed_tasks(
+        self, project_key: str, first: int = 0, last: int | None = None
+    ) -> dict[int, TaskFailure]:
+        """Return the project's tasks that ended without a prediction, in a range of their numbers.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        failures: dict[int, TaskFailure] = {}
+        start: int | None = first
+        while start is not None:
+            query = {"project": project_key, "first": start} | ({} if last is None else {"last": last})
+            page = self._answer("GET", "/failed", params=query)
+            failures |= {row["task"]: TaskFailure(row["code"], row["failed_at"]) for row in page["tasks"]}
+            start = page["next"]
+        return failures
 
     def project_updates(self) -> int:
         """Return how many PROJECT_UPDATED webhooks it has accepted, over all projects.

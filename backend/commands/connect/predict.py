@@ -7,10 +7,11 @@ repeated, and the backend answers tasks that it has decided from its ledger.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backend.commands.connect.backend_client import TaskFailure
 from backend.commands.connect.tally import Tally
 from backend.commands.progress import Advance
 from backend.errors import BodyTooLargeError
@@ -29,6 +30,11 @@ class Predictor(Protocol):
     def predict(self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return for each task one prediction, a list of several, or ``[]`` for none (yet)."""
 
+    def failed_tasks(
+        self, project_key: str, first: int = 0, last: int | None = None
+    ) -> dict[int, TaskFailure]:
+        """Return the tasks in a range of numbers that ended without a prediction."""
+
 
 @dataclass(frozen=True, slots=True)
 class PredictionRun:
@@ -42,6 +48,7 @@ class PredictionRun:
         label_config: its label config.
         model_version: the version of the backend's predictions; other versions are ignored.
         refresh: whether to update existing predictions to what the backend says now.
+        failed: whether to ask only about the tasks that the backend failed on before.
         batch: tasks in one request to the backend.
         sleep: waits for some seconds; tests replace it.
     """
@@ -53,6 +60,7 @@ class PredictionRun:
     label_config: str
     model_version: str
     refresh: bool = False
+    failed: bool = False
     batch: int = 50
     sleep: Callable[[float], None] = time.sleep
 
@@ -64,7 +72,7 @@ class PredictionRun:
             BackendError: the backend refused, or cannot be reached; stored predictions stay.
         """
         tally = Tally()
-        for page in self.client.pages(self.project, size=self.batch):
+        for page in self._pages():
             wanted = [
                 task for task in page if self.refresh or not self._predictions(task, self.model_version)
             ]
@@ -75,15 +83,34 @@ class PredictionRun:
             advance(len(page))
         return tally
 
+    def _pages(self) -> Iterator[list[dict[str, Any]]]:
+        if not self.failed:
+            yield from self.client.pages(self.project, size=self.batch)
+            return
+        numbers = list(self.predictor.failed_tasks(self.key))
+        for start in range(0, len(numbers), self.batch):
+            yield self.client.tasks(self.project, numbers[start : start + self.batch])
+
     def _answers(self, tasks: Sequence[dict[str, Any]], tally: Tally) -> dict[int, list[dict[str, Any]]]:
-        """Return task → its predictions; repeat the request for tasks without one while that yields any."""
+        """Return task → its predictions; repeat the request for tasks without one while that yields any.
+
+        A task that failed is not asked about again in the same run: a model has only a few attempts at it,
+        and what spoilt this one will spoil the next one too.
+        """
         answers: dict[int, list[dict[str, Any]]] = {}
         fruitless = 0
         remaining = list(tasks)
+        failed_before = self._failures(remaining)
         while remaining:
             results = self._ask(remaining, tally)
             answers |= results
             unanswered = [task for task in remaining if task["id"] in results and not results[task["id"]]]
+            failures = self._failures(unanswered) if unanswered else {}
+            new_failures = dict(failures.items() - failed_before.items())
+            tally.failed.update(
+                new_failures[task["id"]].code for task in unanswered if task["id"] in new_failures
+            )
+            unanswered = [task for task in unanswered if task["id"] not in new_failures]
             fruitless = 0 if len(unanswered) < len(remaining) else fruitless + 1
             if fruitless == TRIES:
                 tally.undecided += len(unanswered)
@@ -92,6 +119,10 @@ class PredictionRun:
                 self.sleep(fruitless * _PAUSE)
             remaining = unanswered
         return {task: predictions for task, predictions in answers.items() if predictions}
+
+    def _failures(self, tasks: Sequence[Mapping[str, Any]]) -> dict[int, TaskFailure]:
+        numbers = [task["id"] for task in tasks]
+        return self.predictor.failed_tasks(self.key, min(numbers), max(numbers))
 
     def _ask(self, tasks: Sequence[dict[str, Any]], tally: Tally) -> dict[int, list[dict[str, Any]]]:
         """Ask the backend, in several requests if one is too large; a task that is too large is left out."""

@@ -9,7 +9,7 @@ import typer
 from backend.commands.connect.options import BackendUrl, LabelStudioUrl, ProjectNumber
 
 
-def predict(
+def predict(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     label_studio: LabelStudioUrl = None,
     backend_url: BackendUrl = None,
@@ -19,6 +19,10 @@ def predict(
             "--refresh/--only-missing",
             help="Also replace predictions that have changed, or only add missing ones.",
         ),
+    ] = False,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Ask only about tasks that ended without a prediction before."),
     ] = False,
     batch: Annotated[int, typer.Option(min=1, max=500, help="Tasks in one request to the server.")] = 50,
 ) -> None:
@@ -51,9 +55,11 @@ def predict(
             label_config=payload["label_config"],
             model_version=backend.model_version(),
             refresh=refresh,
+            failed=failed,
             batch=batch,
         )
-        with progress_bar(console, "tasks", client.count_tasks(project)) as advance:
+        tasks = len(backend.failed_tasks(run.key)) if failed else client.count_tasks(project)
+        with progress_bar(console, "tasks", tasks) as advance:
             tally = run(advance)
     finally:
         backend.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -13,7 +14,8 @@ class Tally:
         created: predictions stored for tasks that had none.
         replaced: predictions changed in place.
         unchanged: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
-        undecided: tasks for which the backend had no prediction.
+        failed: tasks that ended without a prediction, by the code of the reason.
+        undecided: tasks for which the backend had no prediction yet, or none to show.
         too_large: tasks larger than the backend accepts in one request.
         refused: predictions that Label Studio did not accept, because they do not fit the label config.
     """
@@ -21,6 +23,7 @@ class Tally:
     created: int = 0
     replaced: int = 0
     unchanged: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
     undecided: int = 0
     too_large: int = 0
     refused: int = 0
@@ -31,10 +34,16 @@ class Tally:
             f"{self.created} predictions stored, {self.replaced} replaced,"
             f" {self.unchanged} tasks left unchanged"
         ]
+        if self.failed:
+            codes = ", ".join(f"{code} {tasks}" for code, tasks in self.failed.most_common())
+            lines.append(
+                f"{self.failed.total()} tasks failed ({codes}): the server's /status says what to do;"
+                " then ask again about them alone with --failed"
+            )
         if self.undecided:
             lines.append(
-                f"{self.undecided} tasks have no prediction: the server's log says why (no text, no budget,"
-                " blind for an audit, or slow models; in the last case run it again)"
+                f"{self.undecided} tasks have no prediction: they are blind for an audit, or models are slow;"
+                " in the last case run it again"
             )
         if self.too_large:
             lines.append(f"{self.too_large} tasks are too large: raise the server's CAMVO_MAX_BODY_MB")

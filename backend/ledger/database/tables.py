@@ -227,6 +227,15 @@ readiness = Table(
     Column("checked_at", Double, nullable=False),
 )
 
+failed_tasks = Table(
+    "failed_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("code", Text, nullable=False),
+    Column("failed_at", Double, nullable=False),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,

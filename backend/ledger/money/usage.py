@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, case, func, select
 
 from backend.ledger.database import tables
 
@@ -18,8 +19,8 @@ class ModelUsage:
     Attributes:
         calls: number of answered calls.
         counted_tokens: their input tokens, by CaMVo's own count.
-        input_tokens: their input tokens, as counted by the provider.
-        output_tokens: their output tokens, as counted by the provider.
+        input_tokens: their input tokens, as believed of what the provider reported.
+        output_tokens: their output tokens, as believed of what the provider reported.
     """
 
     calls: int
@@ -28,17 +29,32 @@ class ModelUsage:
     output_tokens: int
 
 
-def usage_by_model(connection: Connection) -> dict[str, ModelUsage]:
-    """Return the usage of every model that ever answered, over all projects, by the model's name."""
+def usage_by_model(
+    connection: Connection, most_output: Mapping[str, int], *, max_factor: int
+) -> dict[str, ModelUsage]:
+    """Return the usage of those models that ever answered, over all projects, by the model's name.
+
+    Ledgers of earlier versions hold absurd numbers that a provider once reported, so each call counts with
+    at most what it could take.
+
+    Args:
+        connection: a read transaction.
+        most_output: the models, and the most output tokens of one of their answers; not empty.
+        max_factor: the most input tokens per counted token.
+    """
+    most_input = max_factor * _calls.c.counted_tokens
+    longest = case(most_output, value=_calls.c.model)
     query = (
         select(
             _calls.c.model,
             func.count().label("calls"),
             func.sum(_calls.c.counted_tokens).label("counted_tokens"),
-            func.sum(_calls.c.input_tokens).label("input_tokens"),
-            func.sum(_calls.c.output_tokens).label("output_tokens"),
+            func.sum(_smaller(_calls.c.input_tokens, most_input)).label("input_tokens"),
+            func.sum(_smaller(_calls.c.output_tokens, longest)).label("output_tokens"),
         )
-        .where(_calls.c.state == "settled", _calls.c.error_code.is_(None))
+        .where(
+            _calls.c.state == "settled", _calls.c.error_code.is_(None), _calls.c.model.in_(list(most_output))
+        )
         .group_by(_calls.c.model)
         .order_by(_calls.c.model)
     )
@@ -51,3 +67,7 @@ def usage_by_model(connection: Connection) -> dict[str, ModelUsage]:
         )
         for row in connection.execute(query)
     }
+
+
+def _smaller(one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:
+    return case((one < other, one), else_=other)

@@ -32,7 +32,12 @@ def texts_of(messages: Messages) -> tuple[str, ...]:
 
 def image_count(messages: Messages) -> int:
     """Return the number of images in all messages."""
-    return sum(part["type"] == "image_url" for part in _all_parts(messages))
+    return len(image_addresses(messages))
+
+
+def image_addresses(messages: Messages) -> tuple[str, ...]:
+    """Return the web addresses or ``data:`` URLs of the images in all messages."""
+    return tuple(part["image_url"]["url"] for part in _all_parts(messages) if part["type"] == "image_url")
 
 
 def _all_parts(messages: Messages) -> Iterator[dict[str, Any]]:

@@ -17,6 +17,7 @@ from backend.ledger.projects import Project
 from backend.ledger.reports import RoundsRow
 from backend.questions import parse_label_config
 from backend.server.status.alerts import project_alerts, server_alerts
+from backend.server.status.failed import failed_task_reports
 from backend.server.status.live import Live
 from backend.server.status.models import model_reports
 from backend.server.status.questions import question_reports
@@ -51,11 +52,7 @@ def build_report(
         live: what the running server knows, ``None`` without one.
         project: a project's key, or its number in Label Studio.
     """
-    known = [
-        stored
-        for stored in projects.list_all(connection)
-        if project in (None, stored.key, _number(stored.key))
-    ]
+    known = selected_projects(connection, project)
     day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     today = _budget(day, settings.budget.day_usd)
     project_reports = [_project_report(connection, stored, settings, live) for stored in known]
@@ -70,6 +67,15 @@ def build_report(
         today=today,
         projects=tuple(project_reports),
     )
+
+
+def selected_projects(connection: Connection, project: str | None) -> list[Project]:
+    """Return the projects with this key, or with this number in Label Studio; all of them without either."""
+    return [
+        stored
+        for stored in projects.list_all(connection)
+        if project in (None, stored.key, _number(stored.key))
+    ]
 
 
 def _last_round(report: ProjectReport) -> float:
@@ -103,6 +109,7 @@ def _project_report(
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
         skipped=skipped,
+        failed=failed_task_reports(connection, key),
     )
     return replace(report, alerts=project_alerts(report, ours, unfit, unreadable))
 

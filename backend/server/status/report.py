@@ -121,6 +121,23 @@ class SkippedControlReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedTasksReport:
+    """The tasks that ended without a prediction for one reason.
+
+    Attributes:
+        code: the reason.
+        tasks: how many there are.
+        final: whether asking again is in vain until the prompt or the models change.
+        fix: what to do.
+    """
+
+    code: str
+    tasks: int
+    final: bool
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelVersion:
     """The model version that Label Studio's project shows, if known, and whether it equals the server's."""
 
@@ -148,6 +165,7 @@ class ProjectReport:
         audit: the scores on tasks that people labelled blind; only these certify anything.
         reviewed: the scores on all other tasks with human labels.
         skipped: controls without predictions.
+        failed: the tasks without a prediction, by reason.
     """
 
     key: str
@@ -165,6 +183,7 @@ class ProjectReport:
     audit: ReliabilityReport
     reviewed: ReliabilityReport
     skipped: tuple[SkippedControlReport, ...]
+    failed: tuple[FailedTasksReport, ...]
 
 
 @dataclass(frozen=True, slots=True)

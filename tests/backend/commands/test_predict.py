@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
+from backend.commands.connect.backend_client import TaskFailure
 from backend.commands.connect.predict import TRIES, PredictionRun
 from backend.commands.connect.tally import Tally
 from backend.errors import BodyTooLargeError, LabelStudioError
@@ -25,6 +26,15 @@ class Oracle:
         self.asked: list[list[int]] = []
         self.longest = 1000
         self.votes = False
+        self.failing: dict[int, str] = {}
+        self.failures: dict[int, TaskFailure] = {}
+
+    def failed_tasks(self, key: str, first: int = 0, last: int | None = None) -> dict[int, TaskFailure]:
+        return {
+            task: failure
+            for task, failure in sorted(self.failures.items())
+            if first <= task and (last is None or task <= last)
+        }
 
     def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
         if len(tasks) > self.longest:
@@ -33,9 +43,13 @@ class Oracle:
         return [self._answer(task["id"]) for task in tasks]
 
     def _answer(self, task: int) -> Any:
+        if task in self.failing:
+            self.failures[task] = TaskFailure(self.failing[task], len(self.asked))
+            return []
         if self.late[task]:
             self.late[task] -= 1
             return []
+        self.failures.pop(task, None)
         mine = prediction("camvo", self.score)
         return [mine, prediction("red", 0.5)] if self.votes else mine
 
@@ -247,3 +261,57 @@ def test_whatever_was_there_every_task_ends_with_ours_and_others_are_untouched(
     for number in api.tasks:
         mine = [score for task, _, score in ours if task == number]
         assert mine == [0.75] if refresh else len(mine) == max(doubled[number], 1)
+
+
+# -- failed tasks
+
+
+def test_a_task_that_fails_is_asked_about_once_in_a_run(api: LabelStudioApi) -> None:
+    first, second, third = api.add_tasks(*"abc")
+    oracle = Oracle()
+    oracle.failing = {first: "no_vote", third: "budget_exhausted"}
+    tally = run(api, oracle, batch=3)
+    assert tally == Tally(created=1, failed=Counter(no_vote=1, budget_exhausted=1))
+    assert oracle.asked == [[first, second, third]]
+    assert "2 tasks failed (no_vote 1, budget_exhausted 1)" in tally.summary()
+
+
+def test_a_task_that_failed_before_and_is_late_now_is_waited_for(api: LabelStudioApi) -> None:
+    (task,) = api.add_tasks("a")
+    oracle = Oracle()
+    oracle.failures = {task: TaskFailure("no_vote", 1.0)}
+    oracle.late[task] = 2
+    assert run(api, oracle) == Tally(created=1)
+
+
+def only_failed(api: LabelStudioApi, oracle: Oracle) -> Tally:
+    return PredictionRun(
+        client=api.client(),
+        predictor=oracle,
+        project=PROJECT,
+        key=api.project_key,
+        label_config="",
+        model_version="camvo",
+        failed=True,
+        batch=2,
+    )(lambda tasks: None)
+
+
+def test_failed_asks_about_the_failed_tasks_alone(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcdefg")
+    oracle = Oracle()
+    oracle.failing = dict.fromkeys(numbers[1:6], "no_vote")
+    run(api, oracle)
+    oracle.failing = {numbers[4]: "no_usable_answer"}
+    oracle.asked.clear()
+    assert only_failed(api, oracle) == Tally(created=4, failed=Counter(no_usable_answer=1))
+    assert oracle.asked == [numbers[1:3], numbers[3:5], numbers[5:6]]
+    assert list(oracle.failures) == [numbers[4]]
+
+
+def test_a_failed_task_that_label_studio_no_longer_has_is_left_out(api: LabelStudioApi) -> None:
+    first, second = api.add_tasks("a", "b")
+    oracle = Oracle()
+    oracle.failures = {first: TaskFailure("no_vote", 1.0), second: TaskFailure("no_vote", 1.0)}
+    del api.tasks[first]
+    assert only_failed(api, oracle) == Tally(created=1)

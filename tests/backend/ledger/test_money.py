@@ -223,15 +223,32 @@ def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -
         spending.expire(connection)
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
-        assert usage_by_model(connection)["large"] == ModelUsage(1, 100, 110, 7)
-        assert usage_by_model(connection)["small"] == ModelUsage(
-            calls=2, counted_tokens=200, input_tokens=220, output_tokens=14
+        usage = usage_by_model(connection, {"small": 256, "large": 256}, max_factor=50)
+    assert usage["large"] == ModelUsage(1, 100, 110, 7)
+    assert usage["small"] == ModelUsage(calls=2, counted_tokens=200, input_tokens=220, output_tokens=14)
+
+
+def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
+        settle(connection, reserve(connection, 0.5, model="large"), 0.5)
+        absurd = reserve(connection, 0.5, counted_tokens=100)
+        spending.settle(
+            connection,
+            absurd,
+            usd=0.5,
+            input_tokens=10**15,
+            output_tokens=10**18,
+            error_code=None,
+            seconds=1.0,
         )
+        usage = usage_by_model(connection, {"small": 256}, max_factor=50)
+    assert usage == {"small": ModelUsage(2, 200, input_tokens=110 + 5000, output_tokens=7 + 256)}
 
 
 def test_there_is_no_usage_before_the_first_call(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert usage_by_model(connection) == {}
+        assert usage_by_model(connection, {"small": 256}, max_factor=50) == {}
 
 
 prices = st.floats(min_value=0, max_value=1000, allow_subnormal=False)

@@ -6,9 +6,11 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from backend.errors import (
     BadAnswerError,
@@ -26,6 +28,7 @@ from backend.errors import (
 from backend.models import Pool, litellm_info
 from backend.models.calls import ModelAnswer
 from backend.settings import ModelSettings
+from backend.telemetry import metrics
 from backend.testing import OpenAIServer, Reply
 
 KEY = "sk-never-to-be-seen"
@@ -136,10 +139,10 @@ def test_an_open_server_is_not_sent_the_key_of_openai(
 
 
 def test_the_answer_carries_content_usage_and_dollars(server: OpenAIServer) -> None:
-    server.script = lambda body: Reply.says(ANSWER, usage=(1000, 50))
+    server.script = lambda body: Reply.says(ANSWER, usage=(80, 50))
     answer = ask(pool_of(model(server)))
-    assert (answer.content, answer.input_tokens, answer.output_tokens) == (ANSWER, 1000, 50)
-    assert answer.cost == pytest.approx(1000 * 2e-6 + 50 * 8e-6, rel=1e-12)
+    assert (answer.content, answer.input_tokens, answer.output_tokens) == (ANSWER, 80, 50)
+    assert answer.cost == pytest.approx(80 * 2e-6 + 50 * 8e-6, rel=1e-12)
     assert not answer.estimated
 
 
@@ -369,10 +372,97 @@ def test_the_ceiling_covers_one_token_a_byte_and_the_longest_answer(server: Open
     assert answer.cost <= ceiling
 
 
-def test_the_ceiling_follows_a_model_that_reports_more_tokens_than_bytes() -> None:
-    pool = pool_of(model())
-    pool.observe("test", 100, 5000, 1)
-    assert pool.ceiling("test", MESSAGES) >= pool.count("test", MESSAGES) * 50 * 2e-6
+# -- usage that cannot be
+
+
+def reporting(prompt_tokens: object, completion_tokens: object) -> Reply:
+    """An answer whose usage is exactly this, whatever it is."""
+    reply = Reply.says(ANSWER, usage=None)
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": 1}
+    return replace(reply, body={**dict(reply.body), "usage": usage})  # type: ignore[call-overload]
+
+
+def test_no_more_tokens_are_believed_than_the_call_could_take(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=(10**15, 10**15))
+    pool = pool_of(model(server, max_tokens=100))
+    with capture_logs() as logs:
+        answers = [ask(pool) for _ in range(2)]
+    bound = sum(len(message["content"].encode()) + 16 for message in MESSAGES)
+    assert [(answer.input_tokens, answer.output_tokens) for answer in answers] == [(bound, 100)] * 2
+    assert [answer.cost for answer in answers] == [pool.ceiling("test", MESSAGES, SCHEMA)] * 2
+    warnings = [(log["direction"], log["reported"], log["believed"]) for log in logs]
+    assert warnings == [("input", 10**15, bound), ("output", 10**15, 100)]
+    assert {log["event"] for log in logs} == {"usage_capped"}
+
+
+def test_capped_usage_is_counted(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=(10, 10**15))
+    pool = pool_of(model(server, name="counted"))
+    for _ in range(3):
+        ask(pool, "counted")
+    samples = metrics.samples(several_processes=False)["camvo_usage_capped_total"]
+    counts = {tuple(sample.labels.values()): sample.value for sample in samples}
+    assert counts["counted", "output"] == 3.0
+    assert ("counted", "input") not in counts
+
+
+def test_one_absurd_usage_does_not_raise_the_expected_price_above_the_ceiling(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, usage=(10**15, 10**15))
+    pool = pool_of(model(server))
+    ask(pool)
+    assert pool.cost("test", MESSAGES) <= pool.ceiling("test", MESSAGES)
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "completion_tokens"), [(-5, -5), (None, None), (0, 0), (-(10**15), 0)]
+)
+def test_a_usage_that_is_no_usage_is_estimated(
+    server: OpenAIServer, prompt_tokens: object, completion_tokens: object
+) -> None:
+    server.script = lambda body: reporting(prompt_tokens, completion_tokens)
+    pool = pool_of(model(server))
+    answer = ask(pool)
+    assert (answer.estimated, answer.input_tokens) == (True, pool.count("test", MESSAGES))
+    assert 0.0 < answer.cost <= pool.ceiling("test", MESSAGES)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [True, 1.5, -1.5, 1e300, "10", "many", float("nan"), float("inf"), [1], {"sum": 1}, 10**400],
+    ids=lambda tokens: repr(tokens)[:12],
+)
+def test_no_usage_of_any_type_is_more_than_one_missing_vote(server: OpenAIServer, tokens: object) -> None:
+    """litellm itself refuses some of them; then the call failed, and costs nothing."""
+    server.script = lambda body: reporting(tokens, tokens)
+    pool = pool_of(model(server))
+    try:
+        cost = ask(pool).cost
+    except UnavailableError as error:
+        cost = error.usage.cost if error.usage else 0.0
+    assert 0.0 <= cost <= pool.ceiling("test", MESSAGES, SCHEMA)
+    assert 0.0 < pool.cost("test", MESSAGES) <= pool.ceiling("test", MESSAGES)
+
+
+# -- answers that are far too long
+
+
+def test_an_answer_far_longer_than_max_tokens_is_a_bad_answer_that_was_paid(server: OpenAIServer) -> None:
+    error = failure(server, Reply.says("glad " * 4_000_000))
+    assert isinstance(error, BadAnswerError)
+    assert "max_tokens" in str(error)
+    assert error.usage is not None
+    assert error.usage.output_tokens == 2
+
+
+def test_without_usage_such_an_answer_is_booked_as_max_tokens(server: OpenAIServer) -> None:
+    error = failure(server, Reply.says("glad " * 4_000_000, usage=None))
+    assert error.usage is not None
+    assert error.usage.output_tokens == model().max_tokens
+
+
+def test_a_long_answer_within_max_tokens_is_an_answer(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says("word " * 200, usage=(10, 201))
+    assert ask(pool_of(model(server, max_tokens=256))).content == "word " * 200
 
 
 def test_a_schema_raises_the_ceiling_of_a_model_that_takes_one() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from backend.models import Pool
+from backend.errors import ModelError
+from backend.models import Pool, litellm_info
 from backend.models.prices import IMAGE_TOKENS
 from backend.questions.prompts.message_parts import image_part, text_part
 from backend.settings import ModelSettings
@@ -23,7 +28,7 @@ def with_image(address: str = URL) -> list[dict[str, Any]]:
 
 def pool(api_base: str = "http://127.0.0.1:1", **settings: Any) -> Pool:
     entry = {"name": "m", "model": "openai/m", "input_price": 1.0, "output_price": 2.0, "api_base": api_base}
-    return Pool([ModelSettings.model_validate({**entry, **settings})])
+    return Pool([ModelSettings.model_validate({**entry, **settings})], keys={"m": "none"})
 
 
 @pytest.mark.parametrize(
@@ -65,3 +70,108 @@ def test_whether_a_model_sees_comes_from_litellm_or_the_settings(
     model: str, vision: bool | None, sees: bool
 ) -> None:
     assert pool(model=model, vision=vision).sees("m") == sees
+
+
+# -- nothing is fetched
+
+
+class Listener:
+    """A server that answers every request with an image and counts the connections."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.connections = 0
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            with connection:
+                if self._closing:
+                    return
+                self.connections += 1
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 3\r\n\r\n"
+                with contextlib.suppress(OSError):
+                    connection.recv(1000)
+                    connection.sendall(head + b"PNG")
+
+    _closing = False
+
+    def close(self) -> None:
+        self._closing = True
+        socket.create_connection(self._socket.getsockname()).close()
+        self._thread.join()
+        self._socket.close()
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    """Without the switches of ``litellm_info``, litellm would be allowed to fetch from it."""
+    listener = Listener()
+    monkeypatch.setattr(litellm_info.litellm(), "user_url_allowed_hosts", [listener.host])
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    monkeypatch.setenv("AWS_REGION_NAME", "nowhere-1")
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def vertex_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let litellm believe that it has a token of Vertex AI, which it asks for before it looks at images."""
+    litellm_info.litellm()
+    from litellm.llms.vertex_ai.vertex_llm_base import VertexBase  # noqa: PLC0415
+
+    async def token(*_: Any, **__: Any) -> tuple[str, str]:
+        return "token", "project"
+
+    monkeypatch.setattr(VertexBase, "_ensure_access_token_async", token)
+    monkeypatch.setattr(VertexBase, "_ensure_access_token", lambda *_, **__: ("token", "project"))
+
+
+FETCHED = [
+    "gemini/gemini-2.0-flash",
+    "vertex_ai/gemini-2.0-flash",
+    "vertex_ai/claude-3-5-sonnet@20240620",
+    "bedrock/anthropic.claude-3-sonnet-20240229-v1:0",
+    "bedrock/invoke/anthropic.claude-3-sonnet-20240229-v1:0",
+    "bedrock/converse/us.amazon.nova-lite-v1:0",
+    "ollama/llava",
+    "ollama_chat/llava",
+    "snowflake/claude-3-5-sonnet",
+]
+"""Models for which litellm would download images, and one of Ollama, which takes images as data only."""
+
+
+@pytest.mark.usefixtures("vertex_token")
+@pytest.mark.parametrize("address", ["http://{}/a.png", "https://{}/a.png", "https://{}/a"])
+@pytest.mark.parametrize("model", [*FETCHED, "anthropic/claude-3-5-sonnet-20241022", "openai/gpt-4o"])
+def test_no_image_is_fetched_for_any_provider(listener: Listener, model: str, address: str) -> None:
+    with OpenAIServer(lambda _: Reply.says("a cat")) as server:
+        bedrock = {"aws_bedrock_runtime_endpoint": server.url} if model.startswith("bedrock") else {}
+        models = pool(server.url, model=model, timeout=5, **bedrock)
+        messages = with_image(address.format(listener.host))
+        with contextlib.suppress(ModelError):
+            asyncio.run(models.attempt("m", messages, None, 10.0))
+    assert listener.connections == 0
+
+
+@pytest.mark.parametrize("model", FETCHED)
+def test_models_that_open_no_addresses_are_shown_images_as_data_only(model: str) -> None:
+    models = pool(model=model, vision=True)
+    assert not models.can_be_shown("m", [URL])
+    assert not models.can_be_shown("m", ["data:image/png;base64,QUJD", URL])
+    assert models.can_be_shown("m", ["data:image/png;base64,QUJD"])
+
+
+def test_anthropic_opens_addresses_with_https_alone() -> None:
+    models = pool(model="anthropic/claude-3-5-sonnet-20241022", vision=True)
+    assert models.can_be_shown("m", [URL])
+    assert not models.can_be_shown("m", [URL.replace("https", "http")])
+
+
+def test_other_models_with_vision_are_shown_any_address() -> None:
+    assert pool(model="openai/gpt-4o").can_be_shown("m", [URL, "http://pictures.example/dog.jpg"])
+    assert not pool(model="openai/gpt-3.5-turbo").can_be_shown("m", [])

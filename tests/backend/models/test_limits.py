@@ -180,8 +180,8 @@ def test_the_limit_is_shared_by_the_processes(server: OpenAIServer) -> None:
 
 def test_tokens_per_minute_count_what_the_answer_turned_out_to_be(server: OpenAIServer) -> None:
     clock = Clock()
-    server.script = lambda body: Reply.says("A", usage=(900, 50))
-    pool = pool_of(server, tpm=1000, max_tokens=1, clock=clock)
+    server.script = lambda body: Reply.says("A", usage=(15, 15))
+    pool = pool_of(server, tpm=30, max_tokens=15, clock=clock)
     pool.observe("test", 1, 1, 1)
     assert [asyncio.run(outcome(pool, 0.5)) for _ in range(2)] == ["A", "model_timeout"]
     clock.now += 60.0

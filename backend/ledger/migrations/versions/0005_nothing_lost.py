@@ -1,4 +1,4 @@
-"""Let claims hold their call, and keep lists of what is to be forgotten and of checks that writes succeed."""
+"""Nothing paid is lost, nobody waits: outages, failed tasks, withdrawn labels and rates of models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ depends_on = None
 
 
 def upgrade() -> None:
+    _outages()
+    _failed_tasks()
+
+
+def _outages() -> None:
     op.add_column("claims", sa.Column("call", sa.BigInteger))
     op.create_table(
         "tasks_to_forget",
@@ -24,4 +29,15 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("checked_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_readiness"),
+    )
+
+
+def _failed_tasks() -> None:
+    op.create_table(
+        "failed_tasks",
+        sa.Column("project", sa.Text, nullable=False),
+        sa.Column("task", sa.BigInteger, nullable=False),
+        sa.Column("code", sa.Text, nullable=False),
+        sa.Column("failed_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("project", "task", name="pk_failed_tasks"),
     )

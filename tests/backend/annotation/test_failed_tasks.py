@@ -1,0 +1,104 @@
+"""Tasks without a prediction: the ledger knows them, and asking again is possible three times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Project, task, tasks_deleted
+from whole_backend import Backend, says, votes
+
+from backend.ledger import failed_tasks
+from backend.testing import Reply
+
+GLAD = votes(red="Glad", green="Glad", blue="Glad")
+KEY = Project().key
+
+
+def garbage(body: dict[str, Any]) -> Reply:
+    return {"red": says(mood="Ecstatic"), "green": Reply.says(""), "blue": Reply.says("Sorry.")}[
+        body["model"]
+    ]
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[Backend]:
+    with Backend(tmp_path, garbage) as backend:
+        yield backend
+
+
+def failed(backend: Backend) -> dict[int, str]:
+    with backend.ledger.read() as connection:
+        listed = failed_tasks.list_between(connection, [KEY], 0, None, limit=99)
+    return {task.task: task.code for task in listed}
+
+
+def test_a_task_without_a_vote_gets_three_attempts_of_every_model_and_is_then_final(backend: Backend) -> None:
+    reasons = []
+    for _ in range(5):
+        assert backend.predict(task(1)) == [[]]
+        reasons.append(failed(backend)[1])
+    assert reasons == ["no_vote"] * 3 + ["no_usable_answer"] * 2
+    assert {model: backend.server.count(model) for model in ("red", "green", "blue")} == {
+        "red": 3,
+        "green": 3,
+        "blue": 3,
+    }
+
+
+def test_after_a_spell_of_garbage_the_next_request_gets_the_prediction(backend: Backend) -> None:
+    assert backend.predict(task(1)) == [[]]
+    assert failed(backend) == {1: "no_vote"}
+    backend.server.script = GLAD
+    assert backend.predict(task(1))[0]["result"][0]["value"] == {"choices": ["Glad"]}
+    assert failed(backend) == {}
+
+
+def test_a_task_that_one_model_voted_on_is_never_asked_about_again(backend: Backend) -> None:
+    backend.server.script = lambda body: says(mood="Glad") if body["model"] == "red" else garbage(body)
+    first = backend.predict(task(1))
+    asked = backend.server.count()
+    assert backend.predict(task(1)) == first != [[]]
+    assert (backend.server.count(), failed(backend)) == (asked, {})
+
+
+def test_the_reason_is_the_code_of_the_latest_failure(backend: Backend) -> None:
+    assert backend.predict({"id": 1, "data": {}}) == [[]]
+    assert failed(backend) == {1: "field_missing"}
+    assert backend.predict({"id": 1, "data": {"text": " "}}) == [[]]
+    assert failed(backend) == {1: "text_empty"}
+
+
+def test_a_prediction_found_in_the_ledger_ends_a_failure_too(backend: Backend) -> None:
+    """The data of the task was broken for a while; the round is of the data before and after."""
+    backend.server.script = GLAD
+    first = backend.predict(task(1))
+    assert backend.predict({"id": 1, "data": {}}) == [[]]
+    assert failed(backend) == {1: "field_missing"}
+    assert backend.predict(task(1)) == first
+    assert failed(backend) == {}
+
+
+def test_a_deleted_task_is_not_recorded(backend: Backend) -> None:
+    backend.predict(task(1), task(2))
+    backend.hook(tasks_deleted(1))
+    assert failed(backend) == {2: "no_vote"}
+    assert backend.predict(task(1)) == [[]]
+    assert failed(backend) == {2: "no_vote"}
+
+
+def test_tasks_that_get_a_prediction_at_once_write_no_failure(backend: Backend) -> None:
+    backend.server.script = GLAD
+    written: list[Any] = []
+    run = backend.runtime._writer.run
+
+    async def noted(function: Any) -> Any:
+        written.append(function.__qualname__)
+        return await run(function)
+
+    backend.runtime._writer.run = noted  # type: ignore[method-assign]
+    backend.predict(task(1), task(2))
+    assert written
+    assert not [name for name in written if "fail" in name or "_annotate" in name]

@@ -1,0 +1,93 @@
+"""``camvo predict`` against a real server whose models send garbage for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_api import PROJECT, LabelStudioApi
+from werkzeug.serving import make_server
+from whole_backend import Backend, says, votes
+
+from backend.commands.connect.backend_client import BackendClient
+from backend.commands.connect.predict import PredictionRun
+from backend.commands.connect.tally import Tally
+from backend.settings import Environment
+
+GLAD = votes(red="Glad", green="Glad", blue="Glad")
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[Backend]:
+    with Backend(tmp_path, lambda body: says(mood="Ecstatic")) as backend:
+        yield backend
+
+
+@pytest.fixture
+def client(backend: Backend) -> Iterator[BackendClient]:
+    server = make_server("127.0.0.1", 0, backend.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    client = BackendClient(f"http://127.0.0.1:{server.server_port}", Environment())
+    yield client
+    client.close()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def api() -> Iterator[LabelStudioApi]:
+    with LabelStudioApi() as api:
+        yield api
+
+
+def run(api: LabelStudioApi, client: BackendClient, **options: Any) -> Tally:
+    return PredictionRun(
+        client=api.client(),
+        predictor=client,
+        project=PROJECT,
+        key=api.project_key,
+        label_config=api.project["label_config"],
+        model_version="camvo",
+        sleep=lambda seconds: None,
+        **options,
+    )(lambda tasks: None)
+
+
+def test_a_spell_of_garbage_costs_one_attempt_a_run_and_leaves_no_task_blank(
+    backend: Backend, client: BackendClient, api: LabelStudioApi
+) -> None:
+    numbers = api.add_tasks(*(f"Entry {number}." for number in range(4)))
+    assert run(api, client) == Tally(failed=Counter(no_vote=4))
+    assert backend.server.count("red") <= 4
+    assert list(client.failed_tasks(api.project_key)) == numbers
+    backend.server.script = GLAD
+    assert run(api, client, failed=True) == Tally(created=4)
+    assert client.failed_tasks(api.project_key) == {}
+
+
+def test_three_spells_are_final(backend: Backend, client: BackendClient, api: LabelStudioApi) -> None:
+    api.add_tasks("A long day.")
+    runs = [run(api, client), run(api, client, failed=True), run(api, client, failed=True)]
+    assert runs == [Tally(failed=Counter(no_vote=1))] * 3
+    asked = backend.server.count()
+    backend.server.script = GLAD
+    assert run(api, client, failed=True).failed == Counter(no_usable_answer=1)
+    assert backend.server.count() == asked
+
+
+def test_failed_tasks_are_fetched_page_by_page(
+    backend: Backend, client: BackendClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.server.status.failed.PAGE", 2)
+    backend.predict(*({"id": number, "data": {}} for number in range(1, 6)))
+    (key,) = [project["key"] for project in backend.client.get("/status?format=json").get_json()["projects"]]
+    codes = {task: failure.code for task, failure in client.failed_tasks(key).items()}
+    assert codes == dict.fromkeys(range(1, 6), "field_missing")
+    assert list(client.failed_tasks(key, 2, 3)) == [2, 3]
+    assert client.failed_tasks("nobody.1") == {}

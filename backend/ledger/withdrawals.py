@@ -27,7 +27,8 @@ class Withdrawal:
         project: the project's key; ``None`` for every project.
         task: the task's number; ``None`` for every task.
         annotator: the user's id; ``None`` for everybody.
-        since: unix seconds of the earliest change of an annotation by Label Studio's clock; ``None`` for no bound.
+        since: unix seconds of the earliest change of an annotation, by Label Studio's clock; ``None`` for no
+            bound.
         until: unix seconds of the latest change; ``None`` for no bound.
         withdrawn: true to withdraw, false to bring back.
         created_at: unix seconds of the command.

@@ -38,10 +38,10 @@ def forget(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Withdraw the human labels of a person, a task or a project from everything that was learnt.
 
-    Rewards, scores, examples and the guarantee are then as if nobody had given these labels. They stay in the
-    ledger and come back with --undo. Labels given or changed after the command count, unless --from-now-on is
-    given. The last command that covers a label decides. The server may run meanwhile. Repeat the command if it
-    was interrupted.
+    Rewards, scores, examples and the guarantee are then as if nobody had given these labels. They stay in
+    the ledger and come back with --undo. Labels given or changed after the command count, unless
+    --from-now-on is given. The last command that covers a label decides. The server may run meanwhile.
+    Repeat the command if it was interrupted.
 
     Nothing is erased. To erase labels and texts for good, delete the annotations or tasks in Label Studio.
 

@@ -77,7 +77,8 @@ def all_rows(path: Path, columns: Mapping[str, str]) -> dict[str, list[tuple[obj
     """Table → its rows in a SQLite file, in these columns of each table."""
     database = sqlite3.connect(path)
     rows = {
-        table: database.execute(f"SELECT {names} FROM {table}").fetchall() for table, names in columns.items()
+        table: database.execute(f"SELECT {names} FROM {table}").fetchall()  # noqa: S608 - names of our tables
+        for table, names in columns.items()
     }
     database.close()
     return rows
@@ -110,7 +111,7 @@ def test_migrating_changes_nothing_that_was_there(tmp_path: Path) -> None:
     before = all_rows(path, columns)
     ledger.migrate()
     ledger.close()
-    assert len(before["annotations"]) == 7
+    assert len(before["annotations"]) == 6
     assert all_rows(path, columns) == before
 
 

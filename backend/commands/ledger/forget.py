@@ -50,12 +50,12 @@ class LabelsToForget:
         Raises:
             ConfigError: the options do not fit together, or the ledger has no such project.
         """
+        if self.task is not None and self.project is None:
+            raise ConfigError("a task belongs to a project", where="--task", fix="add --project")
         if self.annotator is None and self.project is None:
             raise ConfigError(
                 "nothing says whose labels", where="forget", fix="add --annotator, --project, or both"
             )
-        if self.task is not None and self.project is None:
-            raise ConfigError("a task belongs to a project", where="--task", fix="add --project")
         if self.undo and self.from_now_on:
             raise ConfigError("--undo always covers later labels", where="--from-now-on", fix="leave it out")
         covering = Withdrawal(

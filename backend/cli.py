@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.connect import connect_command, predict_command
+from backend.commands.ledger import forget_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
 from camvo.errors import CamvoError
@@ -128,6 +129,10 @@ app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+
+ledger = typer.Typer(name="ledger", help="Change what the ledger holds.", no_args_is_help=True)
+ledger.command()(forget_command.forget)
+app.add_typer(ledger)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
     aggregation, each with the same weight. Not counted are:
 
     - skipped annotations and those made from predictions in bulk;
+    - annotations that are withdrawn (``camvo ledger forget``);
     - answers that are not among the plan's options: the models could not give them either.
 
     Args:
@@ -41,6 +42,7 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
         annotation
         for annotation in human_annotations.of_task(connection, key.project, key.task)
         if annotation.teaches
+        and not annotation.withdrawn
         and consensus.is_answer(aggregation, annotation.labels.get(key.control), options)
     ]
     truths = [annotation for annotation in teaching if annotation.ground_truth]

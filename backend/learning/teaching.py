@@ -43,8 +43,13 @@ def store_round(
     _append(connection, round_.key, "round", contribution, round_id, now)
 
 
-def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> None:
-    """Make the rewards and vote outcomes of a task's rounds agree with the current human labels."""
+def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
+    """Make the rewards and vote outcomes of a task's rounds agree with the current human labels.
+
+    Returns:
+        How many rounds are now taught by another label, or by somebody else.
+    """
+    corrected = 0
     for round_ in rounds.of_task(connection, project, task):
         human = human_label(connection, round_.key, round_.plan)
         if human != round_.human:
@@ -58,6 +63,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
+        corrected += 1
+    return corrected
 
 
 def _append(  # noqa: PLR0917 - the columns of one event

@@ -5,15 +5,16 @@ The module is not called "annotations" because every module imports that name ``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from backend.ledger import withdrawals
 from backend.ledger.database import tables
 from backend.ledger.database.upsert import insert_or_replace
+from backend.ledger.withdrawals import Withdrawal, annotation_time
 
 _table = tables.human_annotations
 _OF_TASK = (
@@ -33,6 +34,7 @@ _EMPTIED: Final[dict[str, Any]] = {
     "prediction_shown": False,
     "completed_by": None,
     "deleted": True,
+    "withdrawn": False,
 }
 """Columns of a tombstone. A deleted annotation keeps its id, so that a late webhook does not restore it."""
 
@@ -54,6 +56,8 @@ class Annotation:
         completed_by: the user's id.
         deleted: whether only the tombstone is left.
         received_at: unix seconds; set by :func:`store`.
+        withdrawn: whether ``camvo ledger forget`` has withdrawn it, so that it teaches nothing until it is
+            brought back; set by :func:`store`.
     """
 
     project: str
@@ -68,6 +72,7 @@ class Annotation:
     completed_by: int | None = None
     deleted: bool = False
     received_at: float = 0.0
+    withdrawn: bool = False
 
 
 def store(connection: Connection, annotation: Annotation, now: float) -> bool:
@@ -81,10 +86,16 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
     """
     key = {"of": annotation.project, "number": annotation.annotation_id}
     stored = connection.execute(_STORED, key).one_or_none()
-    if stored is not None and (stored.deleted or _time(annotation.updated_at) <= _time(stored.updated_at)):
+    if stored is not None and (
+        stored.deleted or annotation_time(annotation.updated_at) <= annotation_time(stored.updated_at)
+    ):
         return False
     values = {field.name: getattr(annotation, field.name) for field in fields(Annotation)}
-    values |= {"labels": dict(annotation.labels), "received_at": now}
+    values |= {
+        "labels": dict(annotation.labels),
+        "received_at": now,
+        "withdrawn": withdrawn_by(withdrawals.of_project(connection, annotation.project), annotation),
+    }
     connection.execute(insert_or_replace(connection.dialect, _table), values)
     return True
 
@@ -138,14 +149,51 @@ def forget_task(connection: Connection, project: str, task: int) -> int:
     ).rowcount
 
 
+def in_scope(
+    connection: Connection, project: str | None, task: int | None, annotator: int | None
+) -> list[Annotation]:
+    """Return the annotations of a project, task or person, ordered by project and id.
+
+    Each argument that is ``None`` leaves that open. Deleted annotations and those of an unknown task are left
+    out.
+    """
+    wanted = {"project": project, "task": task, "completed_by": annotator}
+    query = select(_table).where(
+        ~_table.c.deleted,
+        _table.c.task.is_not(None),
+        *(_table.c[name] == value for name, value in wanted.items() if value is not None),
+    )
+    rows = connection.execute(query.order_by(_table.c.project, _table.c.annotation_id))
+    return [_annotation(row) for row in rows]
+
+
+def apply_withdrawals(connection: Connection, project: str, task: int) -> int:
+    """Withdraw a task's annotations, or bring them back, as the stored commands say.
+
+    Returns:
+        How many annotations changed.
+    """
+    commands = withdrawals.of_project(connection, project)
+    changed = [
+        annotation
+        for annotation in of_task(connection, project, task)
+        if annotation.withdrawn != withdrawn_by(commands, annotation)
+    ]
+    for annotation in changed:
+        connection.execute(
+            update(_table)
+            .where(_table.c.project == project, _table.c.annotation_id == annotation.annotation_id)
+            .values(withdrawn=not annotation.withdrawn)
+        )
+    return len(changed)
+
+
+def withdrawn_by(commands: Sequence[Withdrawal], annotation: Annotation) -> bool:
+    """Whether these commands, the earliest first, withdraw an annotation."""
+    return withdrawals.is_withdrawn(
+        commands, annotation.project, annotation.task, annotation.completed_by, annotation.updated_at
+    )
+
+
 def _annotation(row: Row[Any]) -> Annotation:
     return Annotation(**row._mapping)
-
-
-def _time(text: str) -> datetime:
-    """Parse Label Studio's ISO time. It omits a fraction of zero, so its texts do not sort as times do."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

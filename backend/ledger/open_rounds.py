@@ -47,7 +47,7 @@ def latest_epochs(connection: Connection, project: str) -> dict[str, str]:
 def latest_per_task(connection: Connection, project: str, control: str, epoch: str) -> list[OpenRound]:
     """Return the latest round of each task that nobody has annotated, without audits (blind labelling).
 
-    A skipped task counts as annotated.
+    A skipped task counts as annotated; a task whose annotations are all withdrawn does not.
     """
     fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
     query = select(*fields).where(_of(project, control, epoch), ~_columns.audit, _open(project))
@@ -75,6 +75,9 @@ def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
 
 def _open(project: str) -> ColumnElement[bool]:
     annotated = select(_annotations.task).where(
-        _annotations.project == project, ~_annotations.deleted, _annotations.task.is_not(None)
+        _annotations.project == project,
+        ~_annotations.deleted,
+        ~_annotations.withdrawn,
+        _annotations.task.is_not(None),
     )
     return _columns.task.not_in(annotated)

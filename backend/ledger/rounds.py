@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import Connection, Dialect, Row, bindparam, delete, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
@@ -127,6 +127,17 @@ def of_task(connection: Connection, project: str, task: int) -> list[Round]:
     """Return every round of a task, of all controls and epochs, the oldest first."""
     query = select(_table).where(_table.c.project == project, _table.c.task == task).order_by(_table.c.id)
     return [_round(row) for row in connection.execute(query)]
+
+
+def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
+    """Count the rounds of these tasks, of all controls and epochs."""
+    counted = select(func.count()).where(
+        _table.c.project == project, _table.c.task.in_(bindparam("tasks", expanding=True))
+    )
+    return sum(
+        connection.scalars(counted, {"tasks": tasks[start : start + _ROWS_PER_QUERY]}).one()
+        for start in range(0, len(tasks), _ROWS_PER_QUERY)
+    )
 
 
 def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:

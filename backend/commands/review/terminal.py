@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend.commands.review.review_list import ReviewList, SuggestedTask, review_list
-from backend.errors import ConfigError
-from backend.ledger import Ledger, projects
+from backend.commands.stored_projects import stored_project
+from backend.ledger import Ledger
 from backend.settings import Environment
 
 
@@ -30,18 +30,7 @@ def load_review_list(environment: Environment, project: str, limit: int) -> Revi
     ledger = Ledger(environment.database_url)
     try:
         with ledger.read() as connection:
-            matching = [
-                stored
-                for stored in projects.list_all(connection)
-                if project in {stored.key, stored.key.partition(".")[0]}
-            ]
-            if not matching:
-                raise ConfigError(
-                    f"the ledger has no project {project!r}",
-                    where="--project",
-                    fix="get predictions for it first, and set CAMVO_DATABASE_URL to the server's value",
-                )
-            return review_list(connection, max(matching, key=lambda stored: stored.updated_at), limit)
+            return review_list(connection, stored_project(connection, project), limit)
     finally:
         ledger.close()
 

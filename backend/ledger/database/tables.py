@@ -192,7 +192,21 @@ human_annotations = Table(
     Column("completed_by", BigInteger),
     Column("deleted", Boolean, nullable=False),
     Column("received_at", Double, nullable=False),
+    Column("withdrawn", Boolean, nullable=False),
     Index(None, "project", "task"),
+)
+
+withdrawals = Table(
+    "withdrawals",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("project", Text),
+    Column("task", BigInteger),
+    Column("annotator", BigInteger),
+    Column("since", Double),
+    Column("until", Double),
+    Column("withdrawn", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
 )
 
 example_texts = Table(

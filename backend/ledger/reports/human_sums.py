@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, and_, case, func, select
 
 from backend.ledger.database import tables
 
@@ -20,6 +20,7 @@ class HumansRow:
         teaching: those that may become a reward.
         tasks: tasks with at least one annotation that may become a reward.
         ground_truths: those marked as ground truth.
+        withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
         last_at: unix seconds when the latest arrived, ``None`` before the first.
     """
 
@@ -27,17 +28,20 @@ class HumansRow:
     teaching: int
     tasks: int
     ground_truths: int
+    withdrawn: int
     last_at: float | None
 
 
 def sum_annotations(connection: Connection, project: str) -> HumansRow:
     """Count a project's human annotations."""
     columns = _annotations.c
+    teaches = and_(columns.teaches, ~columns.withdrawn)
     query = select(
         func.count().label("annotations"),
-        func.count(case((columns.teaches, 1))).label("teaching"),
-        func.count(case((columns.teaches, columns.task)).distinct()).label("tasks"),
-        func.count(case((columns.ground_truth, 1))).label("ground_truths"),
+        func.count(case((teaches, 1))).label("teaching"),
+        func.count(case((teaches, columns.task)).distinct()).label("tasks"),
+        func.count(case((and_(columns.ground_truth, ~columns.withdrawn), 1))).label("ground_truths"),
+        func.count(case((columns.withdrawn, 1))).label("withdrawn"),
         func.max(columns.received_at).label("last_at"),
     ).where(columns.project == project, ~columns.deleted)
     return HumansRow(**connection.execute(query).one()._mapping)

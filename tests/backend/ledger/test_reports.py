@@ -244,14 +244,16 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
             human_annotations.store(connection, human, now)
         human_annotations.delete(connection, PROJECT, [4], 10.0)
         counts = reports.sum_annotations(connection, PROJECT)
-    assert counts == reports.HumansRow(annotations=3, teaching=2, tasks=1, ground_truths=1, last_at=7.0)
+    assert counts == reports.HumansRow(
+        annotations=3, teaching=2, tasks=1, ground_truths=1, withdrawn=0, last_at=7.0
+    )
 
 
 def test_an_unknown_project_has_empty_reports(filled: Filled) -> None:
     with filled.ledger.read() as connection:
         for query in (reports.sum_rounds, reports.sum_scores, reports.sum_votes, reports.sum_calls):
             assert query(connection, "9.9") == []
-        assert reports.sum_annotations(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, None)
+        assert reports.sum_annotations(connection, "9.9") == reports.HumansRow(0, 0, 0, 0, 0, None)
 
 
 def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:

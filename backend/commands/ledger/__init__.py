@@ -1,0 +1,1 @@
+"""``camvo ledger``: commands that change what the ledger holds."""

@@ -212,6 +212,14 @@ deleted_tasks = Table(
     Column("deleted_at", Double, nullable=False),
 )
 
+model_rates = Table(
+    "model_rates",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("state", _JSON, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,

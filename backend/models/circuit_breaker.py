@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from backend.errors import (
     KeyRejectedError,
@@ -12,10 +13,6 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models.rate_limits import Clock
-
-_LONGEST_WAIT = 3600.0
-"""The longest "retry after" that is honoured, seconds."""
 
 
 class CircuitBreaker:
@@ -29,28 +26,21 @@ class CircuitBreaker:
 
     Args:
         clock: monotonic seconds.
-        patience: the longest "retry after" of a provider, in seconds, for which the model does not rest.
     """
 
     FAILURES = 5
     SECONDS = 60.0
     COUNTED = (ModelTimeoutError, UnavailableError, KeyRejectedError, RejectedError)
 
-    def __init__(self, clock: Clock, patience: float) -> None:
-        self._clock, self._patience = clock, patience
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._failures = self._unusable = 0
-        self._until = self._not_before = self._unusable_until = -math.inf
+        self._until = self._unusable_until = -math.inf
 
     @property
     def resting(self) -> bool:
         """Whether the model should not be asked now."""
-        now = self._clock()
-        return now < max(self._until, self._unusable_until) or self._not_before - now > self._patience
-
-    @property
-    def seconds_to_wait(self) -> float:
-        """The seconds that the provider still asks to wait; 0 if it does not."""
-        return max(0.0, self._not_before - self._clock())
+        return self._clock() < max(self._until, self._unusable_until)
 
     def answered(self) -> None:
         """Record a call that returned an answer, usable or not."""
@@ -62,15 +52,8 @@ class CircuitBreaker:
         if self._unusable >= self.FAILURES:
             self._unusable_until = self._clock() + self.SECONDS
 
-    def failed(self, error: ModelError, retry_after: float | None = None) -> None:
-        """Record a failed call.
-
-        Args:
-            error: why it failed.
-            retry_after: the seconds that the provider asks to wait; at most an hour is honoured.
-        """
-        if retry_after is not None:
-            self._not_before = max(self._not_before, self._clock() + min(retry_after, _LONGEST_WAIT))
+    def failed(self, error: ModelError) -> None:
+        """Record a failed call."""
         if isinstance(error, self.COUNTED):
             self._failures += 1
             if self._failures >= self.FAILURES:

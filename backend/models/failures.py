@@ -6,7 +6,6 @@ Classes are looked up by name along the inheritance, so this module does not imp
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 
@@ -154,17 +153,3 @@ def status_of(error: BaseException) -> int | None:
     except (TypeError, ValueError):
         return None
     return status or None
-
-
-def retry_after(error: BaseException) -> float | None:
-    """Return the seconds in the provider's header ``retry-after``; a date is ignored."""
-    headers = getattr(error, "litellm_response_headers", None)
-    if headers is None:
-        headers = getattr(getattr(error, "response", None), "headers", None)
-    if not isinstance(headers, Mapping):
-        return None
-    try:
-        seconds = float(headers.get("retry-after", "nan"))
-    except (TypeError, ValueError):
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -1,4 +1,4 @@
-"""Calls to one model: a free slot, the limits per minute, one request, and its answer or error."""
+"""Calls to one model: the call's turn, one request, and its answer or error."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from backend.models import litellm_info
 from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer, longest_answer, read_response, response_error
 from backend.models.circuit_breaker import CircuitBreaker
-from backend.models.failures import model_error, retry_after
+from backend.models.failures import model_error
 from backend.models.model import Model
-from backend.models.rate_limits import Clock, RateLimits
+from backend.models.rates import headers
+from backend.models.rates.gate import Gate, Passage
+from backend.models.rates.outcomes import CallEnd
+from backend.models.rates.stores import Clock, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
@@ -35,19 +38,26 @@ class ModelCaller:
 
     Args:
         model: the model.
-        processes: number of worker processes that share the limits per minute.
+        rates: decides how many calls are sent. Embedded voters need no limits.
         clock: monotonic seconds.
         gate: says whether a call may start.
     """
 
-    def __init__(self, model: Model, processes: int, clock: Clock, gate: CallGate) -> None:
+    def __init__(self, model: Model, rates: RateStore, clock: Clock, gate: CallGate) -> None:
         self.model, self._gate = model, gate
-        self.breaker = CircuitBreaker(clock, patience=model.settings.timeout)
+        self.breaker = CircuitBreaker(clock)
         self._clock = clock
         self._capped: set[str] = set()
-        self._slots = asyncio.Semaphore(model.settings.max_concurrency)
-        rpm, tpm = model.settings.rpm, model.settings.tpm
-        self._limits = RateLimits(rpm and rpm / processes, tpm and tpm / processes, clock)
+        self._rates = None if model.settings.is_embedded else Gate(model.settings, rates, clock)
+
+    @property
+    def resting(self) -> bool:
+        """Whether the model should not be asked now.
+
+        It failed many times, or its provider asks to wait for longer than a call may take.
+        """
+        wait = 0.0 if self._rates is None else self._rates.seconds_to_wait
+        return self.breaker.resting or wait > self.model.settings.timeout
 
     async def attempt(
         self,
@@ -56,7 +66,7 @@ class ModelCaller:
         patience: float,
         questions: Sequence[TaskQuestion],
     ) -> ModelAnswer:
-        """Ask once; see ``Pool.attempt``."""
+        """Ask until the provider does not refuse the call for a quota; see ``Pool.attempt``."""
         self._refuse_without_key()
         model = self.model
         request = model.request(messages, schema)
@@ -65,23 +75,24 @@ class ModelCaller:
         counted = model.count(messages)
         tokens = model.expected_input(messages) + model.meter.output_tokens
         until = asyncio.get_running_loop().time() + patience
-        asked_at: float | None = None
-        try:
-            async with asyncio.timeout_at(until), self._slots:
-                await self._wait_as_told(until)
-                correct_tokens = await self._limits.enter(tokens)
-                self._gate.check()
-                asked_at = self._clock()
-                async with asyncio.timeout(model.settings.timeout):
-                    response = await self._send(request, min(patience, model.settings.timeout))
-        except StoppingError:
-            raise
-        except Exception as error:
-            raise self._failure(error, asked=asked_at is not None) from None
         most = model.most_input(messages, schema)
-        answer = self._answer(response, counted, most, self._clock() - asked_at)
-        correct_tokens(answer.input_tokens + answer.output_tokens)
-        return answer
+        while True:
+            passage = await self._enter(tokens, until)
+            asked_at = self._clock()
+            try:
+                response = await self._send(request, until)
+            except Exception as error:
+                failure = self._failure(error)
+                self._leave(passage, _end_of_failure(error, failure))
+                if isinstance(failure, RateLimitedError):
+                    continue  # it cost nothing, and waits for its turn again
+                raise failure from None
+            except BaseException:
+                self._leave(passage, CallEnd())
+                raise
+            seconds = self._clock() - asked_at
+            self._leave(passage, _end_of_answer(response, seconds))
+            return self._answer(response, counted, most, seconds)
 
     def _refuse_without_key(self) -> None:
         model = self.model
@@ -94,40 +105,46 @@ class ModelCaller:
             self.breaker.failed(error)
             raise error
 
-    async def _wait_as_told(self, until: float) -> None:
-        """Wait as long as the provider asked for.
+    async def _enter(self, tokens: float, until: float) -> Passage | None:
+        """Wait for the call's turn. Time lost in our own queue is not a failure of the model.
 
         Raises:
-            TimeoutError: there is no time left.
-            RateLimitedError: the wait does not fit into the time left.
+            StoppingError: the process stops.
         """
-        loop = asyncio.get_running_loop()
-        if loop.time() >= until:
-            raise TimeoutError
-        while (wait := self.breaker.seconds_to_wait) > 0:
-            if loop.time() + wait >= until:
-                raise RateLimitedError(f"must not be asked for {wait:.0f} s more", where=self.model.where)
-            await asyncio.sleep(wait)
-
-    async def _send(self, request: Mapping[str, Any], seconds: float) -> Any:
-        key = {} if self.model.key is None else {"api_key": self.model.key}
-        # drop_params is a parameter of the call: set on the module, litellm repeats a call after an HTTP 422
-        return await litellm_info.litellm().acompletion(
-            **request, **key, timeout=seconds, max_retries=0, num_retries=0, drop_params=True
-        )
-
-    def _failure(self, error: Exception, *, asked: bool) -> ModelError:
-        """Return our error for an exception. A timeout in our own queue is not a failure of the model."""
-        if isinstance(error, ModelError):
-            return error
-        if isinstance(error, TimeoutError) and not asked:
-            return ModelTimeoutError(
+        patience = until - asyncio.get_running_loop().time()
+        try:
+            if patience <= 0.0:
+                raise TimeoutError
+            passage = None if self._rates is None else await self._rates.enter(tokens, patience)
+        except TimeoutError:
+            raise ModelTimeoutError(
                 "had no room for another request in time",
                 where=self.model.where,
                 fix="raise max_concurrency, rpm or tpm if the provider allows more",
+            ) from None
+        try:
+            self._gate.check()
+        except StoppingError:
+            self._leave(passage, CallEnd())
+            raise
+        return passage
+
+    def _leave(self, passage: Passage | None, end: CallEnd) -> None:
+        if self._rates is not None and passage is not None:
+            self._rates.leave(passage, end)
+
+    async def _send(self, request: Mapping[str, Any], until: float) -> Any:
+        key = {} if self.model.key is None else {"api_key": self.model.key}
+        seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
+        async with asyncio.timeout(seconds):
+            # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
+            return await litellm_info.litellm().acompletion(
+                **request, **key, timeout=seconds, max_retries=0, num_retries=0, drop_params=True
             )
+
+    def _failure(self, error: Exception) -> ModelError:
         failure = model_error(error, self.model.settings.name)
-        self.breaker.failed(failure, retry_after(error))
+        self.breaker.failed(failure)
         return failure
 
     def _answer(self, response: Any, counted: int, most_input: int, seconds: float) -> ModelAnswer:
@@ -186,3 +203,24 @@ class ModelCaller:
         if not content or len(content) > longest_answer(self.model.settings):
             return most if content else 0
         return min(litellm_info.count_tokens((content,)), most)
+
+
+def _end_of_answer(response: Any, seconds: float) -> CallEnd:
+    """Return how a call ended that was answered, with the tokens that its response reports."""
+    received = read_response(response)
+    used = received.input_tokens + received.output_tokens
+    told = headers.allowances(headers.response_headers(response))
+    return CallEnd(seconds=seconds, tokens=float(used) if used else None, allowances=told)
+
+
+def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:
+    """Return how a call ended that failed."""
+    told = headers.error_headers(error)
+    refused = isinstance(failure, RateLimitedError)
+    return CallEnd(
+        timed_out=isinstance(failure, ModelTimeoutError),
+        refused=refused,
+        cause=headers.refusing_unit(error) if refused else "requests",
+        wait=headers.retry_after(told) or 0.0,
+        allowances=headers.allowances(told),
+    )

@@ -12,7 +12,7 @@ from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
-from backend.models.rate_limits import Clock
+from backend.models.rates.stores import Clock, ProcessRates, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
@@ -24,7 +24,7 @@ class Pool:
     Args:
         models: the models' settings, with unique names.
         keys: model name → API key, for models with their own key.
-        processes: number of worker processes that share the limits per minute.
+        rates: decides how many calls are sent; ``None`` for rates of this process alone.
         clock: monotonic seconds.
 
     Attributes:
@@ -40,12 +40,13 @@ class Pool:
         models: Sequence[ModelSettings],
         *,
         keys: Mapping[str, str] = MappingProxyType({}),
-        processes: int = 1,
+        rates: RateStore | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self.gate = CallGate()
+        rates = rates or ProcessRates(clock)
         self._callers = {
-            settings.name: ModelCaller(Model(settings, keys.get(settings.name)), processes, clock, self.gate)
+            settings.name: ModelCaller(Model(settings, keys.get(settings.name)), rates, clock, self.gate)
             for settings in models
         }
 
@@ -101,7 +102,7 @@ class Pool:
 
     def resting(self, name: str) -> bool:
         """Return whether a model should not be asked now, after many failures or a long "retry after"."""
-        return self._caller(name).breaker.resting
+        return self._caller(name).resting
 
     def judge(self, name: str, *, usable: bool) -> None:
         """Record whether a model's answer contained a vote; after several without a vote it rests."""
@@ -121,13 +122,13 @@ class Pool:
         *,
         questions: Sequence[TaskQuestion] = (),
     ) -> ModelAnswer:
-        """Ask once, without a retry.
+        """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
 
         Args:
             name: the model.
             messages: system and user message.
             schema: JSON schema of the answer; sent if the model accepts one.
-            timeout: seconds for everything, including the wait for a free slot and for the limits per minute.
+            timeout: seconds for everything, including the wait for the call's turn.
                 The model's own ``timeout`` limits the call itself.
             questions: the questions in the prompt. Embedded voters answer them without reading the prompt;
                 other models ignore them.

@@ -92,9 +92,7 @@ class Runtime:
         self.embedder = embedder or Embedder(settings.embedder)
         if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
-        self.pool = Pool(
-            settings.models, keys=environment.keys(settings.models), processes=environment.workers
-        )
+        self.pool = Pool(settings.models, keys=environment.keys(settings.models))
         recall_usage(self.pool, self.ledger)
         self._thread = LoopThread()
         self._urgent_requests = UrgentRequests(self._thread.loop)

@@ -68,8 +68,8 @@ class ModelSettings(BaseModel):
     """Sampling temperature; not sent if absent."""
     timeout: Annotated[Real, Field(gt=0, allow_inf_nan=False)] = 30.0
     """Seconds that one call may take, not counting the wait for a free slot."""
-    max_concurrency: Annotated[Whole, Field(ge=1)] = 64
-    """Calls in flight at once, per process."""
+    max_concurrency: Annotated[Whole, Field(ge=1)] | None = None
+    """The most calls in flight at once, per process; if absent, as many as the model answers quickly."""
     max_tokens: Annotated[Whole, Field(ge=1)] = 256
     """The most output tokens of one answer; a reasoning model needs a few thousand."""
     rpm: Annotated[Whole, Field(ge=1)] | None = None

@@ -14,6 +14,13 @@ model_seconds = Histogram(
     ["model"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
+model_rate = Gauge(
+    "camvo_model_rate",
+    "Requests per minute that a model is sent at most by all processes; absent while no limit is known.",
+    ["model"],
+    multiprocess_mode="mostrecent",
+)
+model_refused = Counter("camvo_model_refused", "Calls that a provider refused with HTTP 429.", ["model"])
 answers_reused = Counter(
     "camvo_answers_reused", "Answers taken from the ledger instead of a new call.", ["model"]
 )

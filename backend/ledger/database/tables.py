@@ -250,6 +250,14 @@ failed_tasks = Table(
     Column("failed_at", Double, nullable=False),
 )
 
+model_rates = Table(
+    "model_rates",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("state", _JSON, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
 snapshots = Table(
     "snapshots",
     metadata,

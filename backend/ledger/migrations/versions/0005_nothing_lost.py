@@ -17,6 +17,7 @@ def upgrade() -> None:
     _outages()
     _failed_tasks()
     _withdrawals()
+    _model_rates()
 
 
 def _outages() -> None:
@@ -65,3 +66,13 @@ def _withdrawals() -> None:
     )
     with op.batch_alter_table("annotations") as annotations:
         annotations.alter_column("withdrawn", existing_type=sa.Boolean, server_default=None)
+
+
+def _model_rates() -> None:
+    op.create_table(
+        "model_rates",
+        sa.Column("model", sa.Text, nullable=False),
+        sa.Column("state", sa.JSON, nullable=False),
+        sa.Column("updated_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("model", name="pk_model_rates"),
+    )

@@ -28,6 +28,7 @@ import psutil  # type: ignore[import-untyped]
 import yaml
 from label_studio_requests import Annotation, annotated, predict, task
 from sqlalchemy import Row, Select, update
+from warm_start import WarmProcess
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
@@ -107,7 +108,7 @@ class ServerProcess:
             **chosen,
             **variables,
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._ledger: Ledger | None = None
         self._started_at = 0
         auth = (
@@ -131,22 +132,36 @@ class ServerProcess:
 
     # processes
 
-    def start(self, *arguments: str, ready: bool = True) -> None:
-        """Start the server and wait until it listens and, if ``ready``, can predict."""
-        self._started_at = self.log_path.stat().st_size if self.log_path.exists() else 0
+    def start(self, *arguments: str, ready: bool = True, fresh: bool = False) -> None:
+        """Start the server and wait until it listens and, if ``ready``, can predict.
+
+        Args:
+            arguments: options of ``camvo serve``.
+            ready: whether to wait until it can predict.
+            fresh: whether to start a new interpreter, as a shell does, which takes eight seconds longer.
+        """
+        self.log_path.touch()
+        self._started_at = self.log_path.stat().st_size
+        command = ["serve", *arguments]
+        if fresh:
+            self._process = self._new_interpreter(command)
+        else:
+            self._process = WarmProcess(command, self.folder, self._environment, self.log_path)
+        wait_until(lambda: self._address() or not self.running, "listening server")
+        self._http.base_url = httpx.URL(self._address() or "")
+        if ready:
+            self.await_ready()
+
+    def _new_interpreter(self, command: list[str]) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command line
-                [sys.executable, "-m", "backend.cli", "serve", *arguments],
+            return subprocess.Popen(  # noqa: S603 - our own command line
+                [sys.executable, "-m", "backend.cli", *command],
                 cwd=self.folder,
                 env=self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        wait_until(lambda: self._address() or not self.running, "listening server")
-        self._http.base_url = httpx.URL(self._address() or "")
-        if ready:
-            self.await_ready()
 
     def await_ready(self) -> None:
         wait_until(lambda: not self.running or self._ready(), "ready server")
@@ -162,7 +177,7 @@ class ServerProcess:
         return any(c.status == psutil.CONN_LISTEN for c in psutil.Process(self.process.pid).net_connections())
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> subprocess.Popen[bytes] | WarmProcess:
         assert self._process is not None
         return self._process
 

@@ -27,7 +27,7 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import yaml
 from label_studio_requests import Annotation, annotated, predict, task
-from sqlalchemy import Row, Select, update
+from sqlalchemy import Row, Select, func, select, update
 from warm_start import WarmProcess
 
 from backend.ledger import Ledger
@@ -89,6 +89,20 @@ def task_of(body: Mapping[str, Any]) -> int:
     entry = re.search(r"Entry (\d+) of the diary", body["messages"][-1]["content"])
     assert entry is not None
     return int(entry[1])
+
+
+def let_claims_expire(ledger: Ledger) -> None:
+    """Back-date every claim and call by an hour, after which a dead process's calls count as lost."""
+    with ledger.write() as connection:
+        for table in (tables.claims, tables.calls):
+            connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))
+
+
+def open_calls(ledger: Ledger) -> int:
+    """The number of calls that are neither settled nor lost."""
+    with ledger.read() as connection:
+        calls = select(func.count()).select_from(tables.calls).where(tables.calls.c.state == "reserved")
+        return int(connection.execute(calls).scalar_one())
 
 
 class ServerProcess:
@@ -255,7 +269,5 @@ class ServerProcess:
             return list(connection.execute(query).all())
 
     def let_claims_expire(self) -> None:
-        """Back-date every claim and call by an hour, after which a dead process's calls count as lost."""
-        with self.ledger.write() as connection:
-            for table in (tables.claims, tables.calls):
-                connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))
+        """See :func:`let_claims_expire`."""
+        let_claims_expire(self.ledger)

@@ -58,10 +58,10 @@ AT_ONCE = 4
 PATIENCE = 240.0
 """Seconds after which a run of the supervisor has failed."""
 
-_WINDOW = 24
+_WINDOW = 16
 """Tasks that a worker chooses from. The windows of consecutive workers overlap, so that they meet."""
 
-_STEP = 1
+_STEP = 3
 """By how many tasks a worker's window is ahead of the previous one's."""
 
 
@@ -175,7 +175,7 @@ def _work(killing: Killing, number: int) -> None:
         killing.url,
         Path(killing.folder),
         purchases(journal, number),
-        seconds=lambda: rng.uniform(0.0, 0.02),
+        seconds=lambda: rng.uniform(0.0, 0.05),
     ) as runtime:
         for count in itertools.count(1):
             numbers = rng.sample(killing.window(number), AT_ONCE)
@@ -287,10 +287,17 @@ def _predict_everything(killing: Killing, journal: Journal, number: int) -> None
 
 def run_in_process(killing: Killing) -> None:
     """Run the supervisor in a process of its own: only a process without threads may fork."""
-    environment = child(PYTHONPATH=os.pathsep.join(map(str, filter(None, sys.path))))
     subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, __file__, killing.to_json()], env=environment, check=True, timeout=PATIENCE
+        [sys.executable, __file__, killing.to_json()],
+        env=child(PYTHONPATH=python_path()),
+        check=True,
+        timeout=PATIENCE,
     )
+
+
+def python_path() -> str:
+    """The PYTHONPATH with which a program in tests/support finds what this process finds."""
+    return os.pathsep.join(filter(None, sys.path))
 
 
 def books_of(path: Path) -> Books:

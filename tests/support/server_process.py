@@ -108,9 +108,11 @@ def open_calls(ledger: Ledger) -> int:
 class ServerProcess:
     """One installation, which can be started, stopped, killed and started again on the same ledger."""
 
-    def __init__(self, folder: Path, config: Path | None, **variables: str) -> None:
+    def __init__(
+        self, folder: Path, config: Path | None, *, database_url: str | None = None, **variables: str
+    ) -> None:
         self.folder = folder
-        self.database_url = f"sqlite:///{folder / 'ledger.sqlite'}"
+        self.database_url = database_url or f"sqlite:///{folder / 'ledger.sqlite'}"
         self.log_path = folder / "server.log"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
@@ -252,9 +254,10 @@ class ServerProcess:
         results: list[Any] = json.loads(response.content)["results"]
         return results
 
-    def annotate(self, number: int, mood: str) -> httpx.Response:
-        """Post a human's annotation of a task; it has the task's number."""
-        return self._http.post("/webhook", json=annotated(Annotation(number=number, task=number, mood=mood)))
+    def annotate(self, number: int, mood: str, annotation: int | None = None) -> httpx.Response:
+        """Post a human's annotation of a task; by default it has the task's number."""
+        sent = Annotation(number=annotation or number, task=number, mood=mood)
+        return self._http.post("/webhook", json=annotated(sent))
 
     # the ledger
 

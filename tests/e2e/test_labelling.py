@@ -57,7 +57,7 @@ def installation(
     folder = tmp_path_factory.mktemp("server")
     config = with_unreliable_models(models, folder, policy=None, deadline=DEADLINE)
     with ServerProcess(folder, config, **variables(studio)) as server:
-        server.start()
+        server.start(fresh=True)
         yield Installation(studio, server)
 
 

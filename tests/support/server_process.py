@@ -27,7 +27,8 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import yaml
 from label_studio_requests import Annotation, annotated, predict, task
-from sqlalchemy import Row, Select, update
+from sqlalchemy import Row, Select, func, select, update
+from warm_start import WarmProcess
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
@@ -90,12 +91,28 @@ def task_of(body: Mapping[str, Any]) -> int:
     return int(entry[1])
 
 
+def let_claims_expire(ledger: Ledger) -> None:
+    """Back-date every claim and call by an hour, after which a dead process's calls count as lost."""
+    with ledger.write() as connection:
+        for table in (tables.claims, tables.calls):
+            connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))
+
+
+def open_calls(ledger: Ledger) -> int:
+    """The number of calls that are neither settled nor lost."""
+    with ledger.read() as connection:
+        calls = select(func.count()).select_from(tables.calls).where(tables.calls.c.state == "reserved")
+        return int(connection.execute(calls).scalar_one())
+
+
 class ServerProcess:
     """One installation, which can be started, stopped, killed and started again on the same ledger."""
 
-    def __init__(self, folder: Path, config: Path | None, **variables: str) -> None:
+    def __init__(
+        self, folder: Path, config: Path | None, *, database_url: str | None = None, **variables: str
+    ) -> None:
         self.folder = folder
-        self.database_url = f"sqlite:///{folder / 'ledger.sqlite'}"
+        self.database_url = database_url or f"sqlite:///{folder / 'ledger.sqlite'}"
         self.log_path = folder / "server.log"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
@@ -107,7 +124,7 @@ class ServerProcess:
             **chosen,
             **variables,
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._ledger: Ledger | None = None
         self._started_at = 0
         auth = (
@@ -131,22 +148,36 @@ class ServerProcess:
 
     # processes
 
-    def start(self, *arguments: str, ready: bool = True) -> None:
-        """Start the server and wait until it listens and, if ``ready``, can predict."""
-        self._started_at = self.log_path.stat().st_size if self.log_path.exists() else 0
+    def start(self, *arguments: str, ready: bool = True, fresh: bool = False) -> None:
+        """Start the server and wait until it listens and, if ``ready``, can predict.
+
+        Args:
+            arguments: options of ``camvo serve``.
+            ready: whether to wait until it can predict.
+            fresh: whether to start a new interpreter, as a shell does, which takes eight seconds longer.
+        """
+        self.log_path.touch()
+        self._started_at = self.log_path.stat().st_size
+        command = ["serve", *arguments]
+        if fresh:
+            self._process = self._new_interpreter(command)
+        else:
+            self._process = WarmProcess(command, self.folder, self._environment, self.log_path)
+        wait_until(lambda: self._address() or not self.running, "listening server")
+        self._http.base_url = httpx.URL(self._address() or "")
+        if ready:
+            self.await_ready()
+
+    def _new_interpreter(self, command: list[str]) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command line
-                [sys.executable, "-m", "backend.cli", "serve", *arguments],
+            return subprocess.Popen(  # noqa: S603 - our own command line
+                [sys.executable, "-m", "backend.cli", *command],
                 cwd=self.folder,
                 env=self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        wait_until(lambda: self._address() or not self.running, "listening server")
-        self._http.base_url = httpx.URL(self._address() or "")
-        if ready:
-            self.await_ready()
 
     def await_ready(self) -> None:
         wait_until(lambda: not self.running or self._ready(), "ready server")
@@ -162,7 +193,7 @@ class ServerProcess:
         return any(c.status == psutil.CONN_LISTEN for c in psutil.Process(self.process.pid).net_connections())
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> subprocess.Popen[bytes] | WarmProcess:
         assert self._process is not None
         return self._process
 
@@ -223,9 +254,10 @@ class ServerProcess:
         results: list[Any] = json.loads(response.content)["results"]
         return results
 
-    def annotate(self, number: int, mood: str) -> httpx.Response:
-        """Post a human's annotation of a task; it has the task's number."""
-        return self._http.post("/webhook", json=annotated(Annotation(number=number, task=number, mood=mood)))
+    def annotate(self, number: int, mood: str, annotation: int | None = None) -> httpx.Response:
+        """Post a human's annotation of a task; by default it has the task's number."""
+        sent = Annotation(number=annotation or number, task=number, mood=mood)
+        return self._http.post("/webhook", json=annotated(sent))
 
     # the ledger
 
@@ -240,7 +272,5 @@ class ServerProcess:
             return list(connection.execute(query).all())
 
     def let_claims_expire(self) -> None:
-        """Back-date every claim and call by an hour, after which a dead process's calls count as lost."""
-        with self.ledger.write() as connection:
-            for table in (tables.claims, tables.calls):
-                connection.execute(update(table).values(expires_at=table.c.expires_at - 3600.0))
+        """See :func:`let_claims_expire`."""
+        let_claims_expire(self.ledger)

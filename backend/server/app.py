@@ -92,7 +92,12 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
         may_wait = waiters.acquire(blocking=False)
         try:
             results = runtime.predict(
-                body.project, config, body.tasks, wait=may_wait, interactive=body.interactive
+                body.project,
+                config,
+                body.tasks,
+                wait=may_wait,
+                interactive=body.interactive,
+                again=body.again,
             )
         finally:
             if may_wait:

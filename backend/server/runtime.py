@@ -133,6 +133,7 @@ class Runtime:
         *,
         wait: bool = True,
         interactive: bool = False,
+        again: bool = False,
     ) -> list[Prediction]:
         """Predictions for raw tasks, in the order of the tasks; ``[]`` for a task that has none yet.
 
@@ -143,6 +144,7 @@ class Runtime:
             wait: whether to wait until the deadline. If not, stored predictions are returned, and the other
                 tasks are worked on in the background.
             interactive: whether the editor sent the request; it takes one prediction per task, not a list.
+            again: whether models make another attempt after their last one.
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.
@@ -157,7 +159,7 @@ class Runtime:
             )
         settings = self.projects.settings(project)
         jobs = [
-            None if (task := parse_task(raw)) is None else Job(project, *task, config, settings)
+            None if (task := parse_task(raw)) is None else Job(project, *task, config, settings, again)
             for raw in tasks
         ]
         answers = self._thread.submit(

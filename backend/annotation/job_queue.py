@@ -75,7 +75,7 @@ class JobQueue:
         """
         # Equal settings are one object. Equal configs may be several: threads that parse the same text for
         # the first time together each get their own.
-        key = (job.project, job.task, repr(job.data), job.config, id(job.settings), job.again)
+        key = (job.project, job.task, repr(job.data), job.config, id(job.settings))
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))

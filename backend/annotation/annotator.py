@@ -73,7 +73,8 @@ class Annotator:
         try:
             return await self._annotate(job, alone)
         except TaskError as error:
-            await self._record_failure(job, error)
+            failure = error  # Python unbinds ``error`` after this block, perhaps before the writer's turn
+            await self._note(lambda connection: record_failure(connection, job, failure, self._clock()))
             raise
 
     async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
@@ -87,7 +88,7 @@ class Annotator:
         if visible:
             finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
         if failed_before:
-            await self._writer.run(lambda connection: forget_failure(connection, job))
+            await self._note(lambda connection: forget_failure(connection, job))
         if job.audit:
             return None
         decided = [
@@ -107,11 +108,12 @@ class Annotator:
 
         return await outages.read(self._ledger, self._readers, read)
 
-    async def _record_failure(self, job: Job, error: TaskError) -> None:
+    async def _note(self, change: Callable[[Connection], None]) -> None:
+        """Change the list of failed tasks. If that fails, the list is out of date, but the task is done."""
         try:
-            await self._writer.run(lambda connection: record_failure(connection, job, error, self._clock()))
-        except LedgerError as failure:
-            _log.error("failed_task_not_recorded", code=failure.code, reason=str(failure))
+            await self._writer.run(change)
+        except LedgerError as error:
+            _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""

@@ -23,6 +23,7 @@ class Job:
         data: the task's data.
         config: the parsed label config.
         settings: the project's settings.
+        again: whether models make another attempt after their last one.
     """
 
     project: str
@@ -30,6 +31,7 @@ class Job:
     data: Mapping[str, Any]
     config: LabelConfig
     settings: Settings
+    again: bool = False
 
     @property
     def audit(self) -> bool:

@@ -70,7 +70,7 @@ class Voters:
         """
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
-            job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions
+            job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions, job.again
         )
         try:
             answer = await outlast(

@@ -38,6 +38,11 @@ class PredictRequest(BaseModel):
         """Whether the editor sent the request; it takes a single prediction per task, not a list."""
         return isinstance(self.params, Mapping) and self.params.get("context") is not None
 
+    @property
+    def again(self) -> bool:
+        """Whether models are to make another attempt after their last one; ``camvo predict`` may ask that."""
+        return isinstance(self.params, Mapping) and self.params.get("again") is True
+
 
 _Request = TypeVar("_Request", bound=BaseModel)
 

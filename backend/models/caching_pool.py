@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +42,7 @@ class CachingPool:
     Args:
         pool: the models.
         calls: the ledger's side of this process's calls.
-        retries: the number of further attempts after a failure that may be temporary.
+        retries: the number of further calls after a failure that may be temporary.
         clock: unix seconds.
     """
 
@@ -62,9 +63,9 @@ class CachingPool:
     ) -> PaidAnswer:
         """Return the model's answer: the first usable one in the ledger, or a new one.
 
-        The stored answers to the prompt are looked at in the order of the attempts. If none is usable, the
-        model is asked once more, until there are :data:`ATTEMPTS` answers. A query asks once at most: it
-        returns an unusable new answer, and only a later query asks again.
+        The stored answers to the prompt are looked at in the order of the attempts. If none is usable and
+        there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
+        query asks once at most: it returns an unusable new answer, and only a later query asks again.
 
         Args:
             query: what to ask.
@@ -79,7 +80,7 @@ class CachingPool:
         """
         fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
         until = self._clock() + patience
-        for attempt in range(ATTEMPTS):
+        for attempt in itertools.count() if query.again else range(ATTEMPTS):
             answer = await self._share(attempt_key(fingerprint, attempt), query, until)
             if not answer.stored or usable(answer.content):
                 return answer

@@ -24,6 +24,7 @@ class ModelQuery:
         schema: JSON schema of the answer.
         budget: the limits on the project's spending.
         questions: the questions in the prompt, for embedded voters; they do not read prompts.
+        again: whether the model makes another attempt after its last one.
     """
 
     project: str
@@ -33,6 +34,7 @@ class ModelQuery:
     schema: Mapping[str, Any]
     budget: BudgetSettings
     questions: Sequence[TaskQuestion] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

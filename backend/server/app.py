@@ -92,7 +92,9 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
                 fix="select fewer tasks or raise CAMVO_MAX_TASKS",
             )
         config = parse_label_config(body.label_config)
-        results = runtime.predict(body.project, config, body.tasks, interactive=body.interactive)
+        results = runtime.predict(
+            body.project, config, body.tasks, interactive=body.interactive, again=body.again
+        )
         return jsonify(results=results)
 
     @app.post("/webhook")

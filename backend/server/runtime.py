@@ -144,6 +144,7 @@ class Runtime:
         tasks: Sequence[Any],
         *,
         interactive: bool = False,
+        again: bool = False,
     ) -> list[Prediction]:
         """Predictions for raw tasks, in the order of the tasks; ``[]`` for a task that has none yet.
 
@@ -152,6 +153,7 @@ class Runtime:
             config: the parsed label config.
             tasks: the tasks as received; a malformed one gets ``[]``.
             interactive: whether the editor sent the request; it takes one prediction per task, not a list.
+            again: whether models make another attempt after their last one.
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.
@@ -166,7 +168,7 @@ class Runtime:
             )
         settings = self.projects.settings(project)
         jobs = [
-            None if (task := parse_task(raw)) is None else Job(project, *task, config, settings)
+            None if (task := parse_task(raw)) is None else Job(project, *task, config, settings, again)
             for raw in tasks
         ]
         answers = self._thread.submit(self._jobs.answer_request(jobs, settings.deadline)).result()

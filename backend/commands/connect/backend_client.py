@@ -38,12 +38,14 @@ class BackendClient:
     Args:
         url: the server's address, as seen from here.
         environment: has the credentials.
+        again: whether predictions are asked for with another attempt of models that have made their last one.
     """
 
-    def __init__(self, url: str, environment: Environment) -> None:
+    def __init__(self, url: str, environment: Environment, *, again: bool = False) -> None:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
         self.url = url.rstrip("/")
+        self._again = again
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     def reachable(self) -> bool:
@@ -76,7 +78,7 @@ class BackendClient:
             "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
             "project": project_key,
             "label_config": label_config,
-            "params": {"login": None, "password": None, "context": None},
+            "params": {"login": None, "password": None, "context": None, "again": self._again},
         }
         results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
         return results

@@ -24,6 +24,12 @@ def predict(  # noqa: PLR0917 - a command's options
         bool,
         typer.Option("--failed", help="Ask only about tasks that ended without a prediction before."),
     ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="As --failed, and with another attempt at tasks whose attempts are used up."
+        ),
+    ] = False,
     batch: Annotated[int, typer.Option(min=1, max=500, help="Tasks in one request to the server.")] = 50,
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
@@ -42,7 +48,7 @@ def predict(  # noqa: PLR0917 - a command's options
     from backend.label_studio import webhooks  # noqa: PLC0415
 
     environment = environment_with(None)
-    backend = BackendClient(addresses.backend_url(backend_url, environment), environment)
+    backend = BackendClient(addresses.backend_url(backend_url, environment), environment, again=again)
     console = Console()
     try:
         client = addresses.label_studio_client(label_studio, environment)
@@ -55,10 +61,10 @@ def predict(  # noqa: PLR0917 - a command's options
             label_config=payload["label_config"],
             model_version=backend.model_version(),
             refresh=refresh,
-            failed=failed,
+            failed=failed or again,
             batch=batch,
         )
-        tasks = len(backend.failed_tasks(run.key)) if failed else client.count_tasks(project)
+        tasks = len(backend.failed_tasks(run.key)) if run.failed else client.count_tasks(project)
         with progress_bar(console, "tasks", tasks) as advance:
             tally = run(advance)
     finally:

@@ -26,7 +26,8 @@ _FINAL = {NoUsableAnswerError.code}
 
 _THEN = "then run camvo predict --failed"
 _FIXES = {
-    NoUsableAnswerError.code: "label them by hand, give the labels hints, or name other models in camvo.yaml",
+    NoUsableAnswerError.code: "label them by hand, give the labels hints, or name other models; "
+    "camvo predict --again makes one more attempt",
     NoVoteError.code: f"look at the failures of the models below and mend their cause; {_THEN}",
     BudgetExhaustedError.code: f"raise budget in camvo.yaml, or wait for the next UTC day; {_THEN}",
     MissingFieldError.code: f"import the key that the label config reads, or set camvo_fields; {_THEN}",

@@ -20,7 +20,7 @@ from label_studio_requests import (
     setup,
     task,
 )
-from sqlalchemy import select
+from sqlalchemy import select, update
 from whole_backend import CALL, Backend, prompt_of, says, votes
 
 from backend.annotation.job import is_audit
@@ -310,6 +310,25 @@ def budget_for(calls: float, tmp_path: Path) -> float:
         backend.predict(task(1))
         [first, *_] = settled(backend)
     return float(first.reserved) / 1e12 * calls
+
+
+def test_one_absurd_usage_stops_no_prediction_not_even_after_a_start(tmp_path: Path) -> None:
+    """The second process also finds such a usage in the ledger, as earlier versions stored it."""
+    other = Project(number=8)
+    replies = {
+        "red": Reply.says('{"mood": "Glad"}', usage=(10**15, 10**15)),
+        "green": Reply.says('{"mood": "Glad"}', usage=(10**300, -1)),
+        "blue": Reply.says('{"mood": "Glad"}'),
+    }
+    with Backend(tmp_path, lambda body: replies[body["model"]], budget={"day_usd": 1.0}) as backend:
+        assert all(backend.predict(task(1), task(2)))
+        assert all(backend.predict(task(1), project=other))
+        assert all(call.cost <= call.reserved for call in settled(backend))
+        with backend.ledger.write() as connection:
+            connection.execute(update(tables.calls).values(input_tokens=10**15, output_tokens=10**15))
+    with Backend(tmp_path, lambda body: replies[body["model"]], budget={"day_usd": 1.0}) as backend:
+        assert all(backend.predict(task(3), task(4, "A day without end.")))
+        assert backend.server.count("red") == backend.server.count("blue") > 0
 
 
 @pytest.mark.parametrize("name", ["project_usd", "day_usd"])

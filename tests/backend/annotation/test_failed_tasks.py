@@ -10,6 +10,7 @@ import pytest
 from label_studio_requests import Project, task, tasks_deleted
 from whole_backend import Backend, says, votes
 
+from backend.errors import LedgerError
 from backend.ledger import failed_tasks
 from backend.testing import Reply
 
@@ -89,16 +90,37 @@ def test_a_deleted_task_is_not_recorded(backend: Backend) -> None:
     assert failed(backend) == {2: "no_vote"}
 
 
-def test_tasks_that_get_a_prediction_at_once_write_no_failure(backend: Backend) -> None:
-    backend.server.script = GLAD
-    written: list[Any] = []
+def watched(backend: Backend) -> list[str]:
+    """The names of the functions that the writer runs from now on; those that note failed tasks fail."""
+    names: list[str] = []
     run = backend.runtime._writer.run
 
     async def noted(function: Any) -> Any:
-        written.append(function.__qualname__)
+        names.append(function.__qualname__)
+        if is_note(function.__qualname__):
+            raise LedgerError("the disk is full")
         return await run(function)
 
     backend.runtime._writer.run = noted  # type: ignore[method-assign]
-    backend.predict(task(1), task(2))
+    return names
+
+
+def is_note(name: str) -> bool:
+    return "annotate.<locals>" in name
+
+
+def test_tasks_that_get_a_prediction_at_once_write_no_failure(backend: Backend) -> None:
+    backend.server.script = GLAD
+    written = watched(backend)
+    assert all(backend.predict(task(1), task(2)))
     assert written
-    assert not [name for name in written if "fail" in name or "_annotate" in name]
+    assert not any(map(is_note, written))
+
+
+def test_a_list_that_cannot_be_written_costs_no_prediction(backend: Backend) -> None:
+    assert backend.predict(task(1)) == [[]]
+    written = watched(backend)
+    assert backend.predict(task(2)) == [[]]
+    backend.server.script = GLAD
+    assert all(backend.predict(task(1)))
+    assert sum(map(is_note, written)) == 2

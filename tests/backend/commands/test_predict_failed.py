@@ -81,6 +81,22 @@ def test_three_spells_are_final(backend: Backend, client: BackendClient, api: La
     assert backend.server.count() == asked
 
 
+def test_again_makes_one_more_attempt_at_final_tasks(
+    backend: Backend, client: BackendClient, api: LabelStudioApi
+) -> None:
+    api.add_tasks("A long day.")
+    again = BackendClient(client.url, Environment(), again=True)
+    asked = []
+    for predictor in (client, client, client, client, again, again):
+        run(api, predictor)
+        asked.append(backend.server.count())
+    assert asked == [3, 6, 9, 9, 12, 15]
+    backend.server.script = GLAD
+    assert run(api, client, failed=True).failed == Counter(no_usable_answer=1)
+    assert run(api, again, failed=True) == Tally(created=1)
+    again.close()
+
+
 def test_failed_tasks_are_fetched_page_by_page(
     backend: Backend, client: BackendClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

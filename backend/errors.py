@@ -23,6 +23,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── ImageUnavailableError task image cannot be shown to any model
     │   ├── NoVoteError           every queried model failed
     │   ├── TaskDeletedError      task deleted while models were answering
+    │   ├── StoppingError         server stops and asks no further model
     │   └── BudgetExhaustedError  budget does not cover the next call
     ├── ModelError                model call without a vote
     │   ├── ModelTimeoutError     no answer in time
@@ -137,6 +138,12 @@ class TaskDeletedError(TaskError):
     """Task that was deleted while models were answering; nothing about it may be stored."""
 
     code = "task_deleted"
+
+
+class StoppingError(TaskError):
+    """Task that needs a model while the server stops; another request after the restart gets its answer."""
+
+    code = "stopping"
 
 
 class BudgetExhaustedError(TaskError):

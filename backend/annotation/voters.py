@@ -7,7 +7,6 @@ import structlog
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BadAnswerError, ModelError
-from backend.ledger.database.outages import outlast
 from backend.models import Pool
 from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
@@ -42,7 +41,7 @@ class Voters:
         return bool(with_vision) if single is None else single in with_vision
 
     async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> tuple[dict[str, str], float]:
-        """Ask one model; while the database is down, again and again, since no call is paid for twice.
+        """Ask one model.
 
         Returns:
             Its votes by question, empty if it failed, and what the call cost in $.
@@ -52,7 +51,7 @@ class Voters:
             job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions
         )
         try:
-            reply = await outlast(lambda: self._queries.ask(query, patience=settings.deadline))
+            reply = await self._queries.ask(query, patience=settings.deadline)
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return {}, error.usage.cost if error.usage else 0.0

@@ -12,7 +12,15 @@ from collections.abc import Callable
 
 import structlog
 
-from backend.errors import BudgetExhaustedError, ModelError, ModelTimeoutError, Usage
+from backend.errors import (
+    BudgetExhaustedError,
+    LedgerError,
+    ModelError,
+    ModelTimeoutError,
+    StoppingError,
+    Usage,
+)
+from backend.ledger.database.outages import outlast
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
@@ -45,9 +53,12 @@ class CachingPool:
         self._pool, self._calls = pool, calls
         self._retries, self._clock = retries, clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
+        pool.gate.hold_while(lambda: calls.settlements.waiting > 0)
 
     async def ask(self, query: ModelQuery, patience: float) -> PaidAnswer:
         """Return the model's answer. Identical queries that run at the same time share one call.
+
+        While the database is down, this waits: ``patience`` begins again when it is back.
 
         Args:
             query: what to ask.
@@ -56,6 +67,7 @@ class CachingPool:
         Raises:
             ModelError: the model gave no answer.
             BudgetExhaustedError: the budget does not cover the call.
+            StoppingError: the process stops.
         """
         key = self._pool.fingerprint(query.model, query.messages, query.schema)
         while (shared := self._running.get(key)) is not None:
@@ -64,10 +76,15 @@ class CachingPool:
                 await self._calls.record_use(key, query)
                 return PaidAnswer((await asyncio.shield(shared)).content, 0.0)
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
-        task = asyncio.create_task(self._ask(key, query, self._clock() + patience))
+        task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
         self._running[key] = task
-        task.add_done_callback(lambda _: self._running.pop(key, None))
+        task.add_done_callback(lambda done: self._remove(key, done))
         return await asyncio.shield(task)
+
+    def _remove(self, key: str, task: asyncio.Task[PaidAnswer]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # if nobody waits for it any more, asyncio would log it with its traceback
 
     async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
         estimate = CallEstimate(
@@ -75,6 +92,7 @@ class CachingPool:
             self._pool.count(query.model, query.messages),
         )
         for attempt in range(self._retries + 1):
+            self._pool.gate.check()
             seconds = max(until - self._clock(), 0.0) + _OVERTIME
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
@@ -116,6 +134,10 @@ class CachingPool:
             _log.warning(
                 "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
             )
+            raise
+        except (StoppingError, LedgerError) as error:
+            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
+            await self._calls.settle(key, query, call, outcome)
             raise
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
         outcome = CallOutcome(answer.content, usage, None, answer.seconds)

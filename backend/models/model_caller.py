@@ -8,12 +8,15 @@ from typing import Any
 
 from backend.errors import (
     KeyRejectedError,
+    LedgerError,
     ModelError,
     ModelTimeoutError,
     RateLimitedError,
+    StoppingError,
     Usage,
 )
 from backend.models import litellm_info
+from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer, read_response, response_error
 from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error, retry_after
@@ -30,10 +33,11 @@ class ModelCaller:
         model: the model.
         processes: number of worker processes that share the limits per minute.
         clock: monotonic seconds.
+        gate: says whether a call may start.
     """
 
-    def __init__(self, model: Model, processes: int, clock: Clock) -> None:
-        self.model = model
+    def __init__(self, model: Model, processes: int, clock: Clock, gate: CallGate) -> None:
+        self.model, self._gate = model, gate
         self.breaker = CircuitBreaker(clock, patience=model.settings.timeout)
         self._clock = clock
         self._slots = asyncio.Semaphore(model.settings.max_concurrency)
@@ -61,9 +65,12 @@ class ModelCaller:
             async with asyncio.timeout_at(until), self._slots:
                 await self._wait_as_told(until)
                 correct_tokens = await self._limits.enter(tokens)
+                self._gate.admit()
                 asked_at = self._clock()
                 async with asyncio.timeout(model.settings.timeout):
                     response = await self._send(request, min(patience, model.settings.timeout))
+        except (StoppingError, LedgerError):
+            raise
         except Exception as error:
             raise self._failure(error, asked=asked_at is not None) from None
         answer = self._answer(response, counted, self._clock() - asked_at)

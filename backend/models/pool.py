@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from backend.errors import ModelUnknownError
+from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
@@ -26,6 +27,9 @@ class Pool:
         processes: number of worker processes that share the limits per minute.
         clock: monotonic seconds.
 
+    Attributes:
+        gate: every call passes it; shutting it stops all of them from starting.
+
     Raises:
         PriceMissingError: a model has no price.
         ConfigError: litellm does not know a model's provider.
@@ -39,8 +43,9 @@ class Pool:
         processes: int = 1,
         clock: Clock = time.monotonic,
     ) -> None:
+        self.gate = CallGate()
         self._callers = {
-            settings.name: ModelCaller(Model(settings, keys.get(settings.name)), processes, clock)
+            settings.name: ModelCaller(Model(settings, keys.get(settings.name)), processes, clock, self.gate)
             for settings in models
         }
 
@@ -120,6 +125,8 @@ class Pool:
 
         Raises:
             ModelError: there is no answer; ``usage`` holds what the failure cost.
+            StoppingError: the gate was shut before the model was asked.
+            LedgerError: the gate was held before the model was asked.
         """
         return await self._caller(name).attempt(messages, schema, timeout, questions)
 

@@ -37,7 +37,7 @@ from backend.learning.scorers import Scorers
 from backend.learning.states import States
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
-from backend.ledger.readiness import try_write
+from backend.ledger.database.readiness import try_write
 from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, delete, select
@@ -68,9 +68,9 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
     ]
 
 
-def forget_task(connection: Connection, project: str, task: int) -> None:
-    """Delete a task's texts."""
-    connection.execute(delete(_table).where(_table.c.project == project, _table.c.task == task))
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete tasks' texts."""
+    connection.execute(delete(_table).where(_table.c.project == project, _table.c.task.in_(tasks)))
 
 
 def forget_project(connection: Connection, project: str) -> None:

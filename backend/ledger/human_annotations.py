@@ -5,7 +5,7 @@ The module is not called "annotations" because every module imports that name ``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -129,11 +129,11 @@ def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
     return frozenset(connection.scalars(query))
 
 
-def forget_task(connection: Connection, project: str, task: int) -> int:
-    """Replace a deleted task's annotations by tombstones, and return how many there were."""
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
+    """Replace deleted tasks' annotations by tombstones, and return how many there were."""
     return connection.execute(
         update(_table)
-        .where(_table.c.project == project, _table.c.task == task, ~_table.c.deleted)
+        .where(_table.c.project == project, _table.c.task.in_(tasks), ~_table.c.deleted)
         .values(**_EMPTIED)
     ).rowcount
 

@@ -6,7 +6,7 @@ harder tasks, so comparing its votes would make it look worse than it is; such v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -66,7 +66,7 @@ def set_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> 
         )
 
 
-def forget_task(connection: Connection, project: str, task: int) -> None:
-    """Delete a task's rows. Must run before its rounds are deleted, because rows are found through them."""
-    of_task = select(_rounds.c.id).where(_rounds.c.project == project, _rounds.c.task == task)
-    connection.execute(delete(_table).where(_table.c.round_id.in_(of_task)))
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete tasks' rows. Must run before the rounds are deleted, because rows are found through them."""
+    of_tasks = select(_rounds.c.id).where(_rounds.c.project == project, _rounds.c.task.in_(tasks))
+    connection.execute(delete(_table).where(_table.c.round_id.in_(of_tasks)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, exists, or_, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new
 from backend.ledger.money.picodollars import from_picodollars, to_picodollars
 
@@ -84,11 +85,11 @@ def task_using(connection: Connection, key: str) -> tuple[str, int] | None:
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Delete the answers that only these tasks use, and return how many were deleted."""
-    of_tasks = (_links.c.project == project, _links.c.task.in_(tasks))
+    of_tasks = (_links.c.project == project, among(connection.dialect, _links.c.task, tasks))
     other_links = _links.alias()
     used_elsewhere = exists().where(
         other_links.c.key == _table.c.key,
-        or_(other_links.c.project != project, other_links.c.task.not_in(tasks)),
+        or_(other_links.c.project != project, ~among(connection.dialect, other_links.c.task, tasks)),
     )
     deleted = connection.execute(
         delete(_table).where(_table.c.key.in_(select(_links.c.key).where(*of_tasks)), ~used_elsewhere)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 
 from backend.ledger import answers, example_texts, human_annotations, rounds, votes
 from backend.ledger.database import tables
-from backend.ledger.database.upsert import insert_new
+from backend.ledger.database.number_sets import among, insert_each
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
@@ -23,9 +23,9 @@ def mark(connection: Connection, project: str, tasks: Sequence[int], now: float)
     """Remember that tasks are deleted, and that their records are to be forgotten."""
     if not tasks:
         return
-    keys = [{"project": project, "task": task} for task in tasks]
-    connection.execute(insert_new(connection.dialect, _table), [key | {"deleted_at": now} for key in keys])
-    connection.execute(insert_new(connection.dialect, _left), keys)
+    dialect = connection.dialect
+    connection.execute(insert_each(dialect, _table, "task", tasks, project=project, deleted_at=now))
+    connection.execute(insert_each(dialect, _left, "task", tasks, project=project))
 
 
 def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] | None:
@@ -47,7 +47,8 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     rounds.forget_tasks(connection, project, tasks)
     answers.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
-    connection.execute(delete(_left).where(_left.c.project == project, _left.c.task.in_(tasks)))
+    chosen = among(connection.dialect, _left.c.task, tasks)
+    connection.execute(delete(_left).where(_left.c.project == project, chosen))
 
 
 def is_deleted(connection: Connection, project: str, task: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, and_, bindparam, delete, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.rounds import unpack_context
 from camvo.typing import Array
@@ -70,7 +71,8 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     """Delete tasks' texts."""
-    connection.execute(delete(_table).where(_table.c.project == project, _table.c.task.in_(tasks)))
+    of_tasks = among(connection.dialect, _table.c.task, tasks)
+    connection.execute(delete(_table).where(_table.c.project == project, of_tasks))
 
 
 def forget_project(connection: Connection, project: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.human_annotations
@@ -131,10 +132,9 @@ def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Replace deleted tasks' annotations by tombstones, and return how many there were."""
+    of_tasks = among(connection.dialect, _table.c.task, tasks)
     return connection.execute(
-        update(_table)
-        .where(_table.c.project == project, _table.c.task.in_(tasks), ~_table.c.deleted)
-        .values(**_EMPTIED)
+        update(_table).where(_table.c.project == project, of_tasks, ~_table.c.deleted).values(**_EMPTIED)
     ).rowcount
 
 

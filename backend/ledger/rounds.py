@@ -14,6 +14,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new
 from camvo.typing import Array
 
@@ -154,7 +155,7 @@ def labelled_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
     """Return those of the tasks that have a round with a human label or one that people taught."""
     query = select(_table.c.task).where(
         _table.c.project == project,
-        _table.c.task.in_(tasks),
+        among(connection.dialect, _table.c.task, tasks),
         or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
     )
     return sorted(set(connection.scalars(query)))
@@ -163,7 +164,7 @@ def labelled_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Delete tasks' rounds and return how many there were. Their events stay, and so does the state."""
     return connection.execute(
-        delete(_table).where(_table.c.project == project, _table.c.task.in_(tasks))
+        delete(_table).where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
     ).rowcount
 
 

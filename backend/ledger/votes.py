@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, insert, select, update
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.rounds import Round
 
 _table, _rounds = tables.votes, tables.rounds
@@ -68,5 +69,6 @@ def set_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> 
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     """Delete tasks' rows. Must run before the rounds are deleted, because rows are found through them."""
-    of_tasks = select(_rounds.c.id).where(_rounds.c.project == project, _rounds.c.task.in_(tasks))
+    among_tasks = among(connection.dialect, _rounds.c.task, tasks)
+    of_tasks = select(_rounds.c.id).where(_rounds.c.project == project, among_tasks)
     connection.execute(delete(_table).where(_table.c.round_id.in_(of_tasks)))

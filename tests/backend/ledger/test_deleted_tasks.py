@@ -56,19 +56,14 @@ def test_marked_tasks_are_deleted_at_once_and_left_to_forget(ledger: Ledger) -> 
 
 
 def test_an_answer_that_another_task_uses_survives_the_deletion_of_many(ledger: Ledger) -> None:
+    users = {"shared": [4, 5, 6], "theirs": [4, 5], "other": [6]}
     with ledger.write() as connection:
-        for key, users in {"shared": [4, 5, 6], "theirs": [4, 5], "other": [6]}.items():
-            answers.store(
-                connection, StoredAnswer(key, "small", "Positive", 10, 2, 0.001, 0.5), PROJECT, 4, 1.0
-            )
-            for task in users:
-                answers.link_task(connection, key, PROJECT, task)
+        for key, tasks in users.items():
+            answer = StoredAnswer(key, "small", "Positive", 10, 2, 0.001, 0.5)
+            for task in tasks:
+                answers.store(connection, answer, PROJECT, task, now=1.0)
         answers.link_task(connection, "theirs", "2.1", 4)
         assert answers.forget_tasks(connection, PROJECT, [4, 5]) == 0
-        assert set(answers.find_by_key(connection, ["shared", "theirs", "other"])) == {
-            "shared",
-            "theirs",
-            "other",
-        }
+        assert answers.find_by_key(connection, [*users]).keys() == users.keys()
         assert answers.forget_tasks(connection, PROJECT, [6, 7]) == 2
-        assert answers.find_by_key(connection, [*keys]).keys() == {"theirs"}
+        assert answers.find_by_key(connection, [*users]).keys() == {"theirs"}

@@ -74,7 +74,8 @@ def test_a_ledger_is_migrated_from_the_wheel(wheel: Path, tmp_path: Path) -> Non
     code = """
 import sys
 import backend.ledger, backend.models, backend.questions, camvo.policies.camvo
-from backend.ledger import Ledger, readiness
+from backend.ledger import Ledger
+from backend.ledger.database import readiness
 ledger = Ledger("sqlite:///new.sqlite")
 ledger.migrate()
 with ledger.write() as connection:

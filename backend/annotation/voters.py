@@ -10,7 +10,6 @@ import structlog
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BadAnswerError, ModelError
-from backend.ledger.database.outages import outlast
 from backend.models import Pool
 from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
@@ -64,21 +63,16 @@ class Voters:
         return bool(shown) if single is None else single in shown
 
     async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
-        """Ask one model; one that fails gives a reply without votes.
-
-        While the database is down the model is asked again and again, since no call is paid for twice.
-        """
+        """Ask one model; one that fails gives a reply without votes."""
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
             job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions, job.again
         )
         try:
-            answer = await outlast(
-                lambda: self._queries.ask(
-                    query,
-                    patience=settings.deadline,
-                    usable=lambda content: bool(_votes(content, prompt.questions)),
-                )
+            answer = await self._queries.ask(
+                query,
+                patience=settings.deadline,
+                usable=lambda content: bool(_votes(content, prompt.questions)),
             )
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()

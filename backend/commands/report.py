@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +12,7 @@ from rich.table import Table
 from backend import settings
 from backend.errors import ConfigError
 from backend.ledger import Ledger
+from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share
 from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
@@ -47,7 +47,7 @@ def _load_report(environment: Environment, project: str | None) -> Report:
     ledger = Ledger(environment.database_url)
     try:
         with ledger.read() as connection:
-            report = build_report(connection, loaded, now=time.time(), project=project)
+            report = build_report(connection, loaded, now=now(connection), project=project)
     finally:
         ledger.close()
     if project is not None and not report.projects:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -10,15 +10,27 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.label_studio.annotations import annotations_in
-from backend.label_studio.webhooks import WebhookEvent
+from backend.label_studio.webhooks import WebhookEvent, split_event
 from backend.learning import labelled_texts, teaching
 from backend.learning.projects import project_settings, remember_project
-from backend.ledger import deleted_tasks, human_annotations
+from backend.ledger import deleted_tasks, human_annotations, projects, rounds
 from backend.ledger.human_annotations import Annotation
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Settings
 
 _log = structlog.get_logger(__name__)
+
+PART = 20
+"""Annotations, or ids of deleted ones, that one transaction takes."""
+
+MARKED = 5_000
+"""Deleted tasks that one transaction marks."""
+
+_FORGOTTEN = 500
+"""Deleted tasks that one transaction forgets, if no human label is to be taken out of the rewards."""
+
+_CORRECTED = 20
+"""Deleted tasks with human labels that one transaction forgets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,11 @@ class _Answers:
 
     config: LabelConfig | None = None
     annotations: Sequence[Annotation] = ()
+
+
+def parts(event: WebhookEvent) -> Iterator[WebhookEvent]:
+    """The parts of an event that are stored in a transaction each."""
+    return split_event(event, MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
 
 
 Transaction = Callable[[Connection], None]
@@ -99,11 +116,49 @@ def _annotations_deleted(
 def _tasks_deleted(
     connection: Connection, event: WebhookEvent, answers: _Answers, settings: Settings, now: float
 ) -> None:
-    """TASKS_DELETED: Label Studio sends no event for the annotations; stored texts and answers go too."""
-    for task in event.task_ids:
-        human_annotations.forget_task(connection, event.project_key, task)
-        teaching.correct_rewards(connection, event.project_key, task, settings, now)
-        deleted_tasks.delete_task(connection, event.project_key, task, now)
+    """TASKS_DELETED: Label Studio sends no event for the annotations; stored texts and answers go too.
+
+    The records of many tasks are forgotten in the background, by :func:`forget_next`.
+    """
+    deleted_tasks.mark(connection, event.project_key, event.task_ids, now)
+    if len(event.task_ids) <= _CORRECTED:
+        _forget(connection, event.project_key, event.task_ids, settings, now)
+
+
+def forget_next(connection: Connection, settings: Settings, now: float) -> bool:
+    """Forget the next deleted tasks, as many as one quick transaction can.
+
+    Args:
+        connection: a write transaction.
+        settings: the server's settings.
+        now: unix seconds.
+
+    Returns:
+        Whether there were any, so that there may be more.
+    """
+    left = deleted_tasks.left_to_forget(connection, _FORGOTTEN)
+    if left is None:
+        return False
+    project, tasks = left
+    own_settings, _ = project_settings(projects.get(connection, project), settings)
+    _forget(connection, project, tasks, own_settings, now)
+    return True
+
+
+def _forget(
+    connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
+) -> None:
+    """Take human labels out of the rewards, which takes milliseconds a task, and forget the tasks.
+
+    If many of the tasks have human labels, only the first of those are forgotten.
+    """
+    labelled = rounds.labelled_tasks(connection, project, tasks)
+    if len(labelled) > _CORRECTED:
+        tasks = labelled = labelled[:_CORRECTED]
+    human_annotations.forget_tasks(connection, project, labelled)
+    for task in labelled:
+        teaching.correct_rewards(connection, project, task, settings, now)
+    deleted_tasks.forget(connection, project, tasks)
 
 
 def _project_updated(

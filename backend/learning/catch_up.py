@@ -17,7 +17,7 @@ from backend.errors import LabelStudioError
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.label_studio.webhooks import WebhookEvent
-from backend.learning.actions import prepare_event
+from backend.learning.actions import parts, prepare_event
 from backend.ledger import Ledger, Writer, human_annotations
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
@@ -84,7 +84,7 @@ class CatchUp:
         return len(listed), len(deleted)
 
     async def _apply(self, event: WebhookEvent) -> None:
-        for part in webhooks.split_event(event):
+        for part in parts(event):
             apply = await asyncio.to_thread(prepare_event, part, self.settings, self.clock)
             await self.writer.persist(apply)
 

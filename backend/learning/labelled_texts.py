@@ -51,7 +51,7 @@ def forget_texts(connection: Connection, project: str, task: int) -> bool:
     annotations = human_annotations.of_task(connection, project, task)
     if any(annotation.teaches for annotation in annotations):
         return False
-    example_texts.forget_task(connection, project, task)
+    example_texts.forget_tasks(connection, project, [task])
     return True
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, exists, or_, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new
 from backend.ledger.money.picodollars import from_picodollars, to_picodollars
 
@@ -82,18 +83,18 @@ def task_using(connection: Connection, key: str) -> tuple[str, int] | None:
     return None if row is None else (row.project, row.task)
 
 
-def forget_task(connection: Connection, project: str, task: int) -> int:
-    """Delete the answers that only this task uses, and return how many were deleted."""
-    of_task = (_links.c.project == project, _links.c.task == task)
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
+    """Delete the answers that only these tasks use, and return how many were deleted."""
+    of_tasks = (_links.c.project == project, among(connection.dialect, _links.c.task, tasks))
     other_links = _links.alias()
     used_elsewhere = exists().where(
         other_links.c.key == _table.c.key,
-        or_(other_links.c.project != project, other_links.c.task != task),
+        or_(other_links.c.project != project, ~among(connection.dialect, other_links.c.task, tasks)),
     )
     deleted = connection.execute(
-        delete(_table).where(_table.c.key.in_(select(_links.c.key).where(*of_task)), ~used_elsewhere)
+        delete(_table).where(_table.c.key.in_(select(_links.c.key).where(*of_tasks)), ~used_elsewhere)
     ).rowcount
-    connection.execute(delete(_links).where(*of_task))
+    connection.execute(delete(_links).where(*of_tasks))
     return deleted
 
 

@@ -1,30 +1,55 @@
-"""Deleted tasks: their numbers only, so that running work and late webhooks do not restore any data."""
+"""Deleted tasks: their numbers only, so that running work and late webhooks do not restore any data.
+
+A deletion is first marked, which is quick, and counts from then on. What the ledger holds of the tasks is
+forgotten afterwards, and for many tasks in several transactions; a list says what is left to do.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, select
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, delete, select
 
 from backend.ledger import answers, example_texts, failed_tasks, human_annotations, rounds, votes
 from backend.ledger.database import tables
-from backend.ledger.database.upsert import insert_new
+from backend.ledger.database.number_sets import among, insert_each
 
-_table = tables.deleted_tasks
+_table, _left = tables.deleted_tasks, tables.tasks_to_forget
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
+_NEXT = select(_left.c.project, _left.c.task).order_by(_left.c.project, _left.c.task).limit(bindparam("most"))
 
 
-def delete_task(connection: Connection, project: str, task: int, now: float) -> None:
-    """Delete a task's rounds, votes, texts, human labels and unshared answers; remember its number.
+def mark(connection: Connection, project: str, tasks: Sequence[int], now: float) -> None:
+    """Remember that tasks are deleted, and that their records are to be forgotten."""
+    if not tasks:
+        return
+    dialect = connection.dialect
+    connection.execute(insert_each(dialect, _table, "task", tasks, project=project, deleted_at=now))
+    connection.execute(insert_each(dialect, _left, "task", tasks, project=project))
 
-    Callers must first take the task's human labels out of the rewards: that needs the rounds.
+
+def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] | None:
+    """Return a project and at most so many of its deleted tasks whose records are still there."""
+    rows = connection.execute(_NEXT, {"most": most}).all()
+    if not rows:
+        return None
+    project: str = rows[0].project
+    return project, [row.task for row in rows if row.project == project]
+
+
+def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete marked tasks' rounds, votes, texts, human labels and unshared answers.
+
+    Callers must first take the tasks' human labels out of the rewards: that needs the rounds.
     """
-    human_annotations.forget_task(connection, project, task)
-    votes.forget_task(connection, project, task)
-    rounds.forget_task(connection, project, task)
-    answers.forget_task(connection, project, task)
-    example_texts.forget_task(connection, project, task)
-    failed_tasks.forget_task(connection, project, task)
-    row = {"project": project, "task": task, "deleted_at": now}
-    connection.execute(insert_new(connection.dialect, _table), row)
+    human_annotations.forget_tasks(connection, project, tasks)
+    votes.forget_tasks(connection, project, tasks)
+    rounds.forget_tasks(connection, project, tasks)
+    answers.forget_tasks(connection, project, tasks)
+    example_texts.forget_tasks(connection, project, tasks)
+    failed_tasks.forget_tasks(connection, project, tasks)
+    chosen = among(connection.dialect, _left.c.task, tasks)
+    connection.execute(delete(_left).where(_left.c.project == project, chosen))
 
 
 def is_deleted(connection: Connection, project: str, task: int) -> bool:

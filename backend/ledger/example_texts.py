@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, delete, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.rounds import unpack_context
 from camvo.typing import Array
@@ -68,9 +69,10 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
     ]
 
 
-def forget_task(connection: Connection, project: str, task: int) -> None:
-    """Delete a task's texts."""
-    connection.execute(delete(_table).where(_table.c.project == project, _table.c.task == task))
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete tasks' texts."""
+    of_tasks = among(connection.dialect, _table.c.task, tasks)
+    connection.execute(delete(_table).where(_table.c.project == project, of_tasks))
 
 
 def forget_project(connection: Connection, project: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.failed_tasks
@@ -43,8 +44,14 @@ def is_failed(connection: Connection, project: str, task: int) -> bool:
 
 
 def forget_task(connection: Connection, project: str, task: int) -> None:
-    """Forget that a task failed: it got a prediction, or was deleted."""
+    """Forget that a task failed: it got a prediction."""
     connection.execute(_FORGET, {"of": project, "number": task})
+
+
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Forget that tasks failed, because they were deleted."""
+    of_tasks = among(connection.dialect, _table.c.task, tasks)
+    connection.execute(delete(_table).where(_table.c.project == project, of_tasks))
 
 
 def count_by_code(connection: Connection, project: str) -> dict[str, int]:

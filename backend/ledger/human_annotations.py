@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 
 from backend.ledger import withdrawals
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.withdrawals import Withdrawal, annotation_time
 
@@ -140,12 +141,11 @@ def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
     return frozenset(connection.scalars(query))
 
 
-def forget_task(connection: Connection, project: str, task: int) -> int:
-    """Replace a deleted task's annotations by tombstones, and return how many there were."""
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
+    """Replace deleted tasks' annotations by tombstones, and return how many there were."""
+    of_tasks = among(connection.dialect, _table.c.task, tasks)
     return connection.execute(
-        update(_table)
-        .where(_table.c.project == project, _table.c.task == task, ~_table.c.deleted)
-        .values(**_EMPTIED)
+        update(_table).where(_table.c.project == project, of_tasks, ~_table.c.deleted).values(**_EMPTIED)
     ).rowcount
 
 

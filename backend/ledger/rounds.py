@@ -9,11 +9,12 @@ from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, or_, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new
 from camvo.typing import Array
 
@@ -161,10 +162,20 @@ def set_human(connection: Connection, round_id: int, label: str | None, confirme
     connection.execute(update(_table).where(_table.c.id == round_id).values(human=label, confirmed=confirmed))
 
 
-def forget_task(connection: Connection, project: str, task: int) -> int:
-    """Delete a task's rounds and return how many there were. Their events stay, and so does the state."""
+def labelled_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> list[int]:
+    """Return those of the tasks that have a round with a human label or one that people taught."""
+    query = select(_table.c.task).where(
+        _table.c.project == project,
+        among(connection.dialect, _table.c.task, tasks),
+        or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
+    )
+    return sorted(set(connection.scalars(query)))
+
+
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
+    """Delete tasks' rounds and return how many there were. Their events stay, and so does the state."""
     return connection.execute(
-        delete(_table).where(_table.c.project == project, _table.c.task == task)
+        delete(_table).where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
     ).rowcount
 
 

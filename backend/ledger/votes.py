@@ -6,11 +6,12 @@ harder tasks, so comparing its votes would make it look worse than it is; such v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
 from backend.ledger.rounds import Round
 
 _table, _rounds = tables.votes, tables.rounds
@@ -66,7 +67,8 @@ def set_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> 
         )
 
 
-def forget_task(connection: Connection, project: str, task: int) -> None:
-    """Delete a task's rows. Must run before its rounds are deleted, because rows are found through them."""
-    of_task = select(_rounds.c.id).where(_rounds.c.project == project, _rounds.c.task == task)
-    connection.execute(delete(_table).where(_table.c.round_id.in_(of_task)))
+def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Delete tasks' rows. Must run before the rounds are deleted, because rows are found through them."""
+    among_tasks = among(connection.dialect, _rounds.c.task, tasks)
+    of_tasks = select(_rounds.c.id).where(_rounds.c.project == project, among_tasks)
+    connection.execute(delete(_table).where(_table.c.round_id.in_(of_tasks)))

@@ -17,6 +17,7 @@ import structlog
 from backend.errors import (
     BadAnswerError,
     BudgetExhaustedError,
+    LedgerError,
     ModelError,
     ModelTimeoutError,
     RefusedError,
@@ -24,6 +25,7 @@ from backend.errors import (
     UnusableAnswersError,
     Usage,
 )
+from backend.ledger.database.outages import outlast
 from backend.models.attempts import ATTEMPTS, attempt_key
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
@@ -57,6 +59,7 @@ class CachingPool:
         self._pool, self._calls = pool, calls
         self._retries, self._clock = retries, clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
+        pool.gate.hold_while(lambda: calls.settlements.waiting > 0)
 
     async def ask(
         self, query: ModelQuery, patience: float, usable: Callable[[str], bool] = lambda content: True
@@ -66,6 +69,8 @@ class CachingPool:
         The stored answers to the prompt are looked at in the order of the attempts. If none is usable and
         there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
         query asks once at most: it returns an unusable new answer, and only a later query asks again.
+
+        While the database is down, this waits: ``patience`` begins again when it is back.
 
         Args:
             query: what to ask.
@@ -79,9 +84,8 @@ class CachingPool:
             StoppingError: the process stops.
         """
         fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
-        until = self._clock() + patience
         for attempt in itertools.count() if query.again else range(ATTEMPTS):
-            answer = await self._share(attempt_key(fingerprint, attempt), query, until)
+            answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
             if not answer.stored or usable(answer.content):
                 return answer
         raise UnusableAnswersError(
@@ -90,7 +94,7 @@ class CachingPool:
             fix="give the labels hints, or name other models",
         )
 
-    async def _share(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
+    async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
         while (shared := self._running.get(key)) is not None:
             # The first query pays. If its project has no money left, this query asks for itself.
@@ -98,7 +102,7 @@ class CachingPool:
                 await self._calls.record_use(key, query)
                 return replace(await asyncio.shield(shared), cost=0.0)
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
-        task = asyncio.create_task(self._ask(key, query, until))
+        task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
         self._running[key] = task
         task.add_done_callback(lambda done: self._remove(key, done))
         return await asyncio.shield(task)
@@ -156,7 +160,7 @@ class CachingPool:
                 "model_failed", model=query.model, task=query.task, code=error.code, reason=str(error)
             )
             raise
-        except StoppingError as error:
+        except (StoppingError, LedgerError) as error:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
             await self._calls.settle(key, query, call, outcome)
             raise

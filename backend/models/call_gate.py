@@ -1,8 +1,13 @@
-"""The gate before every model call of a process: it is shut for good when the process stops."""
+"""The gate before every model call of a process.
+
+It is shut for good when the process stops, and held while paid answers wait for the database.
+"""
 
 from __future__ import annotations
 
-from backend.errors import StoppingError
+from collections.abc import Callable
+
+from backend.errors import LedgerError, StoppingError
 
 
 class CallGate:
@@ -10,13 +15,33 @@ class CallGate:
 
     def __init__(self) -> None:
         self._is_shut = False
+        self._is_held: Callable[[], bool] = lambda: False
+
+    def hold_while(self, condition: Callable[[], bool]) -> None:
+        """Let no call start while a condition holds."""
+        self._is_held = condition
 
     def shut(self) -> None:
         """Let no further call start; those in flight are not affected."""
         self._is_shut = True
 
+    def admit(self) -> None:
+        """Return if a call may start at this moment.
+
+        Raises:
+            StoppingError: the process stops.
+            LedgerError: paid answers wait for the database, so the answer could not be stored either.
+        """
+        self.check()
+        if self._is_held():
+            raise LedgerError(
+                "no call may start while paid answers wait to be stored",
+                fix="look for ledger_down in the log",
+                temporary=True,
+            )
+
     def check(self) -> None:
-        """Return if a call may start now.
+        """Return unless the process stops.
 
         Raises:
             StoppingError: the process stops.

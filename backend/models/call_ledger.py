@@ -22,8 +22,8 @@ from backend.ledger import Writer, answers, claims, deleted_tasks
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
+from backend.ledger.money.settlements import Settlements
 from backend.models.model_query import CallEstimate, CallOutcome, ClaimResult, ModelQuery
-from backend.models.settlements import Settlements
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
@@ -181,8 +181,9 @@ class CallLedger:
                 )
             claims.release(connection, key, self._owner)
 
+        paid = outcome.content is not None or usage.cost > 0
         try:
-            await _booked(lambda: self.settlements.settle(store_and_settle), query)
+            await _booked(lambda: self.settlements.settle(store_and_settle, paid=paid), query)
         except NotBookedError:
             if call is not None:
                 self._not_booked.add(call)

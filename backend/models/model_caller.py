@@ -10,6 +10,7 @@ import structlog
 
 from backend.errors import (
     KeyRejectedError,
+    LedgerError,
     ModelError,
     ModelTimeoutError,
     RateLimitedError,
@@ -110,6 +111,7 @@ class ModelCaller:
 
         Raises:
             StoppingError: the process stops.
+            LedgerError: paid answers wait for the database.
         """
         patience = until - asyncio.get_running_loop().time()
         try:
@@ -123,8 +125,8 @@ class ModelCaller:
                 fix="raise max_concurrency, rpm or tpm if the provider allows more",
             ) from None
         try:
-            self._gate.check()
-        except StoppingError:
+            self._gate.admit()
+        except (StoppingError, LedgerError):
             self._leave(passage, CallEnd())
             raise
         return passage

@@ -136,6 +136,7 @@ class Pool:
         Raises:
             ModelError: there is no answer; ``usage`` holds what the failure cost.
             StoppingError: the gate was shut before the model was asked.
+            LedgerError: the gate was held before the model was asked.
         """
         return await self._caller(name).attempt(messages, schema, timeout, questions)
 

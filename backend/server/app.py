@@ -11,6 +11,7 @@ from backend import settings
 from backend.errors import BodyTooLargeError, UnauthorizedError
 from backend.label_studio import payloads, webhooks
 from backend.learning.actions import ACTIONS
+from backend.ledger.database.clock import now
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server import access, request_bodies
@@ -117,7 +118,7 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
             report = build_report(
                 connection,
                 runtime.settings,
-                now=runtime.clock(),
+                now=now(connection),
                 live=live,
                 project=request.args.get("project"),
             )

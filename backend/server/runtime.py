@@ -27,8 +27,8 @@ from backend.annotation.voters import Voters
 from backend.errors import BadLabelConfigError, LedgerError
 from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
-from backend.label_studio.webhooks import START_TRAINING, WebhookEvent, split_event
-from backend.learning.actions import prepare_event
+from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
+from backend.learning.actions import parts, prepare_event
 from backend.learning.background_fits import BackgroundFits
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
@@ -37,12 +37,13 @@ from backend.learning.scorers import Scorers
 from backend.learning.states import States
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
-from backend.ledger.readiness import try_write
+from backend.ledger.database.readiness import try_write
 from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
 from backend.questions import LabelConfig
+from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls
 from backend.server.past_usage import recall_usage
@@ -110,7 +111,8 @@ class Runtime:
         self._settlements = purchases.settlements
         sys.setswitchinterval(_SWITCH)
         self._jobs = JobQueue(self._make_annotator(environment, purchases), settings.concurrency)
-        self._thread.start(settle_lost_calls(self._writer), purchases.renew_claims())
+        self._deletions = Deletions(self._writer, settings, clock)
+        self._thread.start(settle_lost_calls(self._writer), purchases.renew_claims(), self._deletions.run())
         metrics.started_at.set(clock())
         self._warm_up = threading.Thread(
             target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
@@ -186,8 +188,10 @@ class Runtime:
             self._trainings.add(future)
             future.add_done_callback(self._trainings.discard)
             return
-        for part in split_event(event):
+        for part in parts(event):
             self._write(prepare_event(part, self.settings, self.clock))
+        if event.task_ids:
+            self._thread.loop.call_soon_threadsafe(self._deletions.wake)
 
     def _write(self, function: Callable[[Connection], object]) -> None:
         """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.

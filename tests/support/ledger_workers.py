@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backend.errors import BudgetExhaustedError
-from backend.ledger import Ledger, events
+from backend.ledger import Ledger, deleted_tasks, events
 from backend.ledger.money import spending
 
 Start = Callable[[], object]
@@ -79,6 +79,12 @@ def append_and_say_so(url: str) -> None:
             sequence = append_event(connection, f"mortal {number}".encode())
         sys.stdout.write(f"{sequence}\n")
         sys.stdout.flush()
+
+
+def delete_task(connection: Any, project: str, task: int) -> None:
+    """Mark a task as deleted and forget it, as TASKS_DELETED does where nobody labelled it."""
+    deleted_tasks.mark(connection, project, [task], 1.0)
+    deleted_tasks.forget(connection, project, [task])
 
 
 def append_event(connection: Any, contribution: bytes = b"x") -> int:

@@ -83,16 +83,18 @@ class Backend:
         models: tuple[str, ...] = ("red", "green", "blue"),
         environment: Mapping[str, Any] | None = None,
         entries: Mapping[str, Any] | None = None,
+        *,
+        database_url: str | None = None,
         **settings: Any,
     ) -> None:
         self.server = OpenAIServer(script)
-        self._folder, self._models = folder, models
+        self._folder, self._models, self._database_url = folder, models, database_url
         self._entries, self._environment = dict(entries or {}), dict(environment or {})
         self._settings = {"retries": 0, "policy": {"name": "camvo"}, **settings}
 
     def __enter__(self) -> Backend:
         self.server.__enter__()
-        url = migrated.sqlite(self._folder / "ledger.sqlite")
+        url = self._database_url or migrated.sqlite(self._folder / "ledger.sqlite")
         self.ledger = Ledger(url)
         config = self._folder / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))

@@ -10,6 +10,9 @@ from camvo.errors import CamvoError
 RECENT = 86_400.0
 """Seconds for which a refused webhook is reported."""
 
+_MOST_SKEW = 5.0
+"""Seconds by which the host's clock may differ from the database's without a report."""
+
 _NEARLY_SPENT = 0.05
 """A budget is reported once no more than this share of it is left."""
 
@@ -33,7 +36,7 @@ def server_alerts(server: ServerReport | None, today: Budget, now: float) -> tup
         today: the money of this UTC day.
         now: unix seconds.
     """
-    alerts = [] if server is None else _webhook_alerts(server, now)
+    alerts = [] if server is None else [*_ledger_alerts(server), *_webhook_alerts(server, now)]
     fix = "raise budget.day_usd in camvo.yaml, or wait for the next UTC day"
     return (*alerts, *_budget_alerts("day's", today, fix))
 
@@ -115,6 +118,20 @@ def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
         f"Webhooks refused since the start: {count}. They lacked the secret, and their annotations are lost"
     )
     return [Alert("webhooks_refused", message, f"{_HEADER}; then save those annotations again")]
+
+
+def _ledger_alerts(server: ServerReport) -> list[Alert]:
+    alerts = []
+    if server.unsettled:
+        message = f"{server.unsettled} paid answers wait in memory, since the ledger cannot be written"
+        fix = "look for ledger_down in the log, and do not stop the server before they are stored"
+        alerts.append(Alert("answers_unsettled", message, fix))
+    if server.clock_skew is not None and abs(server.clock_skew) > _MOST_SKEW:
+        ahead = "ahead of" if server.clock_skew > 0 else "behind"
+        message = f"The clock of this host is {abs(server.clock_skew):.0f} s {ahead} the database's"
+        fix = "synchronise both clocks: times in reports differ, though nothing is bought twice"
+        alerts.append(Alert("clock_skew", message, fix))
+    return alerts
 
 
 def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:

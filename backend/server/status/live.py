@@ -43,6 +43,8 @@ def read_live(environment: Environment) -> Live:
         webhook_at=max(webhook_at.values(), default=None),
         webhooks_refused=int(_by_label("status", webhooks).get("401", 0)),
         webhook_refused_at=_gauge(samples.get("camvo_webhook_refused_last_timestamp_seconds", [])),
+        unsettled=int(_gauge(samples.get("camvo_unsettled_answers", [])) or 0),
+        clock_skew=_gauge(samples.get("camvo_clock_skew_seconds", [])),
     )
     return Live(
         server=server,

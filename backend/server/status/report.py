@@ -197,6 +197,8 @@ class ServerReport:
         webhook_at: when the last webhook was accepted.
         webhooks_refused: the number of webhooks refused with 401.
         webhook_refused_at: when the last one was refused.
+        unsettled: the number of paid answers that wait in memory for the database.
+        clock_skew: seconds that the host's clock is ahead of the database's, ``None`` before it is measured.
     """
 
     started_at: float
@@ -205,6 +207,8 @@ class ServerReport:
     webhook_at: float | None
     webhooks_refused: int
     webhook_refused_at: float | None
+    unsettled: int = 0
+    clock_skew: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

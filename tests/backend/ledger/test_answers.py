@@ -48,7 +48,7 @@ def test_forgetting_a_task_deletes_the_answers_that_only_it_uses(ledger: Ledger)
         store(connection, 4, key="mine")
         store(connection, 4, 5, key="shared")
         store(connection, 5, key="another's")
-        assert answers.forget_task(connection, "1.1", 4) == 1
+        assert answers.forget_tasks(connection, "1.1", [4]) == 1
         assert set(answers.find_by_key(connection, ["mine", "shared", "another's"])) == {
             "shared",
             "another's",
@@ -58,7 +58,7 @@ def test_forgetting_a_task_deletes_the_answers_that_only_it_uses(ledger: Ledger)
 def test_an_answer_is_deleted_with_the_last_task_that_uses_it(ledger: Ledger) -> None:
     with ledger.write() as connection:
         store(connection, 4, 5)
-        assert [answers.forget_task(connection, "1.1", task) for task in (4, 5)] == [0, 1]
+        assert [answers.forget_tasks(connection, "1.1", [task]) for task in (4, 5)] == [0, 1]
         assert answers.find_by_key(connection, ["key"]) == {}
 
 
@@ -68,5 +68,5 @@ def test_an_answer_is_kept_for_a_linked_task(ledger: Ledger, project: str, task:
         store(connection, 4)
         answers.link_task(connection, "key", project, task)
         answers.link_task(connection, "key", project, task)
-        assert answers.forget_task(connection, "1.1", 4) == 0
+        assert answers.forget_tasks(connection, "1.1", [4]) == 0
         assert answers.find_by_key(connection, ["key"]) == {"key": ANSWER}

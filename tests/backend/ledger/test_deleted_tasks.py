@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from ledger_workers import delete_task
+
 from backend.ledger import Ledger, answers, deleted_tasks, human_annotations
 from backend.ledger.answers import StoredAnswer
 from backend.ledger.human_annotations import Annotation
@@ -10,20 +12,20 @@ PROJECT = "1.1"
 def test_a_deleted_task_is_reported_as_deleted(ledger: Ledger) -> None:
     with ledger.write() as connection:
         assert not deleted_tasks.is_deleted(connection, PROJECT, 4)
-        deleted_tasks.delete_task(connection, PROJECT, 4, now=1.0)
+        delete_task(connection, PROJECT, 4)
         assert deleted_tasks.is_deleted(connection, PROJECT, 4)
 
 
 def test_a_task_with_the_same_number_in_another_project_is_not_deleted(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        deleted_tasks.delete_task(connection, PROJECT, 4, now=1.0)
+        delete_task(connection, PROJECT, 4)
         assert not deleted_tasks.is_deleted(connection, "2.1", 4)
 
 
 def test_a_task_can_be_deleted_twice(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        deleted_tasks.delete_task(connection, PROJECT, 4, now=1.0)
-        deleted_tasks.delete_task(connection, PROJECT, 4, now=2.0)
+        delete_task(connection, PROJECT, 4)
+        delete_task(connection, PROJECT, 4)
 
 
 def test_deleting_a_task_deletes_its_answers_and_human_labels(ledger: Ledger) -> None:
@@ -32,6 +34,36 @@ def test_deleting_a_task_deletes_its_answers_and_human_labels(ledger: Ledger) ->
     with ledger.write() as connection:
         answers.store(connection, answer, PROJECT, 4, now=1.0)
         human_annotations.store(connection, annotation, 1.0)
-        deleted_tasks.delete_task(connection, PROJECT, 4, now=2.0)
+        delete_task(connection, PROJECT, 4)
         assert answers.find_by_key(connection, ["key"]) == {}
         assert human_annotations.of_task(connection, PROJECT, 4) == []
+
+
+def test_marked_tasks_are_deleted_at_once_and_left_to_forget(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        assert deleted_tasks.left_to_forget(connection, 10) is None
+        deleted_tasks.mark(connection, PROJECT, [], 1.0)
+        deleted_tasks.mark(connection, PROJECT, range(4, 1004), 1.0)
+        deleted_tasks.mark(connection, PROJECT, [4, 2000], 2.0)
+        deleted_tasks.mark(connection, "2.1", [7], 1.0)
+        assert deleted_tasks.is_deleted(connection, PROJECT, 1003)
+        assert deleted_tasks.left_to_forget(connection, 3) == (PROJECT, [4, 5, 6])
+        deleted_tasks.forget(connection, PROJECT, [*range(4, 1004), 2000])
+        assert deleted_tasks.left_to_forget(connection, 10) == ("2.1", [7])
+        deleted_tasks.forget(connection, "2.1", [7])
+        assert deleted_tasks.left_to_forget(connection, 10) is None
+        assert deleted_tasks.is_deleted(connection, PROJECT, 1003)
+
+
+def test_an_answer_that_another_task_uses_survives_the_deletion_of_many(ledger: Ledger) -> None:
+    users = {"shared": [4, 5, 6], "theirs": [4, 5], "other": [6]}
+    with ledger.write() as connection:
+        for key, tasks in users.items():
+            answer = StoredAnswer(key, "small", "Positive", 10, 2, 0.001, 0.5)
+            for task in tasks:
+                answers.store(connection, answer, PROJECT, task, now=1.0)
+        answers.link_task(connection, "theirs", "2.1", 4)
+        assert answers.forget_tasks(connection, PROJECT, [4, 5]) == 0
+        assert answers.find_by_key(connection, [*users]).keys() == users.keys()
+        assert answers.forget_tasks(connection, PROJECT, [6, 7]) == 2
+        assert answers.find_by_key(connection, [*users]).keys() == {"theirs"}

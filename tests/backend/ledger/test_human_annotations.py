@@ -113,7 +113,7 @@ def test_a_forgotten_task_keeps_tombstones_without_content(ledger: Ledger) -> No
     with ledger.write() as connection:
         human_annotations.store(connection, FIRST, 1.0)
         human_annotations.store(connection, other, 1.0)
-        assert human_annotations.forget_task(connection, "1.1", 4) == 1
+        assert human_annotations.forget_tasks(connection, "1.1", [4]) == 1
         assert not human_annotations.store(connection, later(), 2.0)
         assert human_annotations.of_task(connection, "1.1", 4) == []
         assert human_annotations.of_task(connection, "1.1", 5) == [

@@ -12,8 +12,9 @@ from typing import Any
 import migrated
 import numpy as np
 import pytest
+from ledger_workers import delete_task
 
-from backend.ledger import Ledger, deleted_tasks, human_annotations, reports, rounds, votes
+from backend.ledger import Ledger, human_annotations, reports, rounds, votes
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import spending
 from backend.ledger.rounds import Round, RoundKey
@@ -264,5 +265,5 @@ def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
             votes.store(
                 connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={}, examples={}
             )
-        deleted_tasks.delete_task(connection, PROJECT, 1, 1.0)
+        delete_task(connection, PROJECT, 1)
         assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(both[1].votes)

@@ -120,12 +120,12 @@ def test_forgetting_a_task_deletes_its_rounds_only(ledger: Ledger) -> None:
         others = [dataclasses.replace(KEY, task=5), dataclasses.replace(KEY, project="2.1")]
         for other in others:
             rounds.insert(connection, a_round(other))
-        assert rounds.forget_task(connection, "1.1", 4) == 2
+        assert rounds.forget_tasks(connection, "1.1", [4]) == 2
         assert set(rounds.find_by_key(connection, [KEY, *others])) == set(others)
 
 
 def test_the_id_of_a_deleted_round_is_never_reused(ledger: Ledger) -> None:
     with ledger.write() as connection:
         first = rounds.insert(connection, a_round())
-        rounds.forget_task(connection, "1.1", 4)
+        rounds.forget_tasks(connection, "1.1", [4])
         assert rounds.insert(connection, a_round()) > first

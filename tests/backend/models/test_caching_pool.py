@@ -12,10 +12,11 @@ from typing import Any
 
 import migrated
 import pytest
+from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
 
 from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
-from backend.ledger import Ledger, Writer, claims, deleted_tasks
+from backend.ledger import Ledger, Writer, claims
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
 from backend.models import Pool, caching_pool, call_ledger
@@ -63,7 +64,7 @@ class Processes:
         self.server.script = lambda body: left.pop(0) if len(left) > 1 else left[0]
 
     async def delete(self, task: int) -> None:
-        await self.writers[0].run(lambda connection: deleted_tasks.delete_task(connection, "7.1", task, 1.0))
+        await self.writers[0].run(lambda connection: delete_task(connection, "7.1", task))
 
     def rows(self, table: Any) -> list[Any]:
         with self.ledger.read() as connection:

@@ -492,3 +492,27 @@ def test_a_browser_without_credentials_is_asked_for_them(tmp_path: Path) -> None
         response = backend.client.get("/status", headers=BROWSER)
     assert response.status_code == 401
     assert response.headers["WWW-Authenticate"].startswith("Basic realm=")
+
+
+@pytest.mark.parametrize(("skew", "words"), [(6.0, "6 s ahead of"), (-7.0, "7 s behind"), (4.0, None)])
+def test_a_clock_that_differs_from_the_database_is_reported(
+    backend: Backend, skew: float, words: str | None
+) -> None:
+    metrics.clock_skew.set(skew)
+    try:
+        status = report(backend)
+    finally:
+        metrics.clock_skew.set(0.0)
+    assert status["server"]["clock_skew"] == skew
+    messages = [alert["message"] for alert in status["alerts"] if alert["code"] == "clock_skew"]
+    assert messages == ([] if words is None else [f"The clock of this host is {words} the database's"])
+
+
+def test_paid_answers_that_wait_for_the_database_are_reported(backend: Backend) -> None:
+    metrics.unsettled_answers.inc(3)
+    try:
+        status = report(backend)
+    finally:
+        metrics.unsettled_answers.dec(3)
+    assert status["server"]["unsettled"] == 3
+    assert "answers_unsettled" in codes(status)

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.errors import LedgerError
-from backend.ledger import Writer
+from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
@@ -39,15 +39,18 @@ class Settlements:
         """How many paid answers wait in memory because the database is down."""
         return len(self._waiting)
 
-    async def settle(self, write: Callable[[Connection], None]) -> None:
+    async def settle(self, write: Callable[[Connection], None], *, paid: bool) -> None:
         """Run a settlement in a write transaction, however long the database is down.
 
         Args:
             write: settles one call; must be safe to run twice.
+            paid: whether the call cost something; nothing waits for the settlement of one that did not.
 
         Raises:
             LedgerError: the ledger cannot store it, for a reason that does not pass.
         """
+        if not paid:
+            return await self._writer.persist(write)
         settlement = object()
         self._under_way.add(settlement)
         self._none_under_way.clear()

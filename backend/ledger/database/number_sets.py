@@ -1,0 +1,50 @@
+"""Sets of numbers as one parameter of a statement.
+
+A list of parameters, one for each number, takes longer to write down than the database takes to use it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Dialect, any_, bindparam, func, literal, select, true
+from sqlalchemy.sql.dml import Insert
+
+from backend.ledger.database.upsert import insert
+
+
+def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of the numbers."""
+    if dialect.name == "sqlite":
+        return column.in_(select(_listed(dialect, numbers)))
+    return column == any_(_array(numbers))
+
+
+def insert_each(
+    dialect: Dialect, table: Any, column: str, numbers: Sequence[int], **others: object
+) -> Insert:
+    """Return an insert of one row for each number; rows that exist stay as they are.
+
+    Args:
+        dialect: the database's.
+        table: the table.
+        column: the column of the numbers.
+        numbers: the numbers.
+        others: the values of other columns, the same in each row.
+    """
+    values = [literal(value, table.c[name].type) for name, value in others.items()]
+    rows = select(*values, _listed(dialect, numbers)).where(true())  # SQLite could not parse it without WHERE
+    return insert(dialect, table).from_select([*others, column], rows).on_conflict_do_nothing()
+
+
+def _listed(dialect: Dialect, numbers: Sequence[int]) -> ColumnElement[int]:
+    if dialect.name == "sqlite":
+        text = bindparam("numbers", json.dumps(list(numbers)), unique=True)
+        return func.json_each(text).table_valued("value").c.value
+    return func.unnest(_array(numbers)).column_valued("number")
+
+
+def _array(numbers: Sequence[int]) -> ColumnElement[Any]:
+    return literal(list(numbers), ARRAY(BigInteger))

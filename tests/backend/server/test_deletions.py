@@ -1,0 +1,88 @@
+"""Large deletions: acknowledged once they are marked, and forgotten in the background, also after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_requests import Annotation, Project, annotated, annotated_in_bulk, task, tasks_deleted
+from server_process import wait_until
+from sqlalchemy import func, select
+from whole_backend import Backend, votes
+
+from backend.learning import actions
+from backend.ledger import deleted_tasks
+from backend.ledger.database import tables
+
+TASKS = range(1, 51)
+LABELLED = range(1, 31)
+
+
+HELD = (tables.rounds, tables.votes, tables.answers, tables.answer_tasks, tables.tasks_to_forget)
+
+
+def left(backend: Backend) -> int:
+    """How many rows of the ledger hold something about tasks, beside annotations' tombstones."""
+    with backend.ledger.read() as connection:
+        return sum(connection.scalar(select(func.count()).select_from(table)) or 0 for table in HELD)
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[Backend]:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        backend.predict(*(task(number) for number in TASKS))
+        backend.hook(annotated_in_bulk([Annotation(number=n, task=n, mood="Sad") for n in LABELLED]))
+        yield backend
+
+
+def test_many_deleted_tasks_are_forgotten_in_the_background(backend: Backend) -> None:
+    taught = backend.learnt()
+    assert taught["blue"] == (50, 30.0)
+    backend.hook(tasks_deleted(*TASKS, *range(1000, 2000)))
+    wait_until(lambda: left(backend) == 0, "end of the forgetting")
+    assert backend.learnt()["blue"] == (50, 0.0)  # the votes' rewards are back
+    assert backend.annotations(1) == []
+    assert backend.post("/predict", {"tasks": []}).status_code != 500
+
+
+def test_deleted_tasks_count_as_deleted_before_they_are_forgotten(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_forget", lambda *_: None)
+    monkeypatch.setattr(backend.runtime._deletions, "wake", lambda: None)
+    backend.hook(tasks_deleted(*TASKS))
+    before = len(backend.events())
+    backend.hook(annotated(Annotation(number=900, task=40, mood="Sad")))
+    assert (len(backend.events()), backend.annotations(40)) == (before, [])
+
+
+def test_a_deletion_that_a_crash_interrupted_is_finished_after_the_start(
+    tmp_path: Path, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.runtime._deletions, "wake", lambda: None)
+    backend.hook(tasks_deleted(*TASKS))
+    assert left(backend) > 50
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as restarted:
+        wait_until(lambda: left(restarted) == 0, "end of the forgetting")
+        assert restarted.learnt()["blue"] == (50, 0.0)
+
+
+def test_no_transaction_takes_more_than_a_few_labelled_tasks(backend: Backend) -> None:
+    sizes: list[int] = []
+    with backend.ledger.write() as connection:
+        deleted_tasks.mark(connection, Project().key, TASKS, 1.0)
+    more = True
+    while more:
+        before = _waiting(backend)
+        with backend.ledger.write() as connection:
+            more = actions.forget_next(connection, backend.runtime.settings, 1.0)
+        sizes.append(before - _waiting(backend))
+    assert sizes == [20, 30, 0]  # twenty of thirty labelled ones, then everything else
+    assert left(backend) == 0
+
+
+def _waiting(backend: Backend) -> Any:
+    with backend.ledger.read() as connection:
+        return connection.scalar(select(func.count()).select_from(tables.tasks_to_forget))

@@ -128,21 +128,16 @@ class Runtime:
             clock=clock,
         )
 
-    def predict(
-        self,
-        project: str,
-        config: LabelConfig,
-        tasks: Sequence[Any],
-        *,
-        interactive: bool = False,
-    ) -> list[Prediction]:
-        """Predictions for raw tasks, in the order of the tasks; ``[]`` for a task that has none yet.
+    def predict(self, project: str, config: LabelConfig, tasks: Sequence[Any]) -> Future[list[Prediction]]:
+        """Start to predict raw tasks; the result comes at the deadline at the latest.
 
         Args:
             project: Label Studio's key of the project.
             config: the parsed label config.
             tasks: the tasks as received; a malformed one gets ``[]``.
-            interactive: whether the editor sent the request; it takes one prediction per task, not a list.
+
+        Returns:
+            For each task, in their order: a prediction, a list of several, or ``[]`` if there is none (yet).
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.
@@ -160,10 +155,7 @@ class Runtime:
             None if (task := parse_task(raw)) is None else Job(project, *task, config, settings)
             for raw in tasks
         ]
-        answers = self._thread.submit(self._jobs.answer_request(jobs, settings.deadline)).result()
-        if not interactive:
-            return answers
-        return [answer[-1] if isinstance(answer, list) and answer else answer for answer in answers]
+        return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
 
     def learn(self, event: WebhookEvent) -> None:
         """Store what a webhook says; the states of all processes catch up with it.

@@ -78,7 +78,9 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.nr_conns += 1
         if self.nr_conns >= self.worker_connections and self._polled:
             self._close(next(iter(self._polled)))
-        self._poll(Connection(sock, client, listener.getsockname()))
+        connection = Connection(sock, client, listener.getsockname())
+        self._poll(connection)
+        self._receive(connection)  # the request has often come with the connection
 
     def murder_keepalived(self, force: bool = False) -> None:
         """Close the connections that have waited too long for their client, or all of them."""
@@ -157,7 +159,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             del self._polled[connection]
             self.poller.unregister(connection.sock)
 
-    def _receive(self, connection: Connection, _: object) -> None:
+    def _receive(self, connection: Connection, _: object = None) -> None:
         if connection not in self._polled:
             return  # closed since the selector returned
         try:

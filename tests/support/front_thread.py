@@ -65,6 +65,17 @@ class Client:
         self.socket.sendall(data)
         return self
 
+    def send_no_more(self) -> None:
+        """End what is sent, so that half a request is never completed."""
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def answer_or_end(self) -> Answer | None:
+        """Read one response; ``None`` if the server ends the connection without one."""
+        try:
+            return self.answer() if self._received.peek(1) else None  # type: ignore[attr-defined]
+        except ConnectionError:
+            return None
+
     def answer(self) -> Answer:
         """Read one response."""
         status = int(self._received.readline().split()[1])

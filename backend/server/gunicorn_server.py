@@ -82,6 +82,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no 
     def close(self, patience: float) -> None:
         """Close a worker's runtime, which lets the calls in flight end for ``patience`` seconds."""
         if self._application is not None:
+            self.stop_asking()  # a worker without a master stops without a signal
             self._application.extensions["camvo"].close(patience)
 
 

@@ -196,7 +196,6 @@ class Runtime:
 
     def close(self, patience: float = 10.0) -> None:
         """Let jobs and trainings finish for ``patience`` seconds, then stop; paid answers are stored."""
-        self.stop_asking()
         until = time.monotonic() + patience
         self._thread.submit(self._jobs.drain(patience)).result()
         wait_for(list(self._trainings), min(max(until - time.monotonic(), 0.0), _TRAINING))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -157,6 +158,24 @@ def test_a_place_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: G
         for body in (broken, unvotable, broken):
             assert front.post("/predict", body).answer().status == 400
         assert front.post("/predict", predict([task(1, "quick")])).answer().json["results"][0]
+
+
+def test_a_task_that_fails_after_its_request_was_answered_leaves_one_line_in_the_log(
+    tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply.fails(400).held_until(gate.open)
+
+    with Backend(tmp_path, script, deadline=SOON) as backend:
+        backend.runtime.embedder.load()
+        assert backend.predict(task(1)) == [[]]
+        assert backend.server.wait_for(3)
+        gate.open.set()
+    gc.collect()  # asyncio reports a task whose exception nobody has read when the task is collected
+    said = capfd.readouterr().err
+    assert said.count('"no_vote"') == 1
+    assert "late_failure" not in said
+    assert "Traceback" not in said
 
 
 def test_closing_waits_for_jobs_under_way(tmp_path: Path, gate: Gate) -> None:

@@ -24,7 +24,6 @@ from backend.server.front.connection import Connection, Stage
 from backend.server.front.incoming import IncomingRequest
 from backend.server.front.lanes import Lane, Lanes, endpoint_of
 from backend.server.front.refusal import refusal
-from backend.telemetry import metrics
 
 _READ, _READ_BODY = 16 * 1024, 256 * 1024
 """Bytes received at once: between two bodies, and of a body."""
@@ -248,6 +247,8 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _refuse(self, connection: Connection, error: RequestError) -> None:
         """Answer without a thread, and read no further request."""
+        from backend.telemetry import metrics  # noqa: PLC0415 - imported in the master, they would be its own
+
         target = connection.incoming.target if connection.incoming is not None else ""
         metrics.requests.labels(endpoint=endpoint_of(target), status=str(error.status)).inc()
         _log.warning("refused", endpoint=endpoint_of(target), code=error.code, reason=str(error))

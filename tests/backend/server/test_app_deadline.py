@@ -147,7 +147,7 @@ def test_a_full_house_still_answers_everything_else_and_everybody_in_the_end(
         assert not gate.open.is_set()
         gate.open.set()
         assert all(client.answer().json["results"][0] for client in seated)
-        answer = front.post("/predict", predict([task(3, "slow too")])).answer()
+        answer = seated[0].post("/predict", predict([task(3, "slow too")])).answer()
         assert answer.json["results"][0]
 
 
@@ -155,9 +155,10 @@ def test_a_place_is_given_back_when_a_request_is_refused(tmp_path: Path, gate: G
     with Backend(tmp_path, gate) as backend, Front(backend.app, threads=1) as front:
         broken = {**predict([task(1)]), "label_config": "<View"}
         unvotable = {**predict([task(1)]), "label_config": "<View><Text name='t' value='$t'/></View>"}
+        client = front.connect()
         for body in (broken, unvotable, broken):
-            assert front.post("/predict", body).answer().status == 400
-        assert front.post("/predict", predict([task(1, "quick")])).answer().json["results"][0]
+            assert client.post("/predict", body).answer().status == 400
+        assert client.post("/predict", predict([task(1, "quick")])).answer().json["results"][0]
 
 
 def test_a_task_that_fails_after_its_request_was_answered_leaves_one_line_in_the_log(

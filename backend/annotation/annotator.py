@@ -138,8 +138,7 @@ class Annotator:
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )
         for round_ in new:
-            metrics.rounds.labels(project=job.project, control=round_.key.control).inc()
-            metrics.models_asked.labels(project=job.project, control=round_.key.control).inc(
-                len(round_.votes)
-            )
+            control = metrics.label_value(round_.key.control)
+            metrics.rounds.labels(project=job.project, control=control).inc()
+            metrics.models_asked.labels(project=job.project, control=control).inc(len(round_.votes))
         return [*stored, *new]

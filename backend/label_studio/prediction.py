@@ -31,6 +31,11 @@ def prediction_of(decided: Sequence[tuple[TaskQuestion, Round]], model_version: 
     )
 
 
+def without_lists(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The ensemble's prediction for each task, for Label Studio's editor, which takes no lists."""
+    return [answer[-1] if isinstance(answer, list) and answer else answer for answer in predictions]
+
+
 def model_predictions(
     decided: Sequence[tuple[TaskQuestion, Round]], model_version: str
 ) -> list[dict[str, Any]]:

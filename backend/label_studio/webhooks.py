@@ -66,8 +66,8 @@ def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
     return WebhookEvent(
         action=action,
         project_key=project_key(project),
-        label_config=str(project.get("label_config") or ""),
-        model_version=project.get("model_version") or None,
+        label_config=_text(project.get("label_config")),
+        model_version=_text(project.get("model_version")) or None,
         annotations=[annotation for annotation in annotations if isinstance(annotation, Mapping)],
         annotation_ids=_ids([*_list(body.get("annotations")), *annotations]),
         task_ids=_ids(_list(body.get("tasks"))),
@@ -112,12 +112,16 @@ def project_key(project: Mapping[str, Any]) -> str:
         BadBodyError: the creation time is missing or malformed.
     """
     try:
-        created = datetime.fromisoformat(str(project["created_at"]))
-    except (KeyError, ValueError) as error:
+        created = datetime.fromisoformat(str(project["created_at"])).timestamp()
+    except (KeyError, ValueError, OverflowError, OSError) as error:  # the last two of years near 1
         raise BadBodyError(
             "the project's creation time is missing", where="body.project.created_at", fix="send it as is"
         ) from error
-    return f"{project['id']}.{int(created.timestamp())}"
+    return f"{project['id']}.{int(created)}"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _listed(value: object) -> list[Any]:

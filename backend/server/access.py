@@ -29,8 +29,13 @@ def is_authorised(request: Request, environment: Environment) -> bool:
 
 def _has_credentials(request: Request, environment: Environment) -> bool:
     user, password = environment.basic_auth_user, environment.basic_auth_pass
-    sent = request.authorization
-    if user is None or password is None or sent is None or sent.type != "basic":
+    if user is None or password is None:
+        return False
+    try:
+        sent = request.authorization
+    except ValueError:  # base64 of something other than ASCII
+        return False
+    if sent is None or sent.type != "basic":
         return False
     # Both are always compared, so that the time taken does not tell which one is wrong.
     right_user = _equal(sent.username or "", user)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import structlog
 from flask import Flask, Response, jsonify, request
@@ -10,6 +11,7 @@ from flask import Flask, Response, jsonify, request
 from backend import settings
 from backend.errors import BodyTooLargeError, UnauthorizedError
 from backend.label_studio import payloads, webhooks
+from backend.label_studio.prediction import without_lists
 from backend.learning.actions import ACTIONS
 from backend.ledger.database.clock import now
 from backend.models.embedder.embedder import Embedder
@@ -27,6 +29,9 @@ from backend.telemetry import logs, metrics
 _KNOWN_ACTIONS = {*ACTIONS, webhooks.START_TRAINING}
 
 _STATUS_TYPES = ["application/json", "text/html"]
+
+_TURNS = 2
+"""Requests for predictions that are read or written at once in a process."""
 
 _log = structlog.get_logger(__name__)
 
@@ -71,6 +76,8 @@ def _warn_if_open(environment: Environment) -> None:
 
 def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
     version = runtime.settings.model_version
+    # Hundreds of predictions may wait, but few compute: each thread that does keeps a webhook waiting.
+    turns = threading.BoundedSemaphore(_TURNS)
 
     @app.get("/")
     @app.get("/health")
@@ -85,18 +92,19 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.post("/predict")
     def predict() -> Response:
-        body = payloads.parse_request(payloads.PredictRequest, request_bodies.json_object(request))
-        if len(body.tasks) > environment.max_tasks:
-            raise BodyTooLargeError(
-                f"{len(body.tasks)} tasks in one request, at most {environment.max_tasks} are taken",
-                where="body.tasks",
-                fix="select fewer tasks or raise CAMVO_MAX_TASKS",
-            )
-        config = parse_label_config(body.label_config)
-        results = runtime.predict(
-            body.project, config, body.tasks, interactive=body.interactive, again=body.again
-        )
-        return jsonify(results=results)
+        with turns:
+            body = payloads.parse_request(payloads.PredictRequest, request_bodies.json_object(request))
+            if len(body.tasks) > environment.max_tasks:
+                raise BodyTooLargeError(
+                    f"{len(body.tasks)} tasks in one request, at most {environment.max_tasks} are taken",
+                    where="body.tasks",
+                    fix="select fewer tasks or raise CAMVO_MAX_TASKS",
+                )
+            config = parse_label_config(body.label_config)
+            answers = runtime.predict(body.project, config, body.tasks, again=body.again)
+        results = answers.result()
+        with turns:
+            return jsonify(results=without_lists(results) if body.interactive else results)
 
     @app.post("/webhook")
     def webhook() -> Response:

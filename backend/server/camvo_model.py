@@ -27,6 +27,7 @@ from label_studio_ml.response import ModelResponse
 
 from backend import settings
 from backend.label_studio import webhooks
+from backend.label_studio.prediction import without_lists
 from backend.ledger import migrate
 from backend.questions import parse_label_config
 from backend.server.runtime import Runtime
@@ -56,7 +57,9 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
         config = parse_label_config(self.label_config)
-        predictions = runtime.predict(self.project_id, config, tasks, interactive=context is not None)
+        predictions = runtime.predict(self.project_id, config, tasks).result()
+        if context is not None:
+            predictions = without_lists(predictions)
         return ModelResponse(model_version=runtime.settings.model_version, predictions=predictions)
 
     def fit(self, event: str, data: dict[str, Any], **kwargs: Any) -> None:

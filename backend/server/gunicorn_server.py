@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -24,6 +25,9 @@ from camvo.errors import CamvoError
 
 _CONNECTIONS = 500
 """Connections of a worker at once, beside those of predictions."""
+
+_FILES = 65_536
+"""Open files of a worker at most; the usual limit of 1,024 is too few for its connections and its models'."""
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -82,6 +86,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no 
     def close(self, patience: float) -> None:
         """Close a worker's runtime, which lets the calls in flight end for ``patience`` seconds."""
         if self._application is not None:
+            self.stop_asking()  # a worker without a master stops without a signal
             self._application.extensions["camvo"].close(patience)
 
 
@@ -97,8 +102,15 @@ def serve(environment: Environment) -> None:
         server = GunicornServer(environment.model_copy(update={"prometheus_multiproc_dir": folder}))
         _check_port(environment.host, environment.port)
         migrate(environment.database_url)
+        _allow_files()
         export(OMP_NUM_THREADS="1", PROMETHEUS_MULTIPROC_DIR=str(folder))
         server.run()
+
+
+def _allow_files() -> None:
+    """Let the workers open as many files as the system allows: every connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _FILES)), hard))
 
 
 @contextmanager

@@ -8,7 +8,11 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import structlog
+
 _T = TypeVar("_T")
+
+_log = structlog.get_logger(__name__)
 
 
 class LoopThread:
@@ -35,6 +39,7 @@ class LoopThread:
 
     def _run(self, *background: Coroutine[Any, Any, None]) -> None:
         asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(_report)
         # The loop holds weak references only; the list keeps these tasks alive.
         tasks = [self.loop.create_task(coroutine) for coroutine in background]
         self.loop.run_forever()
@@ -43,3 +48,9 @@ class LoopThread:
             task.cancel()
         self.loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
         self.loop.close()
+
+
+def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nobody waits for, without its text and traceback, which may quote a task."""
+    error = context.get("exception")
+    _log.error("late_failure", reason=context.get("message"), kind=type(error).__name__)

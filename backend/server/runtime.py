@@ -140,22 +140,18 @@ class Runtime:
         )
 
     def predict(
-        self,
-        project: str,
-        config: LabelConfig,
-        tasks: Sequence[Any],
-        *,
-        interactive: bool = False,
-        again: bool = False,
-    ) -> list[Prediction]:
-        """Predictions for raw tasks, in the order of the tasks; ``[]`` for a task that has none yet.
+        self, project: str, config: LabelConfig, tasks: Sequence[Any], *, again: bool = False
+    ) -> Future[list[Prediction]]:
+        """Start to predict raw tasks; the result comes at the deadline at the latest.
 
         Args:
             project: Label Studio's key of the project.
             config: the parsed label config.
             tasks: the tasks as received; a malformed one gets ``[]``.
-            interactive: whether the editor sent the request; it takes one prediction per task, not a list.
             again: whether models make another attempt after their last one.
+
+        Returns:
+            For each task, in their order: a prediction, a list of several, or ``[]`` if there is none (yet).
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.
@@ -173,10 +169,7 @@ class Runtime:
             None if (task := parse_task(raw)) is None else Job(project, *task, config, settings, again)
             for raw in tasks
         ]
-        answers = self._thread.submit(self._jobs.answer_request(jobs, settings.deadline)).result()
-        if not interactive:
-            return answers
-        return [answer[-1] if isinstance(answer, list) and answer else answer for answer in answers]
+        return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
 
     def learn(self, event: WebhookEvent) -> None:
         """Store what a webhook says; the states of all processes catch up with it.
@@ -239,7 +232,6 @@ class Runtime:
 
     def close(self, patience: float = 10.0) -> None:
         """Let jobs and trainings finish for ``patience`` seconds, then stop; paid answers are stored."""
-        self.stop_asking()
         until = time.monotonic() + patience
         self._thread.submit(self._jobs.drain(patience)).result()
         self._thread.submit(self._settlements.finish(max(until - time.monotonic(), _SETTLING))).result()

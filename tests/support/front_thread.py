@@ -65,6 +65,22 @@ class Client:
         self.socket.sendall(data)
         return self
 
+    def post(self, path: str, body: object) -> Client:
+        """Send a whole request with a JSON body; the place of an earlier one on this connection is free."""
+        content = json.dumps(body).encode()
+        return self.send(f"POST {path} HTTP/1.1\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+
+    def send_no_more(self) -> None:
+        """End what is sent, so that half a request is never completed."""
+        self.socket.shutdown(socket.SHUT_WR)
+
+    def answer_or_end(self) -> Answer | None:
+        """Read one response; ``None`` if the server ends the connection without one."""
+        try:
+            return self.answer() if self._received.peek(1) else None  # type: ignore[attr-defined]
+        except ConnectionError:
+            return None
+
     def answer(self) -> Answer:
         """Read one response."""
         status = int(self._received.readline().split()[1])
@@ -150,5 +166,4 @@ class Front:
 
     def post(self, path: str, body: object) -> Client:
         """Send a whole request with a JSON body."""
-        content = json.dumps(body).encode()
-        return self.send(f"POST {path} HTTP/1.1\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+        return self.connect().post(path, body)

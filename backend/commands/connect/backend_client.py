@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ from backend.settings import Environment
 
 _QUICK, _SLOW = 5.0, 120.0
 """Timeouts in seconds: for short requests, and for predictions, which have the server's deadline."""
+
+_PATIENCE = 600.0
+"""Seconds for which requests to a busy server are repeated."""
 
 _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)$', re.MULTILINE)
 
@@ -39,13 +43,20 @@ class BackendClient:
         url: the server's address, as seen from here.
         environment: has the credentials.
         again: whether predictions are asked for with another attempt of models that have made their last one.
+        sleep: waits for some seconds; tests replace it.
     """
 
-    def __init__(self, url: str, environment: Environment, *, again: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        environment: Environment,
+        *,
+        again: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
-        self.url = url.rstrip("/")
-        self._again = again
+        self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     def reachable(self) -> bool:
@@ -123,6 +134,20 @@ class BackendClient:
             ) from None
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request; while the server is busy, repeat it as late as the server says."""
+        waited = 0.0
+        while True:
+            response = self._send(method, path, **options)
+            seconds = _seconds_to_wait(response)
+            if seconds is None or waited >= _PATIENCE:
+                break
+            self._sleep(seconds)
+            waited += seconds
+        if not response.is_success:
+            raise _refusal(response, f"{self.url}{path}")
+        return response
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             response = self._http.request(method, path, **options)
         except httpx.TransportError as error:
@@ -139,9 +164,18 @@ class BackendClient:
             )
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --batch")
-        if not response.is_success:
-            raise _refusal(response, f"{self.url}{path}")
         return response
+
+
+def _seconds_to_wait(response: httpx.Response) -> float | None:
+    """The seconds that a busy server asks for, from 1 to 60; ``None`` if it is not busy."""
+    if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or "retry-after" not in response.headers:
+        return None
+    try:
+        seconds = float(response.headers["retry-after"])
+    except ValueError:  # a proxy in front may send a date
+        seconds = 10.0
+    return min(max(seconds, 1.0), 60.0)
 
 
 def _refusal(response: httpx.Response, where: str) -> BackendError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -29,6 +30,11 @@ class Lane:
         self._places = threads + waiting
         self._taken = 0
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"camvo-{name}")
+        # All threads start now: under load each start would keep the main thread waiting for milliseconds.
+        started = threading.Event()
+        for _ in range(threads):
+            self._threads.submit(started.wait)
+        started.set()
 
     @property
     def is_full(self) -> bool:

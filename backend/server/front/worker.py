@@ -24,7 +24,6 @@ from backend.server.front.connection import Connection, Stage
 from backend.server.front.incoming import IncomingRequest
 from backend.server.front.lanes import Lane, Lanes, endpoint_of
 from backend.server.front.refusal import refusal
-from backend.telemetry import metrics
 
 _READ, _READ_BODY = 16 * 1024, 256 * 1024
 """Bytes received at once: between two bodies, and of a body."""
@@ -78,7 +77,9 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.nr_conns += 1
         if self.nr_conns >= self.worker_connections and self._polled:
             self._close(next(iter(self._polled)))
-        self._poll(Connection(sock, client, listener.getsockname()))
+        connection = Connection(sock, client, listener.getsockname())
+        self._poll(connection)
+        self._receive(connection)  # the request has often come with the connection
 
     def murder_keepalived(self, force: bool = False) -> None:
         """Close the connections that have waited too long for their client, or all of them."""
@@ -157,7 +158,7 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             del self._polled[connection]
             self.poller.unregister(connection.sock)
 
-    def _receive(self, connection: Connection, _: object) -> None:
+    def _receive(self, connection: Connection, _: object = None) -> None:
         if connection not in self._polled:
             return  # closed since the selector returned
         try:
@@ -246,6 +247,8 @@ class FrontWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _refuse(self, connection: Connection, error: RequestError) -> None:
         """Answer without a thread, and read no further request."""
+        from backend.telemetry import metrics  # noqa: PLC0415 - imported in the master, they would be its own
+
         target = connection.incoming.target if connection.incoming is not None else ""
         metrics.requests.labels(endpoint=endpoint_of(target), status=str(error.status)).inc()
         _log.warning("refused", endpoint=endpoint_of(target), code=error.code, reason=str(error))

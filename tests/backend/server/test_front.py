@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -81,7 +83,7 @@ def test_a_prediction_without_a_place_gets_503_at_once_and_one_after_the_release
         assert not application.models.is_set()
         application.models.set()
         assert [client.answer().status for client in waiting] == [200, 200]
-        assert front.send(post("/predict")).answer().status == 200
+        assert waiting[0].send(post("/predict")).answer().status == 200
 
 
 @pytest.mark.parametrize("path", ["/%70redict", "//predict", "http://x/predict", "/predict/", "/elsewhere"])
@@ -285,3 +287,8 @@ def test_an_answer_is_received_by_a_client_that_still_sends(application: Applica
     with Front(application, max_body_mb=1) as front, front.connect() as client:
         client.send(b"POST /predict HTTP/1.1\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
         assert client.answer().code == "body_too_large"
+
+
+def test_the_master_does_not_import_metrics_whose_files_would_be_its_own() -> None:
+    program = "import sys, backend.server.gunicorn_server; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

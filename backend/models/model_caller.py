@@ -66,17 +66,22 @@ class ModelCaller:
         counted = model.count(messages)
         tokens = model.expected_input(messages) + model.meter.output_tokens
         until = asyncio.get_running_loop().time() + patience
+        refusal: RateLimitedError | None = None
         while True:
-            passage = await self._enter(tokens, until)
+            try:
+                passage = await self._enter(tokens, until)
+            except ModelTimeoutError as error:
+                raise refusal or error from None
             asked_at = self._clock()
             try:
                 response = await self._send(request, until)
             except Exception as error:
                 failure = self._failure(error)
                 self._leave(passage, _end_of_failure(error, failure))
-                if isinstance(failure, RateLimitedError):
-                    continue  # it cost nothing, and waits for its turn again
-                raise failure from None
+                if not isinstance(failure, RateLimitedError):
+                    raise failure from None
+                refusal = failure  # the call cost nothing, and waits for its turn again
+                continue
             except BaseException:
                 self._leave(passage, CallEnd())
                 raise

@@ -5,7 +5,7 @@ It does no I/O and has no clock, so that it can be stored in the ledger and simu
 - Without any knowledge it limits nothing, and the processes' concurrency grows (``concurrency.py``).
 - After a refusal the model is sent 95% of what the provider accepted. From there the rate grows by 1% a
   window; it grows faster when the refused rate has been passed without a refusal.
-- If the provider refuses again at once, nobody sends anything for 1, 2, 4 and then 8 seconds. One call then
+- If the provider refuses again at once, nobody sends anything for 1, 2 and then 4 seconds. One call then
   tries, and the others follow 2 seconds later.
 - Limits in the settings and in the provider's headers are never exceeded.
 """
@@ -23,7 +23,7 @@ from backend.models.rates.quota import Quota, QuotaState
 WINDOW: Final = 60.0
 """Seconds for which providers count."""
 
-_LONGEST_PAUSE = 8.0
+_LONGEST_PAUSE = 4.0
 _TRIAL = 2.0
 _CALM = 4.0
 """Bins: the longest pause, the time for one call to try, and the time after which all is well again."""

@@ -46,7 +46,8 @@ class Counts:
     def since(self, start: float) -> float:
         """Return the units counted since a time; the bin around that time counts by its later part."""
         return sum(
-            units * min(1.0, max(0.0, number + 1 - start / self._width)) for number, units in self._bins.items()
+            units * min(1.0, max(0.0, number + 1 - start / self._width))
+            for number, units in self._bins.items()
         )
 
     def at_most_since(self, start: float) -> float:

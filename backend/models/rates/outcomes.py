@@ -69,8 +69,6 @@ class Tally:
             self.refused_tokens += tokens
             if epoch >= self.refused_epoch:
                 self.refused_epoch, self.cause = epoch, end.cause
-        if end.tokens is not None:
-            self.unused_tokens += tokens - end.tokens
         if end.wait:
             self.not_before = max(self.not_before, now + end.wait)
         self.allowances |= end.allowances

@@ -23,9 +23,13 @@ STEP = 0.01
 """How much the rate grows in a window without a refusal."""
 
 _STEPS = 6
-"""Steps after which the refused rate has been passed without a refusal; from then on steps double.
+"""Steps after which the refused rate has been passed without a refusal; from then on steps double."""
 
-They double from the first one if the rate comes from several refusals in a row: pauses make it too low.
+_LITTLE = 0.8
+_SEARCHING = 4.0
+"""How much larger steps are if refusals lowered the rate to less than 80%, perhaps too far, for pauses count.
+
+These steps double from the first one.
 """
 
 _LARGEST_STEP = 0.5
@@ -41,8 +45,8 @@ _ENOUGH = 10
 _SECONDS_IN_STORE = 2
 """Bins for whose length unused calls accumulate at a rate that refusals taught."""
 
-_VALID = 2
-"""Bins for which a lease is valid: it may be used up to that long after it was counted."""
+_VALID = 1
+"""Bins between two exchanges: a leased call may be sent up to that long after it was counted."""
 
 _ROUNDING = 1e-9
 
@@ -60,7 +64,7 @@ class QuotaState:
         anchor: the refusal from which the next estimate counts.
         climbed_at: when the rate last grew.
         climbs: how often it grew since the last refusal.
-        steady: whether the last refusal came alone, at a rate that had been learnt before.
+        steady: whether the last refusals lowered the rate only a little.
         used: units sent since ``climbed_at`` and not refused.
         before: the rate before the refusals in progress.
         sent: units sent, by bin.
@@ -176,11 +180,11 @@ class Quota:
         if first:
             state.before = rate
         state.climbs, state.climbed_at, state.used = 0, now, 0.0
-        state.steady = first and self.learnt
         start = max(state.since, now - self._window)
         if self._accepted(start) < 1.0:
             # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
             state.rate = None if state.before is None else state.before / 2
+            state.steady = False
             return
         estimates = [self._measured(start, now)]
         if state.anchor > start and self._accepted(state.anchor) >= _ENOUGH * size:
@@ -192,6 +196,7 @@ class Quota:
         if rate is not None:
             lower = min(lower, BACK_TO * rate if first else rate)
         state.rate, state.level = max(lower, 1.0), min(state.level, 0.0)
+        state.steady = state.before is not None and state.rate >= _LITTLE * state.before
 
     def climb(self, now: float, size: float) -> None:
         """Raise the rate a little, if it has been used for a window without a refusal."""
@@ -204,8 +209,11 @@ class Quota:
         if state.used < _USED * rate * elapsed / self._window:
             state.climbed_at, state.used = now, 0.0
         elif state.used >= _CALLS_PER_STEP * size:
-            doublings = max(0, state.climbs - _STEPS) if state.steady else state.climbs
-            step = min(STEP * 2.0**doublings, _LARGEST_STEP)
+            if state.steady:
+                step = STEP * 2.0 ** max(0, state.climbs - _STEPS)
+            else:
+                step = STEP * _SEARCHING * 2.0**state.climbs
+            step = min(step, _LARGEST_STEP)
             raised = state.rate * (1.0 + step)
             state.rate = raised if self.promised is None else min(raised, self.promised)
             state.climbs, state.climbed_at, state.used = state.climbs + 1, now, 0.0

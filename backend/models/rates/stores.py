@@ -61,9 +61,7 @@ class LedgerRates:
         window: seconds for which providers count.
     """
 
-    def __init__(
-        self, writer: Writer, now: Callable[[Connection], float], window: float = WINDOW
-    ) -> None:
+    def __init__(self, writer: Writer, now: Callable[[Connection], float], window: float = WINDOW) -> None:
         self._writer, self._now, self.window = writer, now, window
         self._owner = uuid.uuid4().hex
 

@@ -19,7 +19,7 @@ from backend.errors import LedgerError, RateLimitedError
 from backend.models.rates.concurrency import Concurrency
 from backend.models.rates.counts import BINS
 from backend.models.rates.messages import Lease, RateReport
-from backend.models.rates.outcomes import CallEnd, Tally
+from backend.models.rates.outcomes import CallEnd, RateTally
 from backend.models.rates.stores import RateStore
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
@@ -66,7 +66,7 @@ class Gate:
         self.concurrency = Concurrency(model.timeout, model.max_concurrency)
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._tally = Tally()
+        self._tally = RateTally()
         self._lease: Lease | None = None
         self._calls = self._tokens = 0.0
         self._valid_until = self._hold_until = self._next_at = -float("inf")
@@ -206,7 +206,7 @@ class Gate:
         await asyncio.sleep(self._next_exchange - loop.time())
         while (report := self._report()) is not None:
             self._next_exchange = loop.time() + self._period
-            tally, self._tally = self._tally, Tally()
+            tally, self._tally = self._tally, RateTally()
             asked_at, done = self._clock(), False
             try:
                 lease = await self._store.exchange(self._model, report)

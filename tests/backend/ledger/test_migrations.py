@@ -63,6 +63,6 @@ def test_a_ledger_from_before_the_first_release_is_refused_and_unchanged(
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == revision
 
 
-def test_a_new_ledger_is_at_revision_0004(ledger: Ledger) -> None:
+def test_a_new_ledger_is_at_revision_0005(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert MigrationContext.configure(connection).get_current_revision() == "0004"
+        assert MigrationContext.configure(connection).get_current_revision() == "0005"

@@ -57,7 +57,7 @@ class SimulatedCalls:
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._random = random.Random(self.processes)
+        self._random = random.Random(self.processes)  # noqa: S311 - latencies, not secrets
         self.began = self._loop.time()
         self.rates = ProcessRates(self._loop.time)
         self.stores = [SharedRates(self.rates, str(number)) for number in range(self.processes)]

@@ -123,12 +123,13 @@ class RateController:
     def _obey(self, now: float, unit: Unit, allowance: Allowance, size: float) -> None:
         """Take over what a provider's headers say about one quota."""
         quota = self.quotas[unit]
-        reset, remaining, limit = allowance.reset, allowance.remaining, allowance.limit
+        reset, remaining = allowance.reset, allowance.remaining
+        limit = None if allowance.limit is None or allowance.limit < 1.0 else allowance.limit
         # Some providers state limits per day in the same headers; these reset much later.
-        quota.state.limit = limit if limit and (reset is None or reset <= self._window) else None
+        quota.state.limit = limit if reset is None or reset <= self._window else None
         if remaining is None:
             return
-        quota.remain(remaining)
+        quota.remain(now, remaining)
         if remaining < min(size, limit or size) and reset is not None:
             refills_slowly = limit is not None and _WHOLE * self._window <= reset <= self._window
             wait = min(size / limit, 1.0) * self._window if refills_slowly and limit else reset

@@ -43,7 +43,7 @@ _ENOUGH = 10
 """Calls accepted between two refusals that are enough for an estimate."""
 
 _SECONDS_IN_STORE = 2
-"""Bins for whose length unused calls accumulate at a rate that refusals taught."""
+"""Bins for whose length unused calls accumulate beyond one call, at a rate that refusals taught."""
 
 _VALID = 1
 """Bins between two exchanges: a leased call may be sent up to that long after it was counted."""
@@ -132,7 +132,7 @@ class Quota:
             state.level_at = None
             return math.inf
         size = min(size, rate)
-        most = max(rate * _SECONDS_IN_STORE / BINS, size) if self.learnt else max(rate, 1.0)
+        most = size + rate * _SECONDS_IN_STORE / BINS if self.learnt else rate
         if state.level_at is None:
             state.level = 0.0 if self.learnt else most
         else:
@@ -140,9 +140,8 @@ class Quota:
         state.level, state.level_at = min(state.level, most), now
         free = state.level
         if self.promised is not None:
-            stretch = max(1.0, 1.0 / self.promised)  # a limit below one call stretches the window
-            horizon = now - self._window * (stretch + _VALID / BINS)
-            free = min(free, max(self.promised, 1.0) - self._sent.at_most_since(horizon))
+            horizon = now - self._window * (1.0 + _VALID / BINS)
+            free = min(free, self.promised - self._sent.at_most_since(horizon))
         return max(0.0, math.floor(free / size + _ROUNDING))
 
     def send(self, now: float, units: float) -> None:
@@ -163,10 +162,10 @@ class Quota:
         """Begin to measure anew, because there was no demand for a while."""
         self.state.since = self.state.anchor = now
 
-    def remain(self, units: float) -> None:
+    def remain(self, now: float, units: float) -> None:
         """Take over what the provider says may still be sent."""
-        if self.state.level_at is not None:
-            self.state.level = min(self.state.level, units)
+        self.room(now, 1.0)  # adds what has accumulated until now
+        self.state.level = min(self.state.level, units)
 
     def cut(self, now: float, size: float, *, first: bool) -> None:
         """Go back to a share of the rate that the provider seems to accept.

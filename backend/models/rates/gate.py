@@ -70,7 +70,7 @@ class Gate:
         self._lease: Lease | None = None
         self._calls = self._tokens = 0.0
         self._valid_until = self._hold_until = self._next_at = -float("inf")
-        self._counted = False
+        self._counted = self._alone = False
         self._admitted = 0
         self._refused_since_lease = False
         self._exchanges: asyncio.Task[None] | None = None
@@ -213,8 +213,7 @@ class Gate:
                 self._take(lease, asked_at, counted=lease.calls is not None)
                 done = True
             except LedgerError as error:
-                _log.error("rates_not_shared", model=self._model.name, code=error.code, reason=str(error))
-                self._go_on_alone(asked_at)
+                self._go_on_alone(asked_at, error)
             finally:
                 if not done:
                     self._tally.merge(tally)
@@ -248,6 +247,7 @@ class Gate:
             counted: whether the store has counted the lease's calls as sent.
         """
         self._lease, self._refused_since_lease, self._counted = lease, False, counted
+        self._alone = False
         self._calls, self._valid_until = float(lease.calls or 0), asked_at + _VALID * self._period
         returned, self._tokens = self._tokens, 0.0
         self._return_tokens(returned)
@@ -258,9 +258,13 @@ class Gate:
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
 
-    def _go_on_alone(self, asked_at: float) -> None:
+    def _go_on_alone(self, asked_at: float, error: LedgerError) -> None:
         """Send at half of the last lease's rate, because the ledger cannot be reached."""
-        last = self._lease or Lease(calls=2)
-        calls = None if last.calls is None else max(1, last.calls // 2)
-        alone = replace(last, calls=calls, limits_tokens=False, hold=0.0)
+        alone = self._lease
+        if alone is None or not self._alone:
+            _log.error("rates_not_shared", model=self._model.name, code=error.code, reason=str(error))
+            last = alone or Lease(calls=2)
+            calls = None if last.calls is None else max(1, last.calls // 2)
+            alone = replace(last, calls=calls, limits_tokens=False, hold=0.0)
         self._take(alone, asked_at, counted=False)
+        self._alone = True

@@ -111,7 +111,7 @@ class ModelCaller:
             raise ModelTimeoutError(
                 "had no room for another request in time",
                 where=self.model.where,
-                fix="raise max_concurrency, rpm or tpm if the provider allows more",
+                fix="send fewer tasks at once, or raise rpm, tpm or max_concurrency if they are set",
             ) from None
 
     def _leave(self, passage: Passage | None, end: CallEnd) -> None:

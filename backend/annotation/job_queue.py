@@ -13,6 +13,7 @@ from backend.annotation.job import Job
 from backend.annotation.slots import Slots
 from backend.errors import TaskError
 from backend.label_studio.prediction import Prediction
+from backend.models.rates.gate import request_size
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
@@ -82,6 +83,7 @@ class JobQueue:
             task.exception()  # it is reported already; asyncio would log one that nobody reads again
 
     async def _annotate(self, job: Job, size: int) -> Prediction | None:
+        request_size.set(size)  # the calls of small requests go first
         with metrics.tasks_under_way.labels(project=job.project).track_inprogress():
             async with self._slots.slot(size):
                 try:

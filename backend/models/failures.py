@@ -86,7 +86,10 @@ _EMBEDDED_FIX = "embedded voters only answer questions with a list of labels: na
 
 _MESSAGES: dict[type[ModelError], tuple[str, str | None]] = {
     ModelTimeoutError: ("gave no answer in time", None),
-    RateLimitedError: ("asks to wait", "set rpm and tpm to the provider's limits"),
+    RateLimitedError: (
+        "refused for its quota, or asks to wait",
+        "send fewer tasks, or ask the provider for more quota",
+    ),
     UnavailableError: ("is unavailable", None),
     KeyRejectedError: (
         "does not accept the key, or none is set",

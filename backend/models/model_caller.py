@@ -77,17 +77,22 @@ class ModelCaller:
         tokens = model.expected_input(messages) + model.meter.output_tokens
         until = asyncio.get_running_loop().time() + patience
         most = model.most_input(messages, schema)
+        refusal: RateLimitedError | None = None
         while True:
-            passage = await self._enter(tokens, until)
+            try:
+                passage = await self._enter(tokens, until)
+            except ModelTimeoutError as error:
+                raise refusal or error from None
             asked_at = self._clock()
             try:
                 response = await self._send(request, until)
             except Exception as error:
                 failure = self._failure(error)
                 self._leave(passage, _end_of_failure(error, failure))
-                if isinstance(failure, RateLimitedError):
-                    continue  # it cost nothing, and waits for its turn again
-                raise failure from None
+                if not isinstance(failure, RateLimitedError):
+                    raise failure from None
+                refusal = failure  # the call cost nothing, and waits for its turn again
+                continue
             except BaseException:
                 self._leave(passage, CallEnd())
                 raise
@@ -122,7 +127,7 @@ class ModelCaller:
             raise ModelTimeoutError(
                 "had no room for another request in time",
                 where=self.model.where,
-                fix="raise max_concurrency, rpm or tpm if the provider allows more",
+                fix="send fewer tasks at once, or raise rpm, tpm or max_concurrency if they are set",
             ) from None
         try:
             self._gate.admit()

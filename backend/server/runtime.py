@@ -42,6 +42,7 @@ from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
+from backend.models.rates.stores import LedgerRates
 from backend.questions import LabelConfig
 from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
@@ -93,11 +94,12 @@ class Runtime:
         self.embedder = embedder or Embedder(settings.embedder)
         if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
-        self.pool = Pool(settings.models, keys=environment.keys(settings.models))
-        recall_usage(self.pool, self.ledger)
         self._thread = LoopThread()
         self._urgent_requests = UrgentRequests(self._thread.loop)
         self._writer = Writer(self.ledger, give_way=self._urgent_requests.give_way)
+        rates = LedgerRates(self._writer)
+        self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
+        recall_usage(self.pool, self.ledger)
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
         self._trainings: set[Future[None]] = set()

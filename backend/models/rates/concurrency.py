@@ -10,8 +10,6 @@ MOST: Final = 512
 
 _QUICK = 0.25
 _NOTICEABLY_SLOWER = 2.0
-_FORGET = 1.02
-"""By how much the shortest time grows with every answer, so that it follows a model that becomes slower."""
 
 
 class Concurrency:
@@ -51,7 +49,7 @@ class Concurrency:
     def answered(self, seconds: float) -> None:
         """Take in the duration of an answer, before :meth:`ended`."""
         self._until_next_halving -= 1
-        self._shortest = min(self._shortest * _FORGET, seconds)
+        self._shortest = min(self._shortest, seconds)
         quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
         if quick and 2 * self.under_way >= self.limit:
             self.limit = min(self.limit + 1.0, self._most)

@@ -5,7 +5,7 @@ It does no I/O and has no clock, so that it can be stored in the ledger and simu
 - Without any knowledge it limits nothing, and the processes' concurrency grows (``concurrency.py``).
 - After a refusal the model is sent 95% of what the provider accepted. From there the rate grows by 1% a
   window; it grows faster when the refused rate has been passed without a refusal.
-- If the provider refuses again at once, nobody sends anything for 1, 2, 4 and then 8 seconds. One call then
+- If the provider refuses again at once, nobody sends anything for 1, 2 and then 4 seconds. One call then
   tries, and the others follow 2 seconds later.
 - Limits in the settings and in the provider's headers are never exceeded.
 """
@@ -23,7 +23,7 @@ from backend.models.rates.quota import Quota, QuotaState
 WINDOW: Final = 60.0
 """Seconds for which providers count."""
 
-_LONGEST_PAUSE = 8.0
+_LONGEST_PAUSE = 4.0
 _TRIAL = 2.0
 _CALM = 4.0
 """Bins: the longest pause, the time for one call to try, and the time after which all is well again."""
@@ -123,12 +123,13 @@ class RateController:
     def _obey(self, now: float, unit: Unit, allowance: Allowance, size: float) -> None:
         """Take over what a provider's headers say about one quota."""
         quota = self.quotas[unit]
-        reset, remaining, limit = allowance.reset, allowance.remaining, allowance.limit
+        reset, remaining = allowance.reset, allowance.remaining
+        limit = None if allowance.limit is None or allowance.limit < 1.0 else allowance.limit
         # Some providers state limits per day in the same headers; these reset much later.
-        quota.state.limit = limit if limit and (reset is None or reset <= self._window) else None
+        quota.state.limit = limit if reset is None or reset <= self._window else None
         if remaining is None:
             return
-        quota.remain(remaining)
+        quota.remain(now, remaining)
         if remaining < min(size, limit or size) and reset is not None:
             refills_slowly = limit is not None and _WHOLE * self._window <= reset <= self._window
             wait = min(size / limit, 1.0) * self._window if refills_slowly and limit else reset

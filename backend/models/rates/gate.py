@@ -19,7 +19,7 @@ from backend.errors import LedgerError, RateLimitedError
 from backend.models.rates.concurrency import Concurrency
 from backend.models.rates.counts import BINS
 from backend.models.rates.messages import Lease, RateReport
-from backend.models.rates.outcomes import CallEnd, Tally
+from backend.models.rates.outcomes import CallEnd, RateTally
 from backend.models.rates.stores import RateStore
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
@@ -66,11 +66,11 @@ class Gate:
         self.concurrency = Concurrency(model.timeout, model.max_concurrency)
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._tally = Tally()
+        self._tally = RateTally()
         self._lease: Lease | None = None
         self._calls = self._tokens = 0.0
         self._valid_until = self._hold_until = self._next_at = -float("inf")
-        self._counted = True
+        self._counted = self._alone = False
         self._admitted = 0
         self._refused_since_lease = False
         self._exchanges: asyncio.Task[None] | None = None
@@ -116,8 +116,9 @@ class Gate:
         if end.timed_out:
             self.concurrency.timed_out()
         self.concurrency.ended()
-        now = self._clock()
-        self._tally.add(passage.tokens, passage.epoch, end, now)
+        self._tally.add(passage.tokens, passage.epoch, end, self._clock())
+        if end.tokens is not None:
+            self._return_tokens(passage.tokens - end.tokens)
         if end.refused:
             metrics.model_refused.labels(model=self._model.name).inc()
             if self._lease is not None and passage.epoch >= self._lease.epoch:
@@ -137,6 +138,13 @@ class Gate:
             self._tally.sent -= 1
             self._tally.sent_tokens -= passage.tokens
         self._admit()
+
+    def _return_tokens(self, tokens: float) -> None:
+        """Give back what a call did not use; a negative number is what it used in addition."""
+        if self._counted:
+            self._tokens += tokens
+        else:
+            self._tally.unused_tokens += tokens
 
     def _hold(self, seconds: float) -> None:
         self._hold_until = max(self._hold_until, self._clock() + seconds)
@@ -176,8 +184,9 @@ class Gate:
         lease = self._lease
         assert lease is not None  # noqa: S101 - _may_send has just said so
         self._calls -= 1
-        self._tokens -= tokens
-        if not self._counted:
+        if self._counted:
+            self._tokens -= tokens
+        else:
             self._tally.sent += 1
             self._tally.sent_tokens += tokens
         if lease.calls and lease.spread:
@@ -197,15 +206,14 @@ class Gate:
         await asyncio.sleep(self._next_exchange - loop.time())
         while (report := self._report()) is not None:
             self._next_exchange = loop.time() + self._period
-            tally, self._tally = self._tally, Tally()
+            tally, self._tally = self._tally, RateTally()
             asked_at, done = self._clock(), False
             try:
                 lease = await self._store.exchange(self._model, report)
-                self._take(lease, asked_at)
+                self._take(lease, asked_at, counted=lease.calls is not None)
                 done = True
             except LedgerError as error:
-                _log.error("rates_not_shared", model=self._model.name, code=error.code, reason=str(error))
-                self._go_on_alone(asked_at)
+                self._go_on_alone(asked_at, error)
             finally:
                 if not done:
                     self._tally.merge(tally)
@@ -217,7 +225,7 @@ class Gate:
         """Return the next report; ``None`` if there is nothing to tell and nothing to send."""
         self._queue = [entry for entry in self._queue if not entry[2].turn.done()]
         heapq.heapify(self._queue)
-        if self._counted and self._lease is not None and self._lease.calls is not None:
+        if self._counted:
             self._tally.unused += int(self._calls)
             self._tally.unused_tokens += self._tokens
         self._calls = self._tokens = 0.0
@@ -230,19 +238,33 @@ class Gate:
         mean = sum(waiting) / len(waiting) if waiting else self._tally.mean_tokens
         return self._tally.report(wanted, wanted * mean, self._clock())
 
-    def _take(self, lease: Lease, asked_at: float) -> None:
-        self._lease, self._refused_since_lease = lease, False
-        self._calls, self._tokens = float(lease.calls or 0), lease.tokens
-        self._counted = lease.calls is not None
-        self._valid_until = asked_at + _VALID * self._period
+    def _take(self, lease: Lease, asked_at: float, *, counted: bool) -> None:
+        """Go on with a new lease.
+
+        Args:
+            lease: from the store, or made up while it cannot be reached.
+            asked_at: when it was asked for.
+            counted: whether the store has counted the lease's calls as sent.
+        """
+        self._lease, self._refused_since_lease, self._counted = lease, False, counted
+        self._alone = False
+        self._calls, self._valid_until = float(lease.calls or 0), asked_at + _VALID * self._period
+        returned, self._tokens = self._tokens, 0.0
+        self._return_tokens(returned)
+        if counted:
+            self._tokens += lease.tokens
         if lease.hold > 0.0:
             self._hold(lease.hold)
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
 
-    def _go_on_alone(self, asked_at: float) -> None:
+    def _go_on_alone(self, asked_at: float, error: LedgerError) -> None:
         """Send at half of the last lease's rate, because the ledger cannot be reached."""
-        last = self._lease or Lease(calls=2)
-        calls = None if last.calls is None else max(1, last.calls // 2)
-        self._take(replace(last, calls=calls, limits_tokens=False, hold=0.0), asked_at)
-        self._counted = False  # the next report counts what is sent now
+        alone = self._lease
+        if alone is None or not self._alone:
+            _log.error("rates_not_shared", model=self._model.name, code=error.code, reason=str(error))
+            last = alone or Lease(calls=2)
+            calls = None if last.calls is None else max(1, last.calls // 2)
+            alone = replace(last, calls=calls, limits_tokens=False, hold=0.0)
+        self._take(alone, asked_at, counted=False)
+        self._alone = True

@@ -33,7 +33,7 @@ class CallEnd:
 
 
 @dataclass(slots=True)
-class Tally:
+class RateTally:
     """What happened since the last report. The fields are those of :class:`RateReport`."""
 
     sent: int = 0
@@ -69,13 +69,11 @@ class Tally:
             self.refused_tokens += tokens
             if epoch >= self.refused_epoch:
                 self.refused_epoch, self.cause = epoch, end.cause
-        if end.tokens is not None:
-            self.unused_tokens += tokens - end.tokens
         if end.wait:
             self.not_before = max(self.not_before, now + end.wait)
         self.allowances |= end.allowances
 
-    def merge(self, earlier: Tally) -> None:
+    def merge(self, earlier: RateTally) -> None:
         """Add a tally that could not be reported."""
         self.sent += earlier.sent
         self.sent_tokens += earlier.sent_tokens

@@ -23,9 +23,13 @@ STEP = 0.01
 """How much the rate grows in a window without a refusal."""
 
 _STEPS = 6
-"""Steps after which the refused rate has been passed without a refusal; from then on steps double.
+"""Steps after which the refused rate has been passed without a refusal; from then on steps double."""
 
-They double from the first one if the rate comes from several refusals in a row: pauses make it too low.
+_LITTLE = 0.8
+_SEARCHING = 4.0
+"""How much larger steps are if refusals lowered the rate to less than 80%, perhaps too far, for pauses count.
+
+These steps double from the first one.
 """
 
 _LARGEST_STEP = 0.5
@@ -39,10 +43,10 @@ _ENOUGH = 10
 """Calls accepted between two refusals that are enough for an estimate."""
 
 _SECONDS_IN_STORE = 2
-"""Bins for whose length unused calls accumulate at a rate that refusals taught."""
+"""Bins for whose length unused calls accumulate beyond one call, at a rate that refusals taught."""
 
-_VALID = 2
-"""Bins for which a lease is valid: it may be used up to that long after it was counted."""
+_VALID = 1
+"""Bins between two exchanges: a leased call may be sent up to that long after it was counted."""
 
 _ROUNDING = 1e-9
 
@@ -60,7 +64,7 @@ class QuotaState:
         anchor: the refusal from which the next estimate counts.
         climbed_at: when the rate last grew.
         climbs: how often it grew since the last refusal.
-        steady: whether the last refusal came alone, at a rate that had been learnt before.
+        steady: whether the last refusals lowered the rate only a little.
         used: units sent since ``climbed_at`` and not refused.
         before: the rate before the refusals in progress.
         sent: units sent, by bin.
@@ -128,7 +132,7 @@ class Quota:
             state.level_at = None
             return math.inf
         size = min(size, rate)
-        most = max(rate * _SECONDS_IN_STORE / BINS, size) if self.learnt else max(rate, 1.0)
+        most = size + rate * _SECONDS_IN_STORE / BINS if self.learnt else rate
         if state.level_at is None:
             state.level = 0.0 if self.learnt else most
         else:
@@ -136,9 +140,8 @@ class Quota:
         state.level, state.level_at = min(state.level, most), now
         free = state.level
         if self.promised is not None:
-            stretch = max(1.0, 1.0 / self.promised)  # a limit below one call stretches the window
-            horizon = now - self._window * (stretch + _VALID / BINS)
-            free = min(free, max(self.promised, 1.0) - self._sent.at_most_since(horizon))
+            horizon = now - self._window * (1.0 + _VALID / BINS)
+            free = min(free, self.promised - self._sent.at_most_since(horizon))
         return max(0.0, math.floor(free / size + _ROUNDING))
 
     def send(self, now: float, units: float) -> None:
@@ -159,10 +162,10 @@ class Quota:
         """Begin to measure anew, because there was no demand for a while."""
         self.state.since = self.state.anchor = now
 
-    def remain(self, units: float) -> None:
+    def remain(self, now: float, units: float) -> None:
         """Take over what the provider says may still be sent."""
-        if self.state.level_at is not None:
-            self.state.level = min(self.state.level, units)
+        self.room(now, 1.0)  # adds what has accumulated until now
+        self.state.level = min(self.state.level, units)
 
     def cut(self, now: float, size: float, *, first: bool) -> None:
         """Go back to a share of the rate that the provider seems to accept.
@@ -176,11 +179,11 @@ class Quota:
         if first:
             state.before = rate
         state.climbs, state.climbed_at, state.used = 0, now, 0.0
-        state.steady = first and self.learnt
         start = max(state.since, now - self._window)
         if self._accepted(start) < 1.0:
             # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
             state.rate = None if state.before is None else state.before / 2
+            state.steady = False
             return
         estimates = [self._measured(start, now)]
         if state.anchor > start and self._accepted(state.anchor) >= _ENOUGH * size:
@@ -192,6 +195,7 @@ class Quota:
         if rate is not None:
             lower = min(lower, BACK_TO * rate if first else rate)
         state.rate, state.level = max(lower, 1.0), min(state.level, 0.0)
+        state.steady = state.before is not None and state.rate >= _LITTLE * state.before
 
     def climb(self, now: float, size: float) -> None:
         """Raise the rate a little, if it has been used for a window without a refusal."""
@@ -204,8 +208,11 @@ class Quota:
         if state.used < _USED * rate * elapsed / self._window:
             state.climbed_at, state.used = now, 0.0
         elif state.used >= _CALLS_PER_STEP * size:
-            doublings = max(0, state.climbs - _STEPS) if state.steady else state.climbs
-            step = min(STEP * 2.0**doublings, _LARGEST_STEP)
+            if state.steady:
+                step = STEP * 2.0 ** max(0, state.climbs - _STEPS)
+            else:
+                step = STEP * _SEARCHING * 2.0**state.climbs
+            step = min(step, _LARGEST_STEP)
             raised = state.rate * (1.0 + step)
             state.rate = raised if self.promised is None else min(raised, self.promised)
             state.climbs, state.climbed_at, state.used = state.climbs + 1, now, 0.0

@@ -11,6 +11,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from backend.ledger import Writer, model_rates
+from backend.ledger.database import clock as ledger_clock
 from backend.models.rates.controller import WINDOW, RateController
 from backend.models.rates.messages import Lease, RateReport
 from backend.settings import ModelSettings
@@ -57,11 +58,16 @@ class LedgerRates:
 
     Args:
         writer: writes to the ledger.
-        now: returns the time in unix seconds by the database's clock.
+        now: returns the time in unix seconds, in a transaction; by default the database's.
         window: seconds for which providers count.
     """
 
-    def __init__(self, writer: Writer, now: Callable[[Connection], float], window: float = WINDOW) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        now: Callable[[Connection], float] = ledger_clock.now,
+        window: float = WINDOW,
+    ) -> None:
         self._writer, self._now, self.window = writer, now, window
         self._owner = uuid.uuid4().hex
 

@@ -204,7 +204,7 @@ def test_a_refusal_is_a_refusal_in_all_its_forms(server: OpenAIServer, reply: Re
         (Reply.fails(404, code="model_not_found"), RejectedError),
         (Reply.fails(413), ContextTooLongError),
         (Reply.fails(422), RejectedError),
-        (Reply.fails(429), RateLimitedError),
+        (Reply.fails(429, retry_after="60"), RateLimitedError),
         (Reply.fails(429, code="insufficient_quota"), KeyRejectedError),
         (Reply.fails(500), UnavailableError),
         (Reply.fails(502), UnavailableError),
@@ -245,7 +245,8 @@ def test_neither_the_key_nor_what_the_provider_says_is_in_an_error_or_a_log(
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="camvo")
     caplog.set_level(logging.INFO)
-    error = failure(server, Reply.fails(status, f"bad key {KEY} for the prompt {TEXT}"))
+    reply = Reply.fails(status, f"bad key {KEY} for the prompt {TEXT}", retry_after="60")
+    error = failure(server, reply)
     printed = capfd.readouterr()
     assert printed.out == ""  # litellm likes to offer its help
     visible = f"{error} {error!r} {caplog.text} {printed.err}"

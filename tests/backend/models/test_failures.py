@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 
-import httpx
 import pytest
 
 from backend.errors import (
@@ -19,7 +18,7 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models.failures import BY_CLASS, model_error, retry_after
+from backend.models.failures import BY_CLASS, model_error
 from backend.models.litellm_info import litellm
 
 
@@ -96,23 +95,6 @@ def test_a_missing_key_is_recognised_whatever_class_it_comes_as(message: str) ->
 @pytest.mark.parametrize("message", ["Connection error.", "Received: '<html>down</html>'", "overloaded"])
 def test_other_trouble_is_not_taken_for_a_missing_key(message: str) -> None:
     assert isinstance(model_error(ValueError(message), "m"), UnavailableError)
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "7"}, 7.0),
-        ({"Retry-After": "0.5"}, 0.5),
-        ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "inf"}, None),
-        ({}, None),
-    ],
-)
-def test_retry_after_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
-    error = ValueError("x")
-    error.litellm_response_headers = httpx.Headers(headers)  # type: ignore[attr-defined]
-    assert retry_after(error) == seconds
 
 
 def test_only_passing_trouble_is_worth_another_try() -> None:

@@ -1,0 +1,173 @@
+"""The gate of one process: the order of calls, concurrency, a ledger that is down, cancelled calls."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from quota_providers import TrailingWindow
+from simulated_calls import SimulatedCalls, model_settings
+from virtual_time import run_in_virtual_time
+
+from backend.errors import RateLimitedError
+from backend.models.rates.concurrency import START, Concurrency
+from backend.models.rates.gate import Gate, request_size
+from backend.models.rates.outcomes import CallEnd
+
+
+async def passes(gate: Gate, size: int, order: list[int]) -> None:
+    request_size.set(size)
+    gate.leave(await gate.enter(100.0, 3600.0), CallEnd(seconds=0.1, tokens=100.0))
+    order.append(size)
+
+
+def test_a_single_task_does_not_wait_behind_a_batch() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(TrailingWindow(10_000), 1, settings=model_settings(rpm=60))
+        (gate,) = calls.gates
+        order: list[int] = []
+        batch = [asyncio.create_task(passes(gate, 1000, order)) for _ in range(300)]
+        await asyncio.sleep(70.0)
+        done = len(order)
+        assert 0 < done < 300
+        await passes(gate, 1, order)
+        # The calls of the second in which it arrived may go before it.
+        assert order.index(1) <= done + 60
+        assert len(order) < 300
+        for task in batch:
+            task.cancel()
+
+    run_in_virtual_time(main())
+
+
+def test_without_a_ledger_calls_go_on_at_half_the_rate_and_are_counted_afterwards() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(TrailingWindow(600), 1)
+        await calls.full_demand(6)
+        (store,) = calls.stores
+        store.down = True
+        await calls.full_demand(4)
+        assert 0.2 <= calls.used(7, 10) <= 0.8
+        store.down = False
+        await calls.full_demand(4)
+        assert calls.used(11, 14) >= 0.9
+        assert calls.refused_share(6, 14) <= 0.01
+
+    run_in_virtual_time(main())
+
+
+def test_a_call_that_must_wait_longer_than_its_patience_fails_at_once() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(TrailingWindow(600), 1)
+        (gate,) = calls.gates
+        passage = await gate.enter(100.0, 5.0)
+        patient = asyncio.create_task(gate.enter(100.0, 60.0))
+        await asyncio.sleep(0)
+        gate.leave(passage, CallEnd(refused=True, wait=30.0))
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(RateLimitedError, match="30 s more"):
+            await gate.enter(100.0, 5.0)
+        assert asyncio.get_running_loop().time() == before
+        gate.leave(await patient, CallEnd())
+
+    run_in_virtual_time(main())
+
+
+def test_a_waiting_call_is_told_when_the_wait_becomes_too_long() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(TrailingWindow(600), 1, settings=model_settings(max_concurrency=1))
+        (gate,) = calls.gates
+        passage = await gate.enter(100.0, 5.0)
+        waiting = asyncio.create_task(gate.enter(100.0, 5.0))
+        await asyncio.sleep(1.0)
+        gate.leave(passage, CallEnd(refused=True, wait=30.0))
+        with pytest.raises(RateLimitedError):
+            await waiting
+
+    run_in_virtual_time(main())
+
+
+def test_cancelled_calls_leave_no_trace() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(TrailingWindow(600), 1, settings=model_settings(rpm=60, max_concurrency=4))
+        (gate,) = calls.gates
+        for _ in range(50):
+            tasks = [asyncio.create_task(gate.enter(100.0, 10.0)) for _ in range(9)]
+            await asyncio.sleep(0.3)
+            for task in tasks:
+                if task.done():
+                    gate.leave(task.result(), CallEnd(seconds=0.1))
+                task.cancel()
+            for task in tasks:
+                with suppress(asyncio.CancelledError):
+                    await task
+        await asyncio.sleep(100.0)
+        assert gate.concurrency.under_way == 0
+        passages = [await gate.enter(100.0, 3.0) for _ in range(4)]
+        with pytest.raises(TimeoutError):
+            await gate.enter(100.0, 3.0)
+        for passage in passages:
+            gate.leave(passage, CallEnd())
+
+    run_in_virtual_time(main())
+
+
+# -- concurrency
+
+
+async def serve_slowly(concurrency: Concurrency, *, at_once: int, seconds: float, calls: int) -> list[float]:
+    """Send calls to a server that works on some at once and never refuses; return how long they took."""
+    workers, durations = asyncio.Semaphore(at_once), list[float]()
+    loop = asyncio.get_running_loop()
+
+    async def call() -> None:
+        began = loop.time()
+        async with workers:
+            await asyncio.sleep(seconds)
+        durations.append(loop.time() - began)
+        concurrency.answered(durations[-1])
+        concurrency.ended()
+
+    tasks = []
+    while len(tasks) < calls:
+        if concurrency.free:
+            concurrency.started()
+            tasks.append(asyncio.create_task(call()))
+        else:
+            await asyncio.sleep(0.05)
+    await asyncio.gather(*tasks)
+    return durations
+
+
+def test_a_slow_local_server_never_has_so_many_calls_that_they_time_out() -> None:
+    durations = run_in_virtual_time(serve_slowly(Concurrency(30.0, None), at_once=1, seconds=1.0, calls=400))
+    assert max(durations) < 30.0
+
+
+def test_a_server_that_works_on_many_at_once_is_given_many() -> None:
+    concurrency = Concurrency(30.0, None)
+    run_in_virtual_time(serve_slowly(concurrency, at_once=200, seconds=2.0, calls=3000))
+    assert concurrency.limit >= 200
+
+
+def test_a_model_that_always_takes_long_is_asked_more_and_more_at_once() -> None:
+    concurrency = Concurrency(30.0, None)
+    run_in_virtual_time(serve_slowly(concurrency, at_once=500, seconds=20.0, calls=500))
+    assert concurrency.limit >= 64
+
+
+def test_a_generation_of_timeouts_halves_the_number_once() -> None:
+    concurrency = Concurrency(30.0, None)
+    for _ in range(START):
+        concurrency.started()
+    for _ in range(START):
+        concurrency.timed_out()
+        concurrency.ended()
+    assert concurrency.limit == START / 2
+
+
+def test_the_settings_bound_the_number() -> None:
+    concurrency = Concurrency(30.0, 3)
+    run_in_virtual_time(serve_slowly(concurrency, at_once=50, seconds=0.1, calls=100))
+    assert concurrency.limit == 3

@@ -1,0 +1,97 @@
+"""Rates that processes share through a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Iterator
+
+import pytest
+from simulated_calls import model_settings
+from sqlalchemy import Connection
+
+from backend.ledger import Ledger, Writer, model_rates
+from backend.models.rates.messages import RateReport
+from backend.models.rates.stores import LedgerRates
+
+MODEL = model_settings(rpm=120)
+
+
+class SetClock:
+    """The ledger's clock, set by the test."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000_000.0
+
+    def __call__(self, connection: Connection) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def writer(ledger: Ledger) -> Iterator[Writer]:
+    running = Writer(ledger)
+    yield running
+    running.close()
+
+
+def lease_calls(rates: LedgerRates, report: RateReport) -> int:
+    lease = asyncio.run(rates.exchange(MODEL, report))
+    assert lease.calls is not None
+    return lease.calls
+
+
+def lease_for(url: str, seconds: float, leased: multiprocessing.Queue[int]) -> None:
+    """Lease as many calls as possible for some seconds, then die without a word."""
+    ledger = Ledger(url)
+    writer = Writer(ledger)
+    rates = LedgerRates(writer)
+    until, count = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        count += lease_calls(rates, RateReport("", wanted=7))
+    leased.put(count)
+
+
+def test_two_processes_together_lease_no_more_than_the_settings_allow(
+    ledger: Ledger, ledger_url: str
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    leased: multiprocessing.Queue[int] = context.Queue()
+    processes = [context.Process(target=lease_for, args=(ledger_url, 2.0, leased)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    counts = [leased.get(timeout=100) for _ in processes]
+    for process in processes:
+        process.join()
+    assert sum(counts) == 120
+
+
+def test_what_a_crashed_process_leased_expires_by_itself(writer: Writer) -> None:
+    clock = SetClock()
+    crashed, survivor = LedgerRates(writer, clock), LedgerRates(writer, clock)
+    assert lease_calls(crashed, RateReport("", wanted=100)) == 100
+    clock.seconds += 5.0
+    assert lease_calls(survivor, RateReport("", wanted=100)) == 20
+    clock.seconds += 62.0
+    assert lease_calls(survivor, RateReport("", wanted=100)) == 100
+
+
+def test_what_a_process_does_not_use_another_gets(writer: Writer) -> None:
+    clock = SetClock()
+    one, other = LedgerRates(writer, clock), LedgerRates(writer, clock)
+    assert lease_calls(one, RateReport("", wanted=120)) == 120
+    assert lease_calls(one, RateReport("", unused=50)) == 0
+    assert lease_calls(other, RateReport("", wanted=120)) == 50
+
+
+def test_what_one_process_is_told_to_wait_holds_the_other_too(writer: Writer) -> None:
+    clock = SetClock()
+    one, other = LedgerRates(writer, clock), LedgerRates(writer, clock)
+    asyncio.run(one.exchange(MODEL, RateReport("", wanted=1, refused=1, refused_epoch=0, wait=30.0)))
+    lease = asyncio.run(other.exchange(MODEL, RateReport("", wanted=1)))
+    assert (lease.calls, lease.hold) == (0, pytest.approx(30.0))
+
+
+def test_a_model_that_was_never_called_has_no_rates(ledger: Ledger) -> None:
+    with ledger.read() as connection:
+        assert model_rates.read(connection, "test") is None

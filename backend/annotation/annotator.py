@@ -66,7 +66,7 @@ class Annotator:
         """
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
-        questions = self._questions.with_texts(job)
+        questions = await self._questions_of(job)
         finished = await self._stored_rounds([question.key for question in questions])
         unanswered = [question for question in questions if question.key not in finished]
         visible, errors = await self._questions.with_images(job, unanswered)
@@ -82,6 +82,14 @@ class Annotator:
         if not job.settings.show_votes:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]
+
+    async def _questions_of(self, job: Job) -> list[JobQuestion]:
+        """The questions whose texts the task has; a redactor may be slow, so it runs in a thread."""
+        if job.settings.redact is None:
+            return self._questions.with_texts(job)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, self._questions.with_texts, job
+        )
 
     async def _stored_rounds(self, keys: Sequence[RoundKey]) -> dict[RoundKey, Round]:
         def read() -> dict[RoundKey, Round]:

@@ -37,7 +37,8 @@ def locate_dialogue(content: object, name_key: str, text_key: str) -> LocatedTex
     for index, item in enumerate(content if isinstance(content, Sequence) else ()):
         words = _words(item, text_key) if isinstance(item, Mapping) else ""
         line = _line(item, name_key, text_key) or ""
-        offset = line_start + _storable_length(line) - _storable_length(words)
+        # The plain text has no line for an empty entry, whose line feed here is that of the line before.
+        offset = line_start + _storable_length(line) - _storable_length(words) if line else line_start - 1
         texts.append(words)
         position = index * STRIDE
         for character in words:

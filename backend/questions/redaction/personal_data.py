@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import phonenumbers
 from stdnum import iban, luhn
@@ -32,39 +33,59 @@ _DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
 _COUNTRIES = ("GB", "US", "DE", "FR", "ES", "IT", "NL", "PL", "CH", "IN", "AU")
 """Countries whose numbers are found without the leading ``+`` and country code."""
 
+_KINDS = ("URL", "EMAIL", "IBAN", "CARD", "IP", "PHONE")
+"""The kinds of data, the surest first."""
+
+
+class _Part(NamedTuple):
+    """A part of a text to replace."""
+
+    start: int
+    end: int
+    kind: str
+
 
 def redact(text: str) -> list[Edit]:
-    """Return the parts of a text to replace, each with the name of its kind in angle brackets."""
-    chosen: list[Edit] = []
-    for start, end, kind in _candidates(text):
-        if all(end <= taken_start or start >= taken_end for taken_start, taken_end, _ in chosen):
-            chosen.append((start, end, f"<{kind}>"))
-    return sorted(chosen)
+    """Return the parts of a text to replace, each with the name of its kind in angle brackets.
+
+    Parts that overlap are replaced together, under the name of the surest kind.
+    """
+    merged: list[_Part] = []
+    for part in sorted(_parts(text)):
+        if merged and part.start < merged[-1].end:
+            merged.append(_joined(merged.pop(), part))
+        else:
+            merged.append(part)
+    return [(part.start, part.end, f"<{part.kind}>") for part in merged]
 
 
 redact.version = "1"  # type: ignore[attr-defined]  # part of the epoch: raise it when other parts are replaced
 
 
-def _candidates(text: str) -> Iterator[tuple[int, int, str]]:
-    """Return what may be replaced, the surest kinds first."""
+def _joined(first: _Part, second: _Part) -> _Part:
+    surest = min(first, second, key=lambda part: _KINDS.index(part.kind))
+    return _Part(first.start, max(first.end, second.end), surest.kind)
+
+
+def _parts(text: str) -> Iterator[_Part]:
     for match in _URL.finditer(text):
-        yield match.start(), match.start() + len(match[0].rstrip(_URL_END)), "URL"
+        yield _Part(match.start(), match.start() + len(match[0].rstrip(_URL_END)), "URL")
     for match in _MAIL.finditer(text):
-        yield match.start(), match.end(), "EMAIL"
+        yield _Part(match.start(), match.end(), "EMAIL")
     for match in _IBAN.finditer(text):
         if (end := _account_end(match)) is not None:
-            yield match.start(), end, "IBAN"
+            yield _Part(match.start(), end, "IBAN")
     for match in _CARD.finditer(text):
         if luhn.is_valid(re.sub(r"\D", "", match[0])):
-            yield match.start(), match.end(), "CARD"
+            yield _Part(match.start(), match.end(), "CARD")
     for pattern in (_IP4, _IP6):
         for match in pattern.finditer(text):
             if _is_address(match[0]):
-                yield match.start(), match.end(), "IP"
+                yield _Part(match.start(), match.end(), "IP")
     if _DIGITS.search(text):  # most texts have none, and trying all countries is slow
         for country in _COUNTRIES:
             for number in phonenumbers.PhoneNumberMatcher(text, country):
-                yield number.start, number.end, "PHONE"
+                yield _Part(number.start, number.end, "PHONE")
 
 
 def _account_end(match: re.Match[str]) -> int | None:

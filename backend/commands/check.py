@@ -17,7 +17,7 @@ from backend.models import Pool
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.prompts.messages import prompt_messages
-from backend.questions.redaction.redactor import redactor_named
+from backend.questions.redaction.redactor import Redactor, redactor_named
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
@@ -41,11 +41,11 @@ def check_setup(console: Console, environment: Environment) -> bool:
         highlight=False,
     )
     _step(console, "policy", lambda: _policy(loaded))
-    if loaded.redact is not None:
-        _step(console, "redaction", lambda: _redaction(loaded))
     pool = Pool(loaded.models, keys=environment.keys(loaded.models))
     console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    redactor = redactor_named(loaded.redact)
     results = [
+        redactor is None or _step(console, "redaction", lambda: _redaction(redactor, loaded)),
         _step(console, "keys", lambda: _keys(loaded, pool)),
         _step(console, "ledger", lambda: _ledger(environment)),
         _step(console, "embedder", lambda: _embedder(loaded)),
@@ -70,10 +70,7 @@ def _policy(loaded: Settings) -> str:
     return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
 
 
-def _redaction(loaded: Settings) -> str:
-    redactor = redactor_named(loaded.redact)
-    if redactor is None:
-        raise AssertionError("unreachable: called only if redact is set")
+def _redaction(redactor: Redactor, loaded: Settings) -> str:
     images = "images are shown as they are" if loaded.unredacted_images else "no images are shown"
     redacted = redactor.redact({"sample": _PERSONAL_SAMPLE})["sample"].text
     return f"{redactor.identity}; {images}; “{_PERSONAL_SAMPLE}” becomes “{redacted}”"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,14 @@ def test_the_page_says_what_is_replaced_by_mistake(text: str, expected: str) -> 
 )
 def test_other_numbers_stay(text: str) -> None:
     assert redacted(text) == text
+
+
+def test_the_function_on_the_page_is_one() -> None:
+    code = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[0]
+    names: dict[str, Any] = {}
+    exec(code, names)  # noqa: S102 - our own page
+    text = "Where is ORD-123456?"
+    assert RedactedText(text, read_edits(names["redact"](text), text)).text == "Where is <ORDER>?"
 
 
 def test_parts_that_overlap_are_replaced_together() -> None:

@@ -24,6 +24,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── MissingFieldError     task data lacks a key that the label config reads
     │   ├── EmptyTextError        the key exists, but its text is blank
     │   ├── ImageUnavailableError task image cannot be shown to any model
+    │   ├── RedactionError        redact function failed on a text of the task
     │   ├── NoVoteError           every queried model failed
     │   │   └── NoUsableAnswerError   no further attempt: all answers of all queried models were unusable
     │   ├── TaskDeletedError      task deleted while models were answering
@@ -164,6 +165,12 @@ class ImageUnavailableError(TaskError):
     """Task image that cannot be shown to any model."""
 
     code = "image_unavailable"
+
+
+class RedactionError(TaskError):
+    """Task text that the redact function could not redact, so that no model is shown it."""
+
+    code = "redaction_failed"
 
 
 class NoVoteError(TaskError):

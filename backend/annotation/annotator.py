@@ -80,7 +80,7 @@ class Annotator:
     async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
-        questions = self._questions.with_texts(job)
+        questions = await self._questions_of(job)
         finished, failed_before = await self._look_up(job, [question.key for question in questions])
         unanswered = [question for question in questions if question.key not in finished]
         visible, errors = await self._questions.with_images(job, unanswered)
@@ -98,6 +98,14 @@ class Annotator:
         if not job.settings.show_votes:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]
+
+    async def _questions_of(self, job: Job) -> list[JobQuestion]:
+        """The questions whose texts the task has; a redactor may be slow, so it runs in a thread."""
+        if job.settings.redact is None:
+            return self._questions.with_texts(job)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, self._questions.with_texts, job
+        )
 
     async def _look_up(self, job: Job, keys: Sequence[RoundKey]) -> tuple[dict[RoundKey, Round], bool]:
         """Return the stored rounds, and whether the task failed the last time."""

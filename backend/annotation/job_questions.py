@@ -15,6 +15,7 @@ from backend.ledger.rounds import RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.questions import ConfigQuestion
 from backend.questions.epoch import epoch_of, question_hash
+from backend.questions.redaction.redactor import redactor_named
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +50,12 @@ class JobQuestions:
         errors: list[TaskError] = []
         for question in questions:
             try:
+                if question.question.images and job.settings.redact and not job.settings.unredacted_images:
+                    raise ImageUnavailableError(
+                        "texts are redacted, but an image cannot be",
+                        where=f"control {question.name}",
+                        fix="set unredacted_images: true if models may see the images as they are",
+                    )
                 if question.question.images and not self._voters.can_see(job):
                     raise ImageUnavailableError(
                         "no model that may be asked takes images",
@@ -68,13 +75,14 @@ class JobQuestions:
         return visible, errors
 
     def _question(self, job: Job, config_question: ConfigQuestion) -> JobQuestion:
-        question = config_question.about(job.data)
+        redactor = redactor_named(job.settings.redact)
+        question = config_question.about(job.data, redactor)
         key = RoundKey(
             project=job.project,
             task=job.task,
             control=config_question.name,
-            question=question_hash({**question.texts, **question.images}),
-            epoch=epoch_of(config_question, job.settings.instructions, self._embedder.identity),
+            question=question_hash(question.source),
+            epoch=epoch_of(config_question, job.settings.instructions, self._embedder.identity, redactor),
         )
         return JobQuestion(question, key)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from backend.questions import TaskQuestion
 from backend.questions.prompts.answers import answer_schema
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.messages import PromptExample, prompt_messages
+from backend.questions.redaction.redactor import Redactor, redactor_named
 from camvo.typing import Array
 
 
@@ -72,7 +74,13 @@ async def _with_examples(
     nearest = labelled.nearest(question.key, context, job.settings.few_shot)
     if not nearest:
         return prompt
-    shown = [PromptExample(task.texts, {question.name: texts[task.label]}) for task in nearest]
+    example_texts = [task.texts for task in nearest]
+    if (redactor := redactor_named(job.settings.redact)) is not None:
+        example_texts = await asyncio.to_thread(_redacted, redactor, example_texts)
+    shown = [
+        PromptExample(shown_texts, {question.name: texts[task.label]})
+        for task, shown_texts in zip(nearest, example_texts, strict=True)
+    ]
     return replace(
         prompt,
         examples=prompt_messages(prompt.questions, job.settings.instructions, shown),
@@ -82,3 +90,8 @@ async def _with_examples(
             for model in job.settings.models
         },
     )
+
+
+def _redacted(redactor: Redactor, examples: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Redact the texts of examples. The ledger holds them as they are, since the redactor may change."""
+    return [{key: redacted.text for key, redacted in redactor.redact(texts).items()} for texts in examples]

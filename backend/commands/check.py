@@ -17,6 +17,7 @@ from backend.models import Pool
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.prompts.messages import prompt_messages
+from backend.questions.redaction.redactor import Redactor, redactor_named
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
@@ -24,6 +25,8 @@ from camvo.policies.estimates import Observation
 from camvo.state.state import State
 
 _SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}
+
+_PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 
 
 def check_setup(console: Console, environment: Environment) -> bool:
@@ -40,7 +43,9 @@ def check_setup(console: Console, environment: Environment) -> bool:
     _step(console, "policy", lambda: _policy(loaded))
     pool = Pool(loaded.models, keys=environment.keys(loaded.models))
     console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    redactor = redactor_named(loaded.redact)
     results = [
+        redactor is None or _step(console, "redaction", lambda: _redaction(redactor, loaded)),
         _step(console, "keys", lambda: _keys(loaded, pool)),
         _step(console, "ledger", lambda: _ledger(environment)),
         _step(console, "embedder", lambda: _embedder(loaded)),
@@ -63,6 +68,12 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
 def _policy(loaded: Settings) -> str:
     name, without_effect = policy_in_force(loaded.policy)
     return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
+
+
+def _redaction(redactor: Redactor, loaded: Settings) -> str:
+    images = "images are shown as they are" if loaded.unredacted_images else "no images are shown"
+    redacted = redactor.redact({"sample": _PERSONAL_SAMPLE})["sample"].text
+    return f"{redactor.identity}; {images}; “{_PERSONAL_SAMPLE}” becomes “{redacted}”"
 
 
 def _keys(loaded: Settings, pool: Pool) -> str:

@@ -7,6 +7,7 @@ The rooms inside, lowest first; imports only go downwards:
 
 - ``xml``: the elements of a config and their attributes
 - ``objects``: object tags, and the plain text of a task's data
+- ``redaction``: what models see instead of a text, and the way back
 - ``controls``: what a question needs from its control, and controls that several tags share
 - ``spans``: controls whose votes are labelled spans of a text
 - ``tags``: one module per control tag; a new control tag is added here

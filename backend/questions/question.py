@@ -13,6 +13,7 @@ from backend.errors import EmptyTextError
 from backend.questions.controls.control import Control, TaskContent
 from backend.questions.objects.field import IMAGE, Field
 from backend.questions.objects.image import file_name
+from backend.questions.redaction.redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,27 @@ class ConfigQuestion:
     fields: tuple[Field, ...]
     instructions: str | None = None
 
-    def about(self, data: Mapping[str, object]) -> TaskQuestion:
+    def about(self, data: Mapping[str, object], redactor: Redactor | None = None) -> TaskQuestion:
         """Return the question about the task with this data.
+
+        Args:
+            data: the task's data.
+            redactor: replaces parts of the texts that models see.
 
         Raises:
             MissingFieldError: the task's data lacks a key, or holds no text there.
             EmptyTextError: the first field is blank.
+            RedactionError: the redactor failed.
             TaskError: the task leaves nothing to decide.
         """
         texts = self.texts(data)
         images = {field.key: texts.pop(field.key) for field in self.fields if field.tag == IMAGE}
+        redacted = {} if redactor is None else redactor.redact(texts)
         content = TaskContent(
-            texts, data, {key: address for key, address in images.items() if address.strip()}
+            texts | {key: text.text for key, text in redacted.items()},
+            data,
+            {key: address for key, address in images.items() if address.strip()},
+            redacted,
         )
         return TaskQuestion(self, content, self.control.options(content))
 
@@ -118,8 +128,14 @@ class TaskQuestion:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """Field key → plain text."""
+        """Field key → plain text as models see it."""
         return self.content.texts
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """Field key → plain text before redaction, or address of an image: what a task's edit changes."""
+        originals = {key: text.original for key, text in self.content.redacted.items()}
+        return {**self.texts, **originals, **self.images}
 
     @property
     def images(self) -> Mapping[str, str]:
@@ -128,7 +144,7 @@ class TaskQuestion:
 
     @property
     def context(self) -> str:
-        """The text to embed: the task's texts, or the images' file names if all texts are blank.
+        """The text to embed: what models see, or the images' file names if all texts are blank.
 
         The embedder cannot see images, so only a caption or a file name can tell them apart.
         """

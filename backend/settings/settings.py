@@ -14,6 +14,7 @@ from camvo.subsets.oracle import MOST_ARMS
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
 from .policies import NotNegative, PolicySettings, Rounds, Share, Worth
+from .redaction import load_redact_function
 
 FewShot = Annotated[Whole, Field(ge=0, le=20)]
 
@@ -56,6 +57,10 @@ class Settings(BaseModel):
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
     few_shot: FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
+    redact: str | None = None
+    """The function ``module:function`` that replaces parts of every text before a model sees it."""
+    unredacted_images: bool = False
+    """Whether tasks with images are shown to models although texts are redacted."""
     embedder: str = Field(default="all-MiniLM-L6-v2", min_length=1)
     """A sentence-transformers model, by name or folder."""
     retries: Annotated[Whole, Field(ge=0)] = 2
@@ -67,6 +72,16 @@ class Settings(BaseModel):
     @classmethod
     def _null_means_defaults(cls, value: object) -> object:
         return {} if value is None else value
+
+    @field_validator("redact")
+    @classmethod
+    def _redacts(cls, name: str | None) -> str | None:
+        if name is not None:
+            try:
+                load_redact_function(name)
+            except ConfigError as error:
+                raise mistake("", error.message, error.fix or "") from None
+        return name
 
     @model_validator(mode="after")
     def _fits_together(self) -> Settings:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from backend.questions.redaction.redacted_text import RedactedText
 from camvo.votes.aggregation import Aggregation
 
 ResultItem = Mapping[str, Any]
@@ -17,14 +18,16 @@ class TaskContent:
     """What one task shows for a question.
 
     Attributes:
-        texts: field key → plain text, in the order of the question's fields, without images.
+        texts: field key → plain text as models see it, in the order of the question's fields, without images.
         data: the task's data, which the texts come from.
         images: field key → address of an image, in the order of the question's fields.
+        redacted: field key → the text with the way back to the original, if texts are redacted.
     """
 
     texts: Mapping[str, str]
     data: Mapping[str, object]
     images: Mapping[str, str] = field(default_factory=dict)
+    redacted: Mapping[str, RedactedText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

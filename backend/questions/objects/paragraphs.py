@@ -24,7 +24,7 @@ def dialogue_text(content: object, name_key: str, text_key: str) -> str | None:
     return None if None in lines else "\n".join(line for line in lines if line)
 
 
-def locate_dialogue(content: object, text_key: str) -> LocatedText:
+def locate_dialogue(content: object, name_key: str, text_key: str) -> LocatedText:
     """Return the words of a dialogue, one line per entry, without the speakers' names.
 
     The editor counts UTF-16 code units and starts again in every line. A position is ``STRIDE`` times the
@@ -32,15 +32,30 @@ def locate_dialogue(content: object, text_key: str) -> LocatedText:
     """
     texts: list[str] = []
     positions: list[int] = []
+    offsets: list[int] = []
+    line_start = 0
     for index, item in enumerate(content if isinstance(content, Sequence) else ()):
         words = _words(item, text_key) if isinstance(item, Mapping) else ""
+        line = _line(item, name_key, text_key) or ""
+        # The plain text has no line for an empty entry, whose line feed here is that of the line before.
+        offset = line_start + _storable_length(line) - _storable_length(words) if line else line_start - 1
         texts.append(words)
         position = index * STRIDE
         for character in words:
             positions.append(position)
+            offsets.append(offset)
             position += 1 + (character > "\uffff")
+            offset += character != "\x00"
         positions.append(position)
-    return LocatedText("\n".join(texts), positions, utf16=True)
+        offsets.append(offset)
+        if line:
+            line_start = offset + 1
+    return LocatedText("\n".join(texts), positions, utf16=True, offsets=offsets)
+
+
+def _storable_length(text: str) -> int:
+    """The length of the text in a prompt, which has no NUL."""
+    return len(text) - text.count("\x00")
 
 
 def _line(item: object, name_key: str, text_key: str) -> str | None:

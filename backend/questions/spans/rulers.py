@@ -79,7 +79,7 @@ class ParagraphsRuler:
 
     def locate(self, field: Field, data: Mapping[str, object]) -> LocatedText:
         """Return the words without the speakers' names."""
-        return paragraphs.locate_dialogue(field.content(data), field.text_key)
+        return paragraphs.locate_dialogue(field.content(data), field.name_key, field.text_key)
 
     def value(self, start: int, end: int) -> dict[str, Any]:
         """Return the line as both start and end, with two offsets."""

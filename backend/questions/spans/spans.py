@@ -87,6 +87,8 @@ class Spans:
         if not isinstance(answer, list):
             return None
         located = self._ruler.locate(self.field, content.data)
+        if (redacted := content.redacted.get(self.field.key)) is not None:
+            located = redacted.located(located)
         quoted_text = QuotedText(located.text)
         spans: set[Span] = set()
         for entry in answer:

@@ -189,6 +189,24 @@ def test_check_names_the_policy_and_the_parameters_without_effect(checks: Checks
     assert "✓ policy         majority; no effect: alpha, lambda_r\n" in checks["keyed"][1].stdout
 
 
+def test_check_shows_what_redaction_makes_of_a_made_up_line(tmp_path: Path) -> None:
+    (tmp_path / "camvo.yaml").write_text(
+        "redact: backend.questions.redaction.personal_data:redact\n", "utf-8"
+    )
+    done = called("check", "--config", "camvo.yaml", cwd=tmp_path, COLUMNS="80")
+    assert done.returncode == 0
+    assert "personal_data:redact 1; no images are shown; " in done.stdout
+    assert "becomes “Jane Doe, <EMAIL>, <PHONE>”\n" in done.stdout
+
+
+def test_check_fails_when_the_redact_function_does(tmp_path: Path) -> None:
+    (tmp_path / "camvo.yaml").write_text("redact: redactors:failing\n", "utf-8")
+    done = called("check", "--config", "camvo.yaml", cwd=tmp_path, COLUMNS="80")
+    assert done.returncode == 1
+    assert "✗ redaction" in done.stdout
+    assert "it raised ValueError" in done.stdout
+
+
 def test_check_spends_nothing_and_asks_nothing(checks: Checks) -> None:
     engine = create_engine(f"sqlite:///{checks['plain'][0] / 'camvo.sqlite'}")
     with engine.connect() as connection:

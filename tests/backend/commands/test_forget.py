@@ -129,6 +129,8 @@ def test_the_report_counts_withdrawn_labels_and_the_review_lists_their_tasks(
     counted = {name: project["humans"][name] for name in ("annotations", "teaching", "tasks", "withdrawn")}
     assert counted == {"annotations": 3, "teaching": 1, "tasks": 1, "withdrawn": 2}
     assert project["humans"]["ground_truths"] == 0
+    page = backend.client.get("/status", headers={"Accept": "text/html"}).text
+    assert "3 annotations, 1 of which teach, 2 withdrawn" in page
     database = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     done = called("review", "--project", "7", cwd=tmp_path, CAMVO_DATABASE_URL=database)
     assert "2 tasks have a prediction and no annotation." in done.stdout

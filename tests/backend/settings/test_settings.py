@@ -229,6 +229,35 @@ def test_a_file_that_holds_no_mapping_is_refused(
     assert part in mistake(text).message
 
 
+def test_a_redact_function_is_loaded_with_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "camvo.yaml"
+    path.write_text(f"{THREE}redact: redactors:heron\n", "utf-8")
+    assert load(path).redact == "redactors:heron"
+    assert load(path).for_project({"delta": 0.9}).redact == "redactors:heron"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("heron", "'heron' does not name a function (give it as module:function)"),
+        ("no_such_module:heron", "'no_such_module' cannot be imported (ModuleNotFoundError"),
+        ("redactors:ostrich", "'redactors' has no function 'ostrich' (correct the name)"),
+        ("redactors:NOT_A_FUNCTION", "'redactors' has no function 'NOT_A_FUNCTION' (correct the name)"),
+    ],
+)
+def test_a_redact_function_that_cannot_be_loaded_is_a_mistake(
+    mistake: Callable[[str], ConfigError], name: str, says: str
+) -> None:
+    error = mistake(f"{THREE}redact: {name}\n")
+    assert error.where == "camvo.yaml: redact"
+    assert says in str(error)
+
+
+def test_a_project_cannot_switch_redaction_off() -> None:
+    with pytest.raises(ConfigError, match="is not a key of CaMVo"):
+        load(None).for_project({"redact": None})
+
+
 def test_a_tab_is_named_with_its_line(mistake: Callable[[str], ConfigError]) -> None:
     error = mistake("models:\n\t- name: a\n")
     assert error.where == "camvo.yaml: line 2, column 1"

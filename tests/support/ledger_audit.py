@@ -175,7 +175,8 @@ def _doubled_rounds(connection: Connection) -> Iterator[str]:
         if count > 1:
             yield f"answer {key[:12]} was settled {count} times"
     rounds = Counter(
-        (row.project, row.task, row.control, row.question) for row in connection.execute(select(tables.rounds))
+        (row.project, row.task, row.control, row.question)
+        for row in connection.execute(select(tables.rounds))
     )
     yield from (f"round {key} was recorded {count} times" for key, count in rounds.items() if count > 1)
     learnt = Counter(

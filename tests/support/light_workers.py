@@ -118,7 +118,13 @@ def light_runtime(
     if not config.exists():
         temporary = folder / f"camvo.{os.getpid()}.yaml"
         entries = [
-            {"name": name, "model": f"openai/{name}", "api_base": "-", "input_price": 1.0, "output_price": 2.0}
+            {
+                "name": name,
+                "model": f"openai/{name}",
+                "api_base": "-",
+                "input_price": 1.0,
+                "output_price": 2.0,
+            }
             for name in MODELS
         ]
         temporary.write_text(
@@ -182,7 +188,13 @@ def _work(killing: Killing, number: int) -> None:
             for predicted, label in predict(runtime, numbers).items():
                 journal.note("predicted", task=predicted, label=label)
             # Some annotations come before the prediction of their task, and some after it.
-            annotate(runtime, journal, 1000 * number + count, rng.choice(killing.window(number)), rng.choice(LABELS))
+            annotate(
+                runtime,
+                journal,
+                1000 * number + count,
+                rng.choice(killing.window(number)),
+                rng.choice(LABELS),
+            )
 
 
 def purchases(journal: Journal, buyer: int) -> Callable[[str, str], str]:

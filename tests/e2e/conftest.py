@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 from label_studio import LabelStudio
-
-
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Let one process of pytest-xdist run all tests with Label Studio, so that only one is started."""
-    for item in items:
-        if "studio" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("label studio"))
-        elif item.get_closest_marker("e2e"):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """Start the command line as a fork of a process that has imported the libraries already.
 
 A server's libraries take eight seconds of CPU to import. A test that starts ten servers imports them once:
-``multiprocessing``'s fork server imports them, and each server is a fork of it. CaMVo itself is imported by each
-fork, with an environment of its own.
+``multiprocessing``'s fork server imports them, and each server is a fork of it. CaMVo itself is imported by
+each fork, with an environment of its own.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def spell(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, seed: in
                 provider.books.predicted[number] = result["result"][0]["value"]["choices"][0]
         spell.attempts = Counter((request.model, prompt_hash(request.body)) for request in provider.requests)
         spent = select(func.sum(tables.calls.c.cost)).where(tables.calls.c.task == BOASTER)
-        spell.spent = (server.rows(spent)[0][0] or 0) / 1e12
+        spell.spent = float(server.rows(spent)[0][0] or 0) / 1e12
         spell.longest = server.rows(select(func.max(func.length(tables.answers.c.content))))[0][0]
         spell.audit = audited(server.ledger, provider.books)
         spell.log = server.log

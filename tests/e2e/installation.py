@@ -9,8 +9,9 @@ from typing import Any
 from label_studio import LabelStudio
 from label_studio_requests import SENTIMENT
 from rewards import rewards
-from server_process import ServerProcess, run_cli
+from server_process import PATIENCE, ServerProcess, child
 from sqlalchemy import select
+from warm_start import run_warm
 
 from backend.ledger.database import tables
 
@@ -54,23 +55,19 @@ class Installation:
 
     def camvo(self, command: str, project: int, *arguments: str, **changes: str) -> CompletedProcess[str]:
         """Run a command of the command line on a project."""
-        return run_cli(
-            command,
-            *("--project", str(project), "--backend-url", self.server.url, *arguments),
-            cwd=self.server.folder,
-            **(self.variables | changes),
-        )
+        options = ("--project", str(project), "--backend-url", self.server.url)
+        return self._run(command, *options, *arguments, **changes)
 
     def review(self, project: int, *arguments: str) -> CompletedProcess[str]:
         """Run ``camvo review``, which reads the ledger and must succeed."""
-        done = run_cli(
-            *("review", "--project", str(project), *arguments),
-            cwd=self.server.folder,
-            CAMVO_DATABASE_URL=self.server.database_url,
-            **self.variables,
-        )
+        database = {"CAMVO_DATABASE_URL": self.server.database_url}
+        done = self._run("review", "--project", str(project), *arguments, **database)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
+
+    def _run(self, *arguments: str, **changes: str) -> CompletedProcess[str]:
+        environment = child(**(self.variables | changes))
+        return run_warm(list(arguments), self.server.folder, environment, PATIENCE)
 
     def connect(self, project: int, *arguments: str) -> None:
         """Run ``camvo connect``, which must succeed."""

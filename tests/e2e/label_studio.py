@@ -12,12 +12,15 @@ Label Studio and CaMVo cannot share a virtual environment. Label Studio's is cre
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,6 +34,9 @@ USER, PASSWORD, TOKEN = "owner@example.com", "an-owners-password", "0123456789ab
 
 OPEN: Mapping[str, str] = {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
 """Settings that let Label Studio call a backend at a private address."""
+
+_migrated: list[Path] = []
+"""The data of the first Label Studio of this run before anybody used it: migrating takes half a minute."""
 
 _START = 480.0
 """Seconds until it must be healthy; it migrates an empty database first."""
@@ -103,6 +109,9 @@ class LabelStudio:
         """Start it and wait until it is healthy; data of an earlier start are kept."""
         program = installed()
         data = self.folder / "data"
+        new = not data.exists()
+        if new and _migrated:
+            shutil.copytree(_migrated[0], data)
         data.mkdir(parents=True, exist_ok=True)
         command = [str(program), "start", "--no-browser", "--internal-host", "127.0.0.1"]
         command += ["--port", str(self._port), "--data-dir", str(data), "--username", self.user]
@@ -121,6 +130,8 @@ class LabelStudio:
         except BaseException:
             self.stop()
             raise
+        if new and not _migrated:
+            _migrated.append(self._copy_of(data))
 
     def stop(self) -> None:
         """Stop it and every process that it started."""
@@ -132,6 +143,20 @@ class LabelStudio:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait(10)
         self._process = None
+
+    def _copy_of(self, data: Path) -> Path:
+        """Copy the data of a Label Studio that has just started, its database in one transaction."""
+        copy = self.folder / "migrated"
+        shutil.copytree(data, copy)
+        for path in copy.glob("*.sqlite3*"):
+            path.unlink()
+        for path in data.glob("*.sqlite3"):
+            with (
+                closing(sqlite3.connect(path)) as source,
+                closing(sqlite3.connect(copy / path.name)) as target,
+            ):
+                source.backup(target)
+        return copy
 
     def _environment(self, data: Path) -> dict[str, str]:
         own = ("LABEL_STUDIO_", "CAMVO_", "DJANGO_", "PYTHON")

@@ -96,7 +96,7 @@ def _predict(server: ServerProcess, provider: Provider, tasks: Iterable[int]) ->
 
 
 def _annotate(server: ServerProcess, provider: Provider, tasks: range, first: int, mood: str) -> None:
-    """Post annotations one after the other until the server is killed; those answered 200 are acknowledged."""
+    """Post annotations until the server is killed; those answered with 200 are acknowledged."""
     with suppress(httpx.HTTPError):
         for annotation, number in enumerate(tasks, first):
             assert server.annotate(number, mood, annotation).status_code == httpx.codes.OK

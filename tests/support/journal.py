@@ -1,4 +1,4 @@
-"""A journal that survives the processes that write to it: one JSON object a line, appended in one system call."""
+"""A journal that survives the processes that write to it: one JSON object a line."""
 
 from __future__ import annotations
 

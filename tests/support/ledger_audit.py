@@ -1,7 +1,7 @@
 """An audit of a ledger after faults: nothing paid lost, nothing paid twice, money and state are sums.
 
-The ledger is compared with what others wrote down: the provider about what it sold, and the clients about what
-was acknowledged to them. The state is computed again from the rounds, without the events.
+The ledger is compared with what others wrote down: the provider about what it sold, and the clients about
+what was acknowledged to them. The state is computed again from the rounds, without the events.
 
 ::
 
@@ -124,9 +124,8 @@ def _audit_purchases(connection: Connection, books: Books, audit: Audit) -> None
                 audit.doubled.append(f"{name} was bought again after purchase {purchase.number} was stored")
             elif purchase.buyer not in books.killed:
                 audit.doubled.append(f"{name} was bought again, and buyer {purchase.buyer} was not killed")
-        if last.number not in stored and last.buyer not in books.killed:
-            if not any(purchase.number in stored for purchase in earlier):
-                audit.lost.append(f"{name}: purchase {last.number} was not stored")
+        if last.buyer not in books.killed and stored.isdisjoint(each.number for each in purchases):
+            audit.lost.append(f"{name}: purchase {last.number} was not stored")
 
 
 def _purchase_in(content: str) -> str | None:

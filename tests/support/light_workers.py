@@ -4,10 +4,10 @@
 
     python light_workers.py '{"url": …, "folder": …, "seed": 7, "kills": 100}'
 
-Each worker is a fork of the supervisor, which has imported the backend already. It is a whole runtime, with the
-real ledger, the real pool, and the real annotator; only litellm and the embedder are replaced
-(:mod:`scripted_litellm`). It predicts tasks and posts annotations until it is killed. What it bought, and which
-writes were acknowledged to it, is in a :class:`Journal`, for :mod:`ledger_audit`.
+Each worker is a fork of the supervisor, which has imported the backend already. It is a whole runtime, with
+the real ledger, the real pool, and the real annotator; only litellm and the embedder are replaced
+(:mod:`scripted_litellm`). It predicts tasks and posts annotations until it is killed. What it bought, and
+which writes were acknowledged to it, is in a :class:`Journal`, for :mod:`ledger_audit`.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def run(killing: Killing) -> None:
 
 
 def _rehearse() -> None:
-    """Predict once, so that the workers inherit what the backend imports and compiles at its first request."""
+    """Predict once, so that the workers inherit what a first request imports and compiles."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         journal = Journal(folder / "journal.jsonl")

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class ScriptedLitellm:
         seconds: returns how long the next answer takes.
     """
 
-    model_cost: dict[str, Any] = {}
+    model_cost: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, purchased: Callable[[str, str], str], seconds: Callable[[], float]) -> None:
         self._purchased, self._seconds = purchased, seconds

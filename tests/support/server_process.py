@@ -162,7 +162,8 @@ class ServerProcess:
         if fresh:
             self._process = self._new_interpreter(command)
         else:
-            self._process = WarmProcess(command, self.folder, self._environment, self.log_path)
+            log = self.log_path
+            self._process = WarmProcess(command, self.folder, self._environment, log, log)
         wait_until(lambda: self._address() or not self.running, "listening server")
         self._http.base_url = httpx.URL(self._address() or "")
         if ready:

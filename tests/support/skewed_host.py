@@ -4,8 +4,8 @@
 
     python skewed_host.py '{"url": …, "folder": …, "number": 1, "ahead": 20.0, "tasks": 60}'
 
-It prints a line when it is ready, predicts once it reads a line, and notes in its :class:`Journal` what it bought
-and was given.
+It prints a line when it is ready, predicts once it reads a line, and notes in its :class:`Journal` what it
+bought and was given.
 """
 
 from __future__ import annotations

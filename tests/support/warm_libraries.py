@@ -1,6 +1,6 @@
-"""The libraries of a server, imported once in the process that all warm servers are forks of.
+"""CaMVo's libraries, imported once in the process that all warm processes are forks of.
 
-Only third-party libraries are imported here: a server imports CaMVo itself, and prometheus_client, which reads
+Only third-party libraries are imported here: a fork imports CaMVo itself, and prometheus_client, which reads
 its folder from the environment during the import. Nothing is computed: a fork after torch has computed hangs.
 """
 
@@ -21,7 +21,9 @@ _LIBRARIES = (
     "openai.resources",
     "openai.resources.admin",
     "tiktoken",
+    "label_studio_sdk",
     "label_studio_sdk.label_interface.interface",
+    "rich.console",
     "alembic.command",
     "sqlalchemy.dialects.sqlite",
     "sqlalchemy.dialects.postgresql.psycopg",

@@ -1,8 +1,8 @@
-"""Start ``camvo serve`` as a fork of a process that has imported the libraries already.
+"""Start the command line as a fork of a process that has imported the libraries already.
 
 A server's libraries take eight seconds of CPU to import. A test that starts ten servers imports them once:
-``multiprocessing``'s fork server imports them, and each server is a fork of it. CaMVo itself is imported by each
-server, with the environment of that server.
+``multiprocessing``'s fork server imports them, and each server is a fork of it. CaMVo itself is imported by
+each fork, with an environment of its own.
 """
 
 from __future__ import annotations
@@ -18,22 +18,29 @@ from collections.abc import Mapping
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
+
+Completed = subprocess.CompletedProcess[str]
 
 
 class WarmProcess:
-    """A server forked from the warm process, with the part of ``subprocess.Popen``'s interface that tests use.
+    """A command that runs in a fork, with the part of ``subprocess.Popen``'s interface that tests use.
 
     Args:
         arguments: the command line, without the program's name.
-        cwd: the server's working folder.
-        env: the server's whole environment.
-        log: the file to which the server's output is appended.
+        cwd: the working folder.
+        env: the whole environment.
+        output: the file to which the standard output is appended.
+        errors: the same for the standard error; may be the same file.
     """
 
-    def __init__(self, arguments: list[str], cwd: Path, env: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, arguments: list[str], cwd: Path, env: Mapping[str, str], output: Path, errors: Path
+    ) -> None:
+        self._arguments = arguments
         self._process: ForkServerProcess = _context().Process(
-            target=_serve, args=(arguments, str(cwd), dict(env), str(log)), daemon=True
+            target=_run, args=(arguments, str(cwd), dict(env), str(output), str(errors)), daemon=True
         )
         self._process.start()
 
@@ -55,12 +62,24 @@ class WarmProcess:
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
-            raise subprocess.TimeoutExpired("camvo serve", timeout)
+            raise subprocess.TimeoutExpired(["camvo", *self._arguments], timeout)
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
+
+
+def run_warm(arguments: list[str], cwd: Path, env: Mapping[str, str], timeout: float) -> Completed:
+    """Run a command until it ends by itself, as ``subprocess.run`` does."""
+    with TemporaryDirectory() as folder:
+        output, errors = Path(folder) / "output", Path(folder) / "errors"
+        process = WarmProcess(arguments, cwd, env, output, errors)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.send_signal(signal.SIGKILL)
+        return Completed(arguments, code, output.read_text(), errors.read_text())
 
 
 @functools.cache
@@ -75,18 +94,17 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _serve(arguments: list[str], cwd: str, env: dict[str, str], log: str) -> None:
-    """Become a server: what a shell does between fork and exec, and then the command line's main function."""
+def _run(arguments: list[str], cwd: str, env: dict[str, str], output: str, errors: str) -> None:
+    """Do what a shell does between fork and exec, and then call the command line's main function."""
     os.setsid()
     os.chdir(cwd)
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for stream in (1, 2):
-        os.dup2(output, stream)
+    for stream, path in ((1, output), (2, errors)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), stream)
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None  # looked up in the environment again
     sys.argv = ["camvo", *arguments]
 
-    from backend.cli import main  # noqa: PLC0415 - with the environment of this server
+    from backend.cli import main  # noqa: PLC0415 - reads that environment
 
     main()

@@ -295,11 +295,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self._webhook(process, tasks_deleted(task, *others), fault)
         if fault == "crash before":
             return
-        self.deleted.add(task)
-        if many:
+        if many and task not in self.deleted:
             self.to_forget.add(task)
-        else:
+        elif not many:
             self._forgotten([task])
+        self.deleted.add(task)
 
     @rule(process=PROCESSES, fault=FAULTS)
     def forget(self, process: int, fault: str | None) -> None:

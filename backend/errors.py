@@ -128,6 +128,11 @@ class BusyError(RequestError):
     status = 503
     retry_after = 2
 
+    @classmethod
+    def now(cls, message: str) -> BusyError:
+        """The error of a server that may have room in a moment."""
+        return cls(message, where="server", fix=f"repeat it after {cls.retry_after} s")
+
 
 class MalformedRequestError(RequestError):
     """Bytes that are no HTTP request, or one whose length is ambiguous.

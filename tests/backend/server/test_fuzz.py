@@ -212,4 +212,4 @@ def test_mutated_bytes_are_answered_or_refused_and_the_front_goes_on(
 
         send()
         assert front.send(b"GET /health HTTP/1.1\r\n\r\n").answer().status == 200
-        assert front.worker._buffered == 0
+        assert front.worker.reception.buffered == 0

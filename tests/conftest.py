@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 
 def pytest_configure() -> None:
@@ -15,15 +16,22 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Let one process of pytest-xdist run all tests with Label Studio, so that only one is started.
+class _OneLabelStudio(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Give each process whole files, and all files with a real Label Studio to one: only one is started."""
 
-    This and the other groups, one for each file, are for ``--dist loadgroup``.
-    """
-    for item in items:
-        if item.get_closest_marker("e2e"):
-            with_studio = "studio" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("label studio" if with_studio else item.path.name))
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return "label studio" if _uses_label_studio(self.config.rootpath / file) else file
+
+
+@functools.cache
+def _uses_label_studio(file: Path) -> bool:
+    return file.exists() and "from label_studio import" in file.read_text("utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
+    return _OneLabelStudio(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -61,6 +61,9 @@ PATIENCE = 240.0
 _WINDOW = 16
 """Tasks that a worker chooses from. The windows of consecutive workers overlap, so that they meet."""
 
+_PORTION = 40
+"""Tasks of one request after the kills."""
+
 _STEP = 3
 """By how many tasks a worker's window is ahead of the previous one's."""
 
@@ -110,7 +113,7 @@ def light_runtime(
     *,
     seconds: Callable[[], float],
     clock: Callable[[], float] = time.time,
-    deadline: float = 20.0,
+    deadline: float = 60.0,
 ) -> Iterator[Runtime]:
     """A runtime with the scripted provider, which replaces litellm in this process meanwhile."""
     provider = ScriptedLitellm(purchased, seconds)
@@ -292,8 +295,9 @@ def _predict_everything(killing: Killing, journal: Journal, number: int) -> None
         killing.url, Path(killing.folder), purchases(journal, number), seconds=lambda: 0.0
     ) as runtime:
         wait_until(lambda: not open_calls(runtime.ledger), "booking of the lost calls")
-        for predicted, label in predict(runtime, killing.tasks).items():
-            journal.note("predicted", task=predicted, label=label)
+        for start in range(0, len(killing.tasks), _PORTION):
+            for predicted, label in predict(runtime, killing.tasks[start : start + _PORTION]).items():
+                journal.note("predicted", task=predicted, label=label)
     journal.note("done")
 
 

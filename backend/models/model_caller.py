@@ -24,7 +24,8 @@ from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error
 from backend.models.model import Model
 from backend.models.rates import headers
-from backend.models.rates.gate import Gate, Passage
+from backend.models.rates.gate import Gate
+from backend.models.rates.lease_holder import Passage
 from backend.models.rates.outcomes import CallEnd
 from backend.models.rates.stores import Clock, RateStore
 from backend.questions.prompts.message_parts import Messages

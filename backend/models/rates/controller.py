@@ -56,8 +56,8 @@ class RateController:
         stored = dict(state or {})
         self._window, self._bin = window, window / BINS
         self.quotas: Mapping[Unit, Quota] = {
-            "requests": Quota(window, requests, QuotaState(**stored.get("requests", {}))),
-            "tokens": Quota(window, tokens, QuotaState(**stored.get("tokens", {}))),
+            "requests": Quota(window, requests, QuotaState.load(stored.get("requests", {}))),
+            "tokens": Quota(window, tokens, QuotaState.load(stored.get("tokens", {}))),
         }
         self._epoch = int(stored.get("epoch", 0))
         self._streak = int(stored.get("streak", 0))
@@ -102,9 +102,10 @@ class RateController:
 
     def _note_demand(self, now: float, report: RateReport) -> None:
         if report.wanted or report.sent:
-            if now - self._wanted_at > _IDLE * self._bin and not self._streak:
+            idle = now - self._wanted_at
+            if idle > _IDLE * self._bin and not self._streak:
                 for quota in self.quotas.values():
-                    quota.restart(now)
+                    quota.restart(now, idle)
             self._wanted_at = now
         self._demand = {
             owner: held for owner, held in self._demand.items() if now - held[1] <= _IDLE * self._bin

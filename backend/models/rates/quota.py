@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from backend.models.rates.counts import BINS, LONG_AGO, Counts
@@ -35,6 +35,9 @@ These steps double from the first one.
 _LARGEST_STEP = 0.5
 _CALLS_PER_STEP = 30
 """Fewest calls between two steps, so that at a low rate, too, at most 1% of the calls are refused."""
+
+_OUTDATED = 10.0
+"""Windows without demand after which the rate grows by the larger steps, for the quota may have risen."""
 
 _USED = 0.85
 """The rate grows only if at least this share of it was used."""
@@ -84,6 +87,12 @@ class QuotaState:
     before: float | None = None
     sent: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> QuotaState:
+        """Return what :meth:`Quota.dump` returned, also if another version of CaMVo did."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in stored.items() if name in known})
 
 
 class Quota:
@@ -148,19 +157,22 @@ class Quota:
         """Count units as sent; negative ones were counted before and are given back."""
         self.state.level -= units
         self.state.used += units
-        if units >= 0.0:
+        if units > 0.0:
             self._sent.add(now, units)
         else:
             self._sent.take_back(-units)
 
     def refuse(self, now: float, units: float) -> None:
         """Count units as refused."""
-        self.state.used -= units
-        self._refused.add(now, units)
+        if units > 0.0:
+            self.state.used -= units
+            self._refused.add(now, units)
 
-    def restart(self, now: float) -> None:
-        """Begin to measure anew, because there was no demand for a while."""
+    def restart(self, now: float, idle: float) -> None:
+        """Begin to measure anew, because there was no demand for ``idle`` seconds."""
         self.state.since = self.state.anchor = now
+        if idle > _OUTDATED * self._window:
+            self.state.steady, self.state.climbs = False, 0
 
     def remain(self, now: float, units: float) -> None:
         """Take over what the provider says may still be sent."""

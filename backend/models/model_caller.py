@@ -98,7 +98,7 @@ class ModelCaller:
                 self._leave(passage, CallEnd())
                 raise
             seconds = self._clock() - asked_at
-            self._leave(passage, _end_of_answer(response, seconds))
+            self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
             return self._answer(response, counted, most, seconds)
 
     def _refuse_without_key(self) -> None:
@@ -213,10 +213,10 @@ class ModelCaller:
         return min(litellm_info.count_tokens((content,)), most)
 
 
-def _end_of_answer(response: Any, seconds: float) -> CallEnd:
-    """Return how a call ended that was answered, with the tokens that its response reports."""
+def _end_of_answer(response: Any, seconds: float, most_tokens: int) -> CallEnd:
+    """Return how a call ended that was answered, with the tokens that its response reports, if believable."""
     received = read_response(response)
-    used = received.input_tokens + received.output_tokens
+    used = min(received.input_tokens + received.output_tokens, most_tokens)
     told = headers.allowances(headers.response_headers(response))
     return CallEnd(seconds=seconds, tokens=float(used) if used else None, allowances=told)
 

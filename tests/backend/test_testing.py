@@ -34,7 +34,7 @@ def ask(server: OpenAIServer, model: str = "small", **fields: Any) -> httpx.Resp
 
 def test_a_camvo_yaml_with_the_server_s_address_is_asked_there(tmp_path: Path) -> None:
     def script(body: dict[str, Any]) -> Reply:
-        return Reply.says({"sentiment": "Positive"}, usage=(1000, 10))
+        return Reply.says({"sentiment": "Positive"}, usage=(40, 10))
 
     with OpenAIServer(script) as server:
         config = tmp_path / "camvo.yaml"
@@ -43,7 +43,7 @@ def test_a_camvo_yaml_with_the_server_s_address_is_asked_there(tmp_path: Path) -
         pool = Pool(settings.load(config).models, keys={"cheap": "any"})
         answer = asyncio.run(pool.attempt("cheap", MESSAGES, None, 10.0))
     assert json.loads(answer.content) == {"sentiment": "Positive"}
-    assert answer.cost == pytest.approx((1000 * 1 + 10 * 2) / 1e6)
+    assert answer.cost == pytest.approx((40 * 1 + 10 * 2) / 1e6)
     assert server.count("small") == 1
 
 

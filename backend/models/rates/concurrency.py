@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-START: Final = 8
+START: Final = 20
 MOST: Final = 512
 """The first and the highest number of calls at once."""
 

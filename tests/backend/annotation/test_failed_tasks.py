@@ -96,8 +96,9 @@ def watched(backend: Backend) -> list[str]:
     run = backend.runtime._writer.run
 
     async def noted(function: Any) -> Any:
-        names.append(function.__qualname__)
-        if is_note(function.__qualname__):
+        name = getattr(function, "__qualname__", "")  # a partial function has none
+        names.append(name)
+        if is_note(name):
             raise LedgerError("the disk is full")
         return await run(function)
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from backend.ledger import Ledger, deleted_tasks, failed_tasks
+from ledger_workers import delete_task
+
+from backend.ledger import Ledger, failed_tasks
 from backend.ledger.failed_tasks import FailedTask
 
 PROJECT = "1.1"
@@ -59,5 +61,5 @@ def test_failed_tasks_are_listed_in_pages(ledger: Ledger) -> None:
 def test_a_deleted_task_is_no_failed_task(ledger: Ledger) -> None:
     with ledger.write() as connection:
         failed_tasks.record(connection, PROJECT, 4, "no_vote", 1.0)
-        deleted_tasks.delete_task(connection, PROJECT, 4, now=2.0)
+        delete_task(connection, PROJECT, 4)
         assert failed_tasks.count_by_code(connection, PROJECT) == {}

@@ -89,6 +89,6 @@ def test_a_deleted_annotation_is_not_withdrawn(ledger: Ledger) -> None:
     with ledger.write() as connection:
         withdrawals.append(connection, Withdrawal(annotator=7))
         human_annotations.store(connection, annotation(), 1.0)
-        human_annotations.forget_task(connection, "1.1", 4)
+        human_annotations.forget_tasks(connection, "1.1", [4])
         assert human_annotations.apply_withdrawals(connection, "1.1", 4) == 0
         assert human_annotations.of_task(connection, "1.1", 4) == []

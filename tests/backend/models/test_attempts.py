@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ledger_workers import delete_task
 from sqlalchemy import select
 
 from backend.errors import BadAnswerError, ModelError, RefusedError, UnusableAnswersError
-from backend.ledger import Ledger, Writer, deleted_tasks
+from backend.ledger import Ledger, Writer
 from backend.ledger.database import tables
 from backend.models import Pool
 from backend.models.caching_pool import CachingPool
@@ -220,5 +221,5 @@ def test_deleting_a_task_forgets_the_answers_of_all_attempts(process: Process) -
     process.runs(4)
     assert len(process.rows(tables.answers)) == 3
     with process.ledger.write() as connection:
-        deleted_tasks.delete_task(connection, "7.1", 1, 1.0)
+        delete_task(connection, "7.1", 1)
     assert process.rows(tables.answers) == process.rows(tables.answer_tasks) == []

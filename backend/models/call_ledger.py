@@ -227,12 +227,13 @@ class _Contacts:
     it either, and may hold an answer that is not stored yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._last = self._back = -math.inf
 
     def note(self) -> None:
         """Note that the ledger is reached."""
-        at = time.monotonic()
+        at = self._clock()
         if math.isfinite(self._last) and at - self._last > 2 / 3 * LEASE:
             self._back = at
         self._last = at
@@ -240,7 +241,7 @@ class _Contacts:
     @property
     def grace(self) -> float:
         """Seconds for which expired claims of other owners are left alone."""
-        return LEASE if time.monotonic() - self._back < LEASE else 0.0
+        return LEASE if self._clock() - self._back < LEASE else 0.0
 
 
 def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:

@@ -54,7 +54,7 @@ class Ledger:
     ) -> None:
         self._url = engines.normalise(url)
         self._patience = patience
-        self._failing: set[str] = set()
+        self._works: dict[str, bool] = {}
         self._engine = engines.create(self._url, patience, clock)
         self._reader, self._writer = engines.reader(self._engine), engines.writer(self._engine)
 
@@ -136,17 +136,20 @@ class Ledger:
 
     @contextmanager
     def _failures(self, work: str) -> Iterator[None]:
-        """Convert failures, and log when the database goes down for one kind of work and when it is back."""
+        """Convert failures, and log when the database goes down for one kind of work and when it is back.
+
+        What has never worked is a mistake of the start, which its caller reports.
+        """
         try:
             yield
         except SQLAlchemyError as error:
             failure = ledger_error(error, self._url)
-            if failure.temporary and work not in self._failing:
-                self._failing.add(work)
+            if failure.temporary and self._works.get(work, False):
+                self._works[work] = False
                 _log.error("ledger_down", work=work, code=failure.code, reason=str(failure))
             raise failure from error
-        if work in self._failing:
-            self._failing.discard(work)
+        if not self._works.setdefault(work, True):
+            self._works[work] = True
             _log.warning("ledger_back", work=work, where=self.place)
 
     def _refuse_development_version(self, revision: str | None) -> None:

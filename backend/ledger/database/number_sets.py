@@ -9,19 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    BindParameter,
-    ColumnElement,
-    Dialect,
-    any_,
-    bindparam,
-    func,
-    literal,
-    select,
-    true,
-)
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Dialect, any_, func, literal, select, true
 from sqlalchemy.sql.dml import Insert
 
 from backend.ledger.database.upsert import insert
@@ -53,8 +41,7 @@ def insert_each(
 
 def _listed(dialect: Dialect, numbers: Sequence[int]) -> ColumnElement[int]:
     if dialect.name == "sqlite":
-        text: BindParameter[str] = bindparam("numbers", json.dumps(list(numbers)), unique=True)
-        return func.json_each(text).table_valued("value").c.value
+        return func.json_each(literal(json.dumps(list(numbers)))).table_valued("value").c.value
     return func.unnest(_array(numbers)).column_valued("number")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from backend.ledger.database import tables
 from backend.ledger.database.clock import now
 from backend.ledger.database.upsert import insert_or_replace
 
+_READ = select(tables.projects.c.key).limit(1)
+
 
 def try_write(connection: Connection) -> None:
-    """Write the row; the transaction fails if the ledger cannot be written or lacks its tables."""
+    """Write the row, and read a table; the transaction fails if the ledger is down or lacks its tables."""
+    connection.execute(_READ)
     row = {"id": 1, "checked_at": now(connection)}
     connection.execute(insert_or_replace(connection.dialect, tables.readiness), row)

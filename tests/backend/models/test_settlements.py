@@ -326,3 +326,20 @@ def test_a_process_that_stops_waits_for_the_database(tmp_path: Path) -> None:
     assert settled == [1]
     writer.close()
     ledger.close()
+
+
+# -- claims after an outage
+
+
+def test_a_process_that_is_back_leaves_expired_claims_alone_for_a_lease() -> None:
+    """The claim's owner could not renew it during the outage either, and may hold an answer in memory."""
+    now = [0.0]
+    contacts = call_ledger._Contacts(lambda: now[0])
+    for now[0] in (0.0, 5.0, 10.0):
+        contacts.note()
+        assert contacts.grace == 0.0
+    for now[0] in (40.0, 45.0, 50.0, 54.9):  # at first the ledger was not reached for two leases
+        contacts.note()
+        assert contacts.grace == call_ledger.LEASE
+    now[0] = 55.0
+    assert contacts.grace == 0.0

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 from label_studio_requests import Annotation, annotated, task
 from postgres import Postgres
 from server_process import wait_until
-from whole_backend import Backend, prompt_of, says
+from sqlalchemy import text
+from whole_backend import Backend, prompt_of, says, votes
 
+from backend.server import runtime
 from backend.testing import Reply
 
 TASKS = range(1, 101)
@@ -64,6 +67,36 @@ def test_a_batch_outlasts_a_killed_database(postgres: Postgres, tmp_path: Path) 
         assert {arm: count for arm, (count, _) in backend.learnt().items()} == dict.fromkeys(
             ("red", "green", "blue"), len(TASKS)
         )
+
+
+def test_a_database_that_hangs_hangs_no_request(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_PATIENCE", 0.5)
+    monkeypatch.setattr(runtime, "_READY_PATIENCE", 0.5)
+    script = votes(red="Glad", green="Glad", blue="Glad")
+    with Backend(tmp_path, script, database_url=postgres.new_ledger_url()) as backend:
+        wait_until(lambda: backend.client.get("/ready").status_code == 200, "start")
+        processes = _processes(backend)
+        for process in processes:
+            process.suspend()
+        try:
+            ready = backend.client.get("/ready")
+            refused = backend.post("/webhook", annotated(Annotation(number=5, task=1, mood="Sad")))
+        finally:
+            for process in processes:
+                process.resume()
+        assert (ready.status_code, ready.get_json()["ledger"]) == (503, False)
+        assert refused.status_code == 503
+        wait_until(lambda: backend.client.get("/ready").status_code == 200, "end of the outage")
+
+
+def _processes(backend: Backend) -> list[psutil.Process]:
+    """The processes of the database's server."""
+    with backend.ledger.read() as connection:
+        worker = psutil.Process(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+    postmaster = worker.parent()
+    return [postmaster, *postmaster.children(recursive=True)]
 
 
 def test_a_ledger_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -> None:

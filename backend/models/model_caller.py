@@ -68,9 +68,10 @@ class ModelCaller:
         tokens = model.expected_input(messages) + model.meter.output_tokens
         until = asyncio.get_running_loop().time() + patience
         refusal: RateLimitedError | None = None
+        passage: Passage | None = None
         while True:
             try:
-                passage = await self._enter(tokens, until)
+                passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:
                 raise refusal or error from None
             asked_at = self._clock()
@@ -101,13 +102,13 @@ class ModelCaller:
             self.breaker.failed(error)
             raise error
 
-    async def _enter(self, tokens: float, until: float) -> Passage | None:
+    async def _enter(self, tokens: float, until: float, refused: Passage | None) -> Passage | None:
         """Wait for the call's turn. Time lost in our own queue is not a failure of the model."""
         patience = until - asyncio.get_running_loop().time()
         try:
             if patience <= 0.0:
                 raise TimeoutError
-            return None if self._gate is None else await self._gate.enter(tokens, patience)
+            return None if self._gate is None else await self._gate.enter(tokens, patience, refused=refused)
         except TimeoutError:
             raise ModelTimeoutError(
                 "had no room for another request in time",

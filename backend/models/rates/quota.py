@@ -192,6 +192,8 @@ class Quota:
             state.before = rate
         state.climbs, state.climbed_at, state.used = 0, now, 0.0
         start = max(state.since, now - self._window)
+        if self._accepted(start) < _ENOUGH * size:
+            start = now - self._window  # demand has only just begun again
         if self._accepted(start) < 1.0:
             # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
             state.rate = None if state.before is None else state.before / 2

@@ -221,7 +221,7 @@ class Quota:
             return
         if state.used < _USED * rate * elapsed / self._window:
             state.climbed_at, state.used = now, 0.0
-        elif state.used >= _CALLS_PER_STEP * size:
+        elif state.used >= _CALLS_PER_STEP * size or not state.steady:
             if state.steady:
                 step = STEP * 2.0 ** max(0, state.climbs - _STEPS)
             else:

@@ -79,9 +79,10 @@ class ModelCaller:
         until = asyncio.get_running_loop().time() + patience
         most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
+        passage: Passage | None = None
         while True:
             try:
-                passage = await self._enter(tokens, until)
+                passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:
                 raise refusal or error from None
             asked_at = self._clock()
@@ -112,7 +113,7 @@ class ModelCaller:
             self.breaker.failed(error)
             raise error
 
-    async def _enter(self, tokens: float, until: float) -> Passage | None:
+    async def _enter(self, tokens: float, until: float, refused: Passage | None) -> Passage | None:
         """Wait for the call's turn. Time lost in our own queue is not a failure of the model.
 
         Raises:
@@ -123,7 +124,10 @@ class ModelCaller:
         try:
             if patience <= 0.0:
                 raise TimeoutError
-            passage = None if self._rates is None else await self._rates.enter(tokens, patience)
+            if self._rates is None:
+                passage = None
+            else:
+                passage = await self._rates.enter(tokens, patience, refused=refused)
         except TimeoutError:
             raise ModelTimeoutError(
                 "had no room for another request in time",

@@ -75,6 +75,7 @@ def config_for(models: OpenAIServer, folder: Path, **settings: object) -> Path:
             "api_base": models.url,
             "input_price": 1.0,
             "output_price": 2.0,
+            "max_concurrency": 64,  # a test may hold back all answers until many calls are under way
         }
         for name in MODELS
     ]

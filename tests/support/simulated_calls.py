@@ -11,6 +11,7 @@ from quota_providers import QuotaProvider
 
 from backend.errors import LedgerError
 from backend.models.rates.gate import Gate
+from backend.models.rates.lease_holder import Passage
 from backend.models.rates.messages import Lease, RateReport
 from backend.models.rates.outcomes import CallEnd
 from backend.models.rates.stores import ProcessRates, RateStore
@@ -73,8 +74,9 @@ class SimulatedCalls:
 
     async def call(self, gate: Gate, tokens: float = 100.0, patience: float = 3600.0) -> None:
         """Make one call: it waits for its turn again as long as it is refused."""
+        passage: Passage | None = None
         while True:
-            passage = await gate.enter(tokens, patience)
+            passage = await gate.enter(tokens, patience, refused=passage)
             self.sent_at.append(self._loop.time())
             if self.provider.accepts(self._loop.time()):
                 self.accepted[self.minute] += 1

@@ -22,13 +22,14 @@ class Concurrency:
 
     Args:
         timeout: seconds that one call may take.
-        most: the most calls at once by the settings; ``None`` for no other limit than :data:`MOST`.
+        most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
+            with :data:`START` and to go up to :data:`MOST`.
     """
 
     def __init__(self, timeout: float, most: int | None) -> None:
         self._timeout = timeout
         self._most = float(MOST if most is None else most)
-        self.limit = min(float(START), self._most)
+        self.limit = float(START if most is None else most)
         self.under_way = 0
         self._shortest = float("inf")
         self._until_next_halving = 0

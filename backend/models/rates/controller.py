@@ -28,7 +28,7 @@ _TRIAL = 2.0
 _CALM = 4.0
 """Bins: the longest pause, the time for one call to try, and the time after which all is well again."""
 
-_IDLE = 3.0
+_IDLE = 5.0
 """Bins without demand after which measuring begins anew, and a process no longer counts as active."""
 
 _WHOLE = 0.95
@@ -87,7 +87,10 @@ class RateController:
         """
         self._note_demand(now, report)
         self._count(now, report)
-        size = {"requests": 1.0, "tokens": max(report.wanted_tokens / max(report.wanted, 1), 1.0)}
+        size: dict[Unit, float] = {
+            "requests": 1.0,
+            "tokens": max(report.wanted_tokens / max(report.wanted, 1), 1.0),
+        }
         for unit, allowance in report.allowances.items():
             self._obey(now, unit, allowance, size[unit])
         if report.wait > 0.0:
@@ -103,7 +106,7 @@ class RateController:
     def _note_demand(self, now: float, report: RateReport) -> None:
         if report.wanted or report.sent:
             idle = now - self._wanted_at
-            if idle > _IDLE * self._bin and not self._streak:
+            if idle > _IDLE * self._bin and not self._streak and not report.refused:
                 for quota in self.quotas.values():
                     quota.restart(now, idle)
             self._wanted_at = now

@@ -65,12 +65,13 @@ class Gate:
         """The seconds that the provider still asks to wait; 0 if it does not."""
         return max(0.0, self._hold_until - self._clock())
 
-    async def enter(self, tokens: float, patience: float) -> Passage:
+    async def enter(self, tokens: float, patience: float, *, refused: Passage | None = None) -> Passage:
         """Wait until a call may start. Each passage must be given back to :meth:`leave`.
 
         Args:
             tokens: the tokens that the call will probably use.
             patience: seconds to wait at most.
+            refused: the call's last passage, if the provider refused the call.
 
         Raises:
             TimeoutError: the call's turn did not come in time.
@@ -81,7 +82,8 @@ class Gate:
         waiting = _Waiting(asyncio.get_running_loop().create_future(), tokens, self._clock() + patience)
         self._refuse_hopeless(waiting)
         if not waiting.turn.done():
-            heapq.heappush(self._queue, (request_size.get(), next(self._arrivals), waiting))
+            arrival = next(self._arrivals) if refused is None else refused.arrival
+            heapq.heappush(self._queue, (request_size.get(), arrival, waiting))
             self._admit()
             self._keep_exchanging()
         try:
@@ -123,7 +125,7 @@ class Gate:
     def _admit(self) -> None:
         """Let through as many waiting calls as may start now."""
         while self._queue:
-            waiting = self._queue[0][2]
+            _, arrival, waiting = self._queue[0]
             if waiting.turn.done():
                 heapq.heappop(self._queue)
                 continue
@@ -132,7 +134,7 @@ class Gate:
                 return
             heapq.heappop(self._queue)
             self.concurrency.started()
-            waiting.turn.set_result(self._leases.send(waiting.tokens, now))
+            waiting.turn.set_result(self._leases.send(waiting.tokens, arrival, now))
             if pause := self._leases.pause:
                 asyncio.get_running_loop().call_later(pause, self._admit)
 

@@ -14,10 +14,17 @@ _VALID = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A call that was let through: its expected tokens, and the epoch of its lease."""
+    """A call that was let through.
+
+    Attributes:
+        tokens: the tokens that it will probably use.
+        epoch: the epoch of its lease.
+        arrival: its place in the queue, which it keeps if the provider refuses it.
+    """
 
     tokens: float
     epoch: int
+    arrival: int
 
 
 class LeaseHolder:
@@ -52,7 +59,7 @@ class LeaseHolder:
         used_up = self._calls < 1 or (lease.limits_tokens and self._tokens <= 0.0)
         return not used_up and self._next_at <= now < self._valid_until
 
-    def send(self, tokens: float, now: float) -> Passage:
+    def send(self, tokens: float, arrival: int, now: float) -> Passage:
         """Count a call as sent; :meth:`may_send` has just allowed it."""
         self._calls -= 1
         self._sent_since_report += 1
@@ -62,7 +69,7 @@ class LeaseHolder:
             self._tally.sent += 1
             self._tally.sent_tokens += tokens
         self._next_at = max(self._next_at, now - self.pause) + self.pause
-        return Passage(tokens, 0 if self._lease is None else self._lease.epoch)
+        return Passage(tokens, 0 if self._lease is None else self._lease.epoch, arrival)
 
     def take_back(self, passage: Passage) -> None:
         """Undo a passage whose call was cancelled before it was sent."""

@@ -192,6 +192,8 @@ class Quota:
             state.before = rate
         state.climbs, state.climbed_at, state.used = 0, now, 0.0
         start = max(state.since, now - self._window)
+        if self._accepted(start) < _ENOUGH * size:
+            start = now - self._window  # demand has only just begun again
         if self._accepted(start) < 1.0:
             # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
             state.rate = None if state.before is None else state.before / 2
@@ -219,7 +221,7 @@ class Quota:
             return
         if state.used < _USED * rate * elapsed / self._window:
             state.climbed_at, state.used = now, 0.0
-        elif state.used >= _CALLS_PER_STEP * size:
+        elif state.used >= _CALLS_PER_STEP * size or not state.steady:
             if state.steady:
                 step = STEP * 2.0 ** max(0, state.climbs - _STEPS)
             else:

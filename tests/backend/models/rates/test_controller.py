@@ -106,6 +106,13 @@ def test_a_refusal_leads_to_95_percent_of_what_was_accepted_in_a_minute() -> Non
     assert lease.rate == pytest.approx(0.95 * 600, rel=0.02)
 
 
+def test_a_refusal_right_after_a_pause_is_not_taken_for_an_outage() -> None:
+    controller, lease = used_for(120, 10)
+    lease = controller.exchange(NOW + 126, refusal(lease, sent=5))
+    assert lease.rate is not None
+    assert lease.rate >= 0.8 * 600
+
+
 def test_refusals_of_calls_that_were_sent_before_the_last_one_teach_nothing() -> None:
     controller, before = used_for(120, 10)
     after = controller.exchange(NOW + 120, refusal(before))

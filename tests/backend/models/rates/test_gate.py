@@ -88,6 +88,27 @@ def test_a_waiting_call_is_told_when_the_wait_becomes_too_long() -> None:
     run_in_virtual_time(main())
 
 
+def test_a_refused_call_is_the_next_one_to_go() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(TrailingWindow(600), 1, settings=model_settings(max_concurrency=1))
+        (gate,) = calls.gates
+        order: list[str] = []
+
+        async def call(name: str, refusals: int) -> None:
+            passage = await gate.enter(1.0, 100.0)
+            for _ in range(refusals):
+                gate.leave(passage, CallEnd(refused=True))
+                passage = await gate.enter(1.0, 100.0, refused=passage)
+            order.append(name)
+            await asyncio.sleep(1.0)
+            gate.leave(passage, CallEnd(seconds=1.0))
+
+        await asyncio.gather(call("refused", 2), call("second", 0), call("third", 0))
+        assert order == ["refused", "second", "third"]
+
+    run_in_virtual_time(main())
+
+
 def test_cancelled_calls_leave_no_trace() -> None:
     async def main() -> None:
         calls = SimulatedCalls(TrailingWindow(600), 1, settings=model_settings(rpm=60, max_concurrency=4))

@@ -20,15 +20,15 @@ def test_95_percent_of_a_quota_that_falls_is_used_and_1_percent_refused(
 ) -> None:
     async def main() -> None:
         calls = SimulatedCalls(kind(600), processes)
-        await calls.full_demand(14)
-        assert calls.used(2, 14) >= 0.95
-        assert calls.refused_share(1, 14) <= 0.01
+        await calls.full_demand(10)
+        assert calls.used(2, 10) >= 0.95
+        assert calls.refused_share(1, 10) <= 0.01
         calls.provider.quota = 200
-        await calls.full_demand(14)
+        await calls.full_demand(10)
         # Window providers accept nothing until what they accepted before has left the window.
-        assert calls.used(16, 28) >= 0.95
-        assert calls.refused_share(16, 28) <= 0.01
-        assert calls.refused[14] + calls.refused[15] <= 60
+        assert calls.refused[10] + calls.refused[11] <= 60
+        assert calls.used(12, 20) >= 0.95
+        assert calls.refused_share(12, 20) <= 0.01
 
     run_in_virtual_time(main())
 

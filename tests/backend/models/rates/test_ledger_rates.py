@@ -70,7 +70,7 @@ def test_what_a_crashed_process_leased_expires_by_itself(writer: Writer) -> None
     clock = SetClock()
     crashed, survivor = LedgerRates(writer, clock), LedgerRates(writer, clock)
     assert lease_calls(crashed, RateReport("", wanted=100)) == 100
-    clock.seconds += 5.0
+    clock.seconds += 6.0  # from now on its demand counts no more
     assert lease_calls(survivor, RateReport("", wanted=100)) == 20
     clock.seconds += 62.0
     assert lease_calls(survivor, RateReport("", wanted=100)) == 100

@@ -394,7 +394,7 @@ def test_a_killed_server_continues_a_batch_after_its_restart(
     with ThreadPoolExecutor(1) as person:
         retrieving = person.submit(installation.retrieve, project)
         wait_until(lambda: len(answered(installation, tasks)) >= 60, "sixty answers")
-        wait_until(lambda: asked(models, "Dying").total() == 40 * len(MODELS), "every other question")
+        wait_until(lambda: asked(models, "Dying").total() >= 60 + 8, "questions without an answer")
         server.kill()
         retrieving.result()
     scripted.release()

@@ -30,9 +30,12 @@ from camvo.state.state import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-TASKS = range(1, 25)
-FIRST, SECOND = range(1, 17), range(9, 25)
-"""The tasks of the first and of the second worker, eight of them shared."""
+TASKS = range(1, 13)
+FIRST, SECOND = range(1, 9), range(5, 13)
+"""The tasks of the first and of the second worker, four of them shared.
+
+A process begins with eight calls of a model at once, so no more are held back.
+"""
 
 TIMES = 4
 _LABELS = ("Glad", "Sad", "Calm")

@@ -27,8 +27,11 @@ BOUND = DEADLINE + 15.0
 """Seconds after which gunicorn kills a worker that has not ended by itself."""
 
 SOON, STOPPING, NEVER = "soon", "while the server stops", "not before the next start"
-TASKS = {SOON: 14, STOPPING: 14, NEVER: 12}
-"""When "blue" answers → for how many tasks; "red" and "green" answer at once."""
+TASKS = {SOON: 6, STOPPING: 4, NEVER: 4}
+"""When "blue" answers → for how many tasks; "red" and "green" answer at once.
+
+A process begins with eight calls of a model at once, so no more are held back.
+"""
 
 TEXTS = [f"Day {number}, {when}." for when, count in TASKS.items() for number in range(count)]
 

@@ -155,7 +155,7 @@ def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:
     project = Project()
     results = runtime.predict(
         project.key, parse_label_config(project.label_config), [task(number) for number in numbers]
-    )
+    ).result()
     return {
         number: result["result"][0]["value"]["choices"][0]
         for number, result in zip(numbers, results, strict=True)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from backend.ledger import answers, example_texts, failed_tasks, human_annotations, rounds, votes
+from backend.ledger import example_texts, failed_tasks, human_annotations, rounds, votes
+from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
 

@@ -18,7 +18,8 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.errors import LedgerError, ModelTimeoutError, NotBookedError, TaskError
-from backend.ledger import Writer, answers, claims, deleted_tasks
+from backend.ledger import Writer, deleted_tasks
+from backend.ledger.calls import answers, claims
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending

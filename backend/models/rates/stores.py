@@ -10,7 +10,8 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from backend.ledger import Writer, model_rates
+from backend.ledger import Writer
+from backend.ledger.calls import model_rates
 from backend.ledger.database import clock as ledger_clock
 from backend.models.rates.controller import WINDOW, RateController
 from backend.models.rates.messages import Lease, RateReport

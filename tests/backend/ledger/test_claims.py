@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from backend.ledger import Ledger, claims
-from backend.ledger.claims import Claim
+from backend.ledger import Ledger
+from backend.ledger.calls import claims
+from backend.ledger.calls.claims import Claim
 
 
 class Clock:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from ledger_workers import delete_task
 
-from backend.ledger import Ledger, answers, deleted_tasks, human_annotations
-from backend.ledger.answers import StoredAnswer
+from backend.ledger import Ledger, deleted_tasks, human_annotations
+from backend.ledger.calls import answers
+from backend.ledger.calls.answers import StoredAnswer
 from backend.ledger.human_annotations import Annotation
 
 PROJECT = "1.1"

@@ -16,7 +16,8 @@ from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
 
 from backend.errors import BudgetExhaustedError, ModelTimeoutError, RejectedError, UnavailableError
-from backend.ledger import Ledger, Writer, claims
+from backend.ledger import Ledger, Writer
+from backend.ledger.calls import claims
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
 from backend.models import Pool, caching_pool, call_ledger

@@ -19,7 +19,8 @@ from server_process import wait_until
 from sqlalchemy import Connection, event, func, select, text
 
 from backend.errors import LedgerError, NotBookedError
-from backend.ledger import Ledger, Writer, answers
+from backend.ledger import Ledger, Writer
+from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
 from backend.ledger.money.settlements import Settlements

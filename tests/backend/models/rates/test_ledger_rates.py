@@ -11,7 +11,8 @@ import pytest
 from simulated_calls import model_settings
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer, model_rates
+from backend.ledger import Ledger, Writer
+from backend.ledger.calls import model_rates
 from backend.models.rates.messages import RateReport
 from backend.models.rates.stores import LedgerRates
 

@@ -22,7 +22,6 @@ from sqlalchemy import create_engine, insert, inspect, select, text
 
 from backend.ledger import (
     Ledger,
-    answers,
     deleted_tasks,
     events,
     example_texts,
@@ -32,6 +31,7 @@ from backend.ledger import (
     rounds,
     snapshots,
 )
+from backend.ledger.calls import answers
 from backend.ledger.database.tables import metadata
 from backend.ledger.money import accounts
 from camvo.state.contribution import Contribution

@@ -146,7 +146,7 @@ _SAYING = st.builds(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(said=st.lists(_SAYING, max_size=25), later=st.lists(_SAYING, max_size=5), whom=st.integers(1, 3))
 def test_forgetting_a_person_is_as_if_they_had_never_labelled_and_undoing_restores_everything(
     of_policy: Path, said: list[Saying], later: list[Saying], whom: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,59 +12,15 @@ from label_studio_requests import Annotation, annotated, task
 from postgres import Postgres
 from server_process import wait_until
 from sqlalchemy import text
-from whole_backend import Backend, prompt_of, says, votes
+from whole_backend import Backend, votes
 
 from backend.server import runtime
-from backend.testing import Reply
-
-TASKS = range(1, 101)
-
-
-class Voters:
-    """Three models that agree; each answer waits for the gate."""
-
-    def __init__(self) -> None:
-        self.asked: Counter[tuple[str, str]] = Counter()
-        self.gate = threading.Event()
-
-    def __call__(self, body: dict[str, Any]) -> Reply:
-        self.asked[body["model"], prompt_of(body)] += 1
-        return says(mood="Glad").held_until(self.gate)
 
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     with Postgres(tmp_path_factory.mktemp("mortal")) as postgres:
         yield postgres
-
-
-def test_a_batch_outlasts_a_killed_database(postgres: Postgres, tmp_path: Path) -> None:
-    voters = Voters()
-    with Backend(tmp_path, voters, database_url=postgres.new_ledger_url()) as backend:
-        results: list[Any] = []
-        batch = threading.Thread(
-            target=lambda: results.extend(backend.predict(*map(task, TASKS))), daemon=True
-        )
-        batch.start()
-        wait_until(lambda: len(voters.asked) >= 60, "calls in flight")
-        assert backend.client.get("/ready").get_json()["ledger"] is True
-        postgres.kill()
-        voters.gate.set()
-        wait_until(lambda: backend.client.get("/ready").get_json()["ledger"] is False, "outage")
-        refused = backend.post("/webhook", annotated(Annotation(number=5, task=1, mood="Sad")))
-        assert (refused.status_code, refused.get_json()["code"]) == (503, "ledger_failed")
-        postgres.start_again()
-        batch.join(60)
-        assert len(results) == len(TASKS)
-        assert all(results)
-        assert set(voters.asked.values()) == {1}
-        assert len(voters.asked) == 3 * len(TASKS)
-        assert backend.client.get("/ready").status_code == 200
-        backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
-        assert [round_.human for round_ in backend.rounds(1)] == ["Sad"]
-        assert {arm: count for arm, (count, _) in backend.learnt().items()} == dict.fromkeys(
-            ("red", "green", "blue"), len(TASKS)
-        )
 
 
 def test_a_database_that_hangs_hangs_no_request(
@@ -100,8 +54,7 @@ def _processes(backend: Backend) -> list[psutil.Process]:
 
 
 def test_a_ledger_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -> None:
-    voters = Voters()
-    voters.gate.set()
+    voters = votes(red="Glad", green="Glad", blue="Glad")
     with Backend(tmp_path, voters) as backend:
         [prediction] = backend.predict(task(1))
         assert prediction
@@ -119,8 +72,7 @@ def test_a_ledger_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -> No
 def test_one_vote_that_fails_unexpectedly_is_missing_and_the_others_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    voters = Voters()
-    voters.gate.set()
+    voters = votes(red="Glad", green="Glad", blue="Glad")
     with Backend(tmp_path, voters) as backend:
         ceiling = backend.runtime.pool.ceiling
 

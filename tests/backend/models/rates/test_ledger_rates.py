@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import time
 from collections.abc import Iterator
 
 import pytest
-from simulated_calls import model_settings
+from rate_workers import MODEL, lease_calls, lease_for
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, Writer
 from backend.ledger.calls import model_rates
 from backend.models.rates.messages import RateReport
 from backend.models.rates.stores import LedgerRates
-
-MODEL = model_settings(rpm=120)
 
 
 class SetClock:
@@ -34,23 +31,6 @@ def writer(ledger: Ledger) -> Iterator[Writer]:
     running = Writer(ledger)
     yield running
     running.close()
-
-
-def lease_calls(rates: LedgerRates, report: RateReport) -> int:
-    lease = asyncio.run(rates.exchange(MODEL, report))
-    assert lease.calls is not None
-    return lease.calls
-
-
-def lease_for(url: str, seconds: float, leased: multiprocessing.Queue[int]) -> None:
-    """Lease as many calls as possible for some seconds, then die without a word."""
-    ledger = Ledger(url)
-    writer = Writer(ledger)
-    rates = LedgerRates(writer)
-    until, count = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        count += lease_calls(rates, RateReport("", wanted=7))
-    leased.put(count)
 
 
 def test_two_processes_together_lease_no_more_than_the_settings_allow(

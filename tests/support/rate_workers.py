@@ -1,0 +1,32 @@
+"""What the processes of the rates' tests run; a spawned process imports it by name."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+
+from simulated_calls import model_settings
+
+from backend.ledger import Ledger, Writer
+from backend.models.rates.messages import RateReport
+from backend.models.rates.stores import LedgerRates
+
+MODEL = model_settings(rpm=120)
+
+
+def lease_calls(rates: LedgerRates, report: RateReport) -> int:
+    lease = asyncio.run(rates.exchange(MODEL, report))
+    assert lease.calls is not None
+    return lease.calls
+
+
+def lease_for(url: str, seconds: float, leased: multiprocessing.Queue[int]) -> None:
+    """Lease as many calls as possible for some seconds, then die without a word."""
+    ledger = Ledger(url)
+    writer = Writer(ledger)
+    rates = LedgerRates(writer)
+    until, count = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        count += lease_calls(rates, RateReport("", wanted=7))
+    leased.put(count)

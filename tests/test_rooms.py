@@ -23,6 +23,7 @@ ROOMS = {
         "state",
         "subsets",
         "weights",
+        "joint",
         "stages",
         "policies",
         "questions",

@@ -10,6 +10,7 @@ from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
 from camvo.policies.cascade import Cascade
 from camvo.policies.ensemble import Ensemble
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
@@ -17,6 +18,7 @@ from camvo.policies.stacked import Stacked
 POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "camvo": CaMVo,
     "ccamvo": CCaMVo,
+    "joint": Joint,
     "sequential": Sequential,
     "stacked": Stacked,
     "baseline": Baseline,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from camvo.policies.estimates import Estimates
+from camvo.stages.joint_stages import JointStages
 from camvo.stages.stages import Stages
 from camvo.typing import Array
 
@@ -47,9 +48,11 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
-    stages: Stages | None = None
+    stages: Stages | JointStages | None = None
 
-    def staged(self, stages: Stages, weights: Mapping[str, Array], exploration_rate: float) -> Plan:
+    def staged(
+        self, stages: Stages | JointStages, weights: Mapping[str, Array], exploration_rate: float
+    ) -> Plan:
         """The same plan with its arms asked in stages.
 
         Args:

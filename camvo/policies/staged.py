@@ -81,6 +81,6 @@ class Staged(Ensemble):
 
     @staticmethod
     def _stages(plan: Plan) -> Stages:
-        if plan.stages is None:
+        if not isinstance(plan.stages, Stages):
             raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
         return plan.stages

@@ -26,7 +26,7 @@ from camvo.state.pairs import PairSums
 from camvo.state.vote_patterns import ExplorationSums
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 5
+_SNAPSHOT_FORMAT = 6
 
 
 class State:

@@ -12,7 +12,7 @@ exploration rounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,6 +21,9 @@ SILENT, UNASKED = -1, -2
 
 _GROWTH = 1.03
 """The growth of the number of rounds after which the evidence is renewed."""
+
+_SETTLED_GROWTH = 1.2
+"""The same for the evidence of costly fits."""
 
 Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
@@ -49,15 +52,22 @@ class VotePattern:
             voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
             asked.
         everyone: whether all arms were asked independently of the votes.
+        labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
     """
 
     arms: tuple[str, ...]
     groups: Signature
     everyone: bool = False
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, arms: Sequence[str], votes: Mapping[str, str | None], *, everyone: bool = False
+        cls,
+        arms: Sequence[str],
+        votes: Mapping[str, str | None],
+        *,
+        everyone: bool = False,
+        labels: tuple[str, ...] = (),
     ) -> VotePattern:
         """The pattern of a round's votes.
 
@@ -65,7 +75,14 @@ class VotePattern:
             arms: all arms that could have been asked.
             votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
             everyone: whether all arms were asked independently of the votes.
+            labels: the sorted labels, if the pattern is to name them. Votes for others count as no vote.
         """
+        if labels:
+            position = {label: number for number, label in enumerate(labels)}
+            numbers = (
+                UNASKED if arm not in votes else position.get(votes[arm] or "", SILENT) for arm in arms
+            )
+            return cls(tuple(arms), tuple(numbers), everyone, labels)
         names: list[str | int] = []
         for arm in arms:
             vote = votes.get(arm)
@@ -96,13 +113,15 @@ class VotePattern:
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        return [list(self.arms), list(self.groups), self.everyone]
+        marks = [self.everyone, *self.labels] if self.labels else self.everyone
+        return [list(self.arms), list(self.groups), marks]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> VotePattern:
         """Inverse of :meth:`to_list`."""
-        arms, groups, everyone = data
-        return cls(tuple(arms), tuple(groups), everyone)
+        arms, groups, marks = data
+        everyone, *labels = marks if isinstance(marks, list) else [marks]
+        return cls(tuple(arms), tuple(groups), everyone, tuple(labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +171,24 @@ class ExplorationSums:
         right: the number of those in which it was right.
         evidence: the counts that fits read. They lag behind ``patterns`` by up to 3% of the rounds, because
             fits are costly.
+        settled: the counts that the costliest fits read. They lag behind by up to 20%.
     """
 
     patterns: Counter[VotePattern] = field(default_factory=Counter)
     tried: int = 0
     right: int = 0
     evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    settled: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    _pools: Counter[tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pools = Counter()
+        for pattern, count in self.patterns.items():
+            self._pools[pattern.arms] += count * pattern.everyone
+
+    def everyone_rounds(self, arms: Collection[str]) -> int:
+        """How many rounds asked their whole pool, with all of ``arms`` in it, independently of the votes."""
+        return sum(count for pool, count in self._pools.items() if set(arms) <= set(pool))
 
     def add(self, round_: ExplorationRound, sign: int) -> None:
         """Add (+1) or take back (−1) one round."""
@@ -166,20 +197,27 @@ class ExplorationSums:
             del self.patterns[round_.pattern]
         self.tried += sign * (round_.right is not None)
         self.right += sign * bool(round_.right)
-        rounds, counted = self.patterns.total(), self.evidence.rounds
-        if not counted <= rounds <= counted * _GROWTH:
-            self.evidence = PatternCounts(dict(self.patterns), rounds)
+        self._pools[round_.pattern.arms] += sign * round_.pattern.everyone
+        rounds = self.patterns.total()
+        self.evidence = self._renewed(self.evidence, rounds, _GROWTH)
+        self.settled = self._renewed(self.settled, rounds, _SETTLED_GROWTH)
+
+    def _renewed(self, counts: PatternCounts, rounds: int, growth: float) -> PatternCounts:
+        if counts.rounds <= rounds <= counts.rounds * growth:
+            return counts
+        return PatternCounts(dict(self.patterns), rounds)
 
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
-        return [_table(self.patterns), self.tried, self.right, _table(self.evidence.patterns)]
+        lagging = [_table(counts.patterns) for counts in (self.evidence, self.settled)]
+        return [_table(self.patterns), self.tried, self.right, *lagging]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationSums:
         """Inverse of :meth:`to_list`."""
-        rows, tried, right, earlier = data
-        evidence = _counts(earlier)
-        return cls(_counts(rows), tried, right, PatternCounts(dict(evidence), evidence.total()))
+        rows, tried, right, *lagging = data
+        evidence, settled = (PatternCounts(dict(counts), counts.total()) for counts in map(_counts, lagging))
+        return cls(_counts(rows), tried, right, evidence, settled)
 
 
 def _table(patterns: Mapping[VotePattern, int]) -> list[list[Any]]:

@@ -1,0 +1,203 @@
+"""One question's fit: the model of its votes, what human labels add, and the beliefs that plans need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from camvo.joint.beliefs import Beliefs, form_beliefs
+from camvo.joint.families import excess_agreement, tempers
+from camvo.joint.human_terms import HumanTerms, fit_human_terms
+from camvo.joint.kinds import Kinds
+from camvo.joint.lattice import most_arms
+from camvo.joint.two_coins import TwoCoins
+from camvo.joint.vote_model import VoteModel, fit_vote_model
+from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
+from camvo.state.kept_rounds import LatestRounds
+from camvo.state.vote_patterns import UNASKED, PatternCounts
+from camvo.typing import Array
+
+_PARTIAL_ROUNDS: Final = 300.0
+"""Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
+outweigh the others, the model drifts: it then believes what it stopped at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointFit:
+    """What votes on one question say. Hashed by identity.
+
+    Attributes:
+        arms: all K arms, sorted by name.
+        labels: the label set.
+        everyone: the number of rounds that asked all arms.
+        model: the model of votes of all arms.
+        excess: the excess agreement of each pair of arms, shape (K, K).
+        human: what human labels add; ``None`` without human labels.
+        shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
+        beliefs: the beliefs at the nodes of the shortlist's lattice.
+    """
+
+    arms: tuple[str, ...]
+    labels: tuple[str, ...]
+    everyone: float
+    model: VoteModel
+    excess: Array
+    human: HumanTerms | None
+    shortlist: tuple[str, ...]
+    beliefs: Beliefs
+
+    def node(self, votes: Mapping[str, str | None]) -> int:
+        """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
+        row, _ = row_of(votes, self.shortlist, self.labels)
+        return int(self.beliefs.lattice.find(row[None])[0])
+
+    def probabilities(self, votes: Mapping[str, str | None]) -> dict[str, float]:
+        """The probability of each label, given votes (arm → label, ``None`` if the arm gave none).
+
+        Labels without a vote share what is left equally.
+        """
+        cast = {arm: vote for arm, vote in votes.items() if vote is not None}
+        if cast.keys() <= set(self.shortlist):
+            row, named = row_of(votes, self.shortlist, self.labels)
+            right = self.beliefs.right[self.beliefs.lattice.find(row[None])][0]
+        else:
+            row, named = row_of(votes, self.arms, self.labels)
+            right = self.model.beliefs(row[None])[0]
+            if self.human is not None:
+                both = sorted(self.labels) if len(self.labels) == 2 else []
+                right = self.human.correct(row[None], right, both)
+            right = right[0]
+        probabilities = dict(zip(named, right.tolist(), strict=False))
+        if len(self.labels) == 2 or not named:
+            return {label: probabilities.get(label, 1.0 / len(self.labels)) for label in self.labels}
+        if self.human is not None:
+            probabilities = _with_label_terms(probabilities, self.human.labels)
+        rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
+        return {label: probabilities.get(label, rest) for label in self.labels}
+
+    def effective_votes(self) -> float:
+        """How many independent arms the K arms are worth (Kish), from their excess agreement."""
+        return float(tempers(self.excess).sum())
+
+    def describe(self) -> dict[str, Any]:
+        """The fit as plain JSON, stored with a round's plan."""
+        described: dict[str, Any] = {"everyone": self.everyone, "shortlist": list(self.shortlist)}
+        if isinstance(self.model, TwoCoins):
+            described |= {"accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True))}
+        elif isinstance(self.model, Kinds):
+            described |= {
+                "accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True)),
+                "kinds": self.model.share.tolist(),
+            }
+        return described if self.human is None else described | {"human": self.human.describe()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _VotesFit:
+    """The part of the fit that human labels do not change."""
+
+    rows: VoteRows
+    model: VoteModel
+    excess: Array
+
+
+def fit_joint(
+    evidence: PatternCounts,
+    latest: LatestRounds,
+    labels: tuple[str, ...],
+    prices: Mapping[str, float],
+) -> JointFit:
+    """Fit the model of votes, the human terms and the beliefs.
+
+    Args:
+        evidence: the vote patterns of past rounds.
+        latest: the latest rounds with a human label.
+        labels: the label set.
+        prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+    """
+    arms = tuple(sorted(prices))
+    votes = _fit_votes(evidence, arms, len(labels))
+    human = fit_human_terms(votes.model, latest.rounds, arms, labels) if latest.labelled else None
+    shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+    positions = [arms.index(arm) for arm in shortlist]
+    beliefs = _beliefs(votes, positions, human, labels)
+    return JointFit(
+        arms, labels, float(votes.rows.counts.sum()), votes.model, votes.excess, human, shortlist, beliefs
+    )
+
+
+@lru_cache(maxsize=32)
+def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
+    """Fit the model of votes; cached, because human labels and prices change more often than votes."""
+    rows = tabulate(evidence.patterns, arms, labels)
+    partial = rows.partial.sum()
+    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
+    excess = excess_agreement(rows, labels)
+    return _VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
+
+
+def _beliefs(
+    votes: _VotesFit, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]
+) -> Beliefs:
+    rows = votes.rows
+    asked = VoteRows(rows.rows[:, positions], rows.counts, rows.partial)
+    model = _Among(votes.model, positions, rows.rows.shape[1])
+    if human is None:
+        return form_beliefs(model, asked, len(labels))
+    terms = HumanTerms(human.exponent, human.arms[positions], human.labels, human.count)
+    named = sorted(labels) if len(labels) == 2 else []
+    return form_beliefs(model, asked, len(labels), lambda at, right: terms.correct(at, right, named))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Among:
+    """A model of votes, for rows of some of its arms."""
+
+    model: VoteModel
+    positions: Sequence[int]
+    arms: int
+
+    @property
+    def skill(self) -> Array:
+        return np.asarray(self.model.skill[self.positions], dtype=np.float64)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+        whole[:, self.positions] = rows
+        right, evidence = self.model.beliefs(whole)
+        return right[:, : rows.shape[1]], evidence
+
+
+def _shortlist(
+    votes: _VotesFit, prices: Mapping[str, float], arms: tuple[str, ...], most: int
+) -> tuple[str, ...]:
+    """The arms that plans ask: greedily those whose votes add the most right labels for their price."""
+    if len(arms) <= most:
+        return arms
+    counted = votes.rows.counts > 0.0
+    rows, counts = votes.rows.rows[counted], votes.rows.counts[counted]
+    total = max(float(counts.sum()), 1.0)
+    chosen: list[int] = []
+    while len(chosen) < most:
+        gains = {}
+        for position, arm in enumerate(arms):
+            if position in chosen:
+                continue
+            among = np.full_like(rows, UNASKED)
+            among[:, [*chosen, position]] = rows[:, [*chosen, position]]
+            right, _ = votes.model.beliefs(among)
+            gains[position] = float(counts @ right.max(axis=1)) / total - prices[arm]
+        chosen.append(max(gains, key=lambda position: gains[position]))
+    return tuple(arms[position] for position in sorted(chosen))
+
+
+def _with_label_terms(probabilities: Mapping[str, float], terms: Mapping[str, float]) -> dict[str, float]:
+    """The probabilities of labels that got a vote, with their terms; their sum stays the same."""
+    odds = {label: value * float(np.exp(terms.get(label, 0.0))) for label, value in probabilities.items()}
+    total = sum(odds.values())
+    share = sum(probabilities.values()) / total if total > 0.0 else 1.0
+    return {label: value * share for label, value in odds.items()}

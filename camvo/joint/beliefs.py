@@ -92,7 +92,7 @@ def _seen(lattice: Lattice, rounds: VoteRows, right: Array) -> tuple[Array, Arra
     counted = rounds.counts > 0.0
     rows, counts = rounds.rows[counted], rounds.counts[counted]
     whole = rows if lattice.named else renumber(rows)
-    final = right[lattice.find(rows)]
+    final = right[lattice.find(whole)]
     seen, weight = np.zeros(len(right)), np.zeros(right.shape)
     for arms in _subsets(rows.shape[1]):
         voted = (whole[:, arms] >= 0).all(axis=1)

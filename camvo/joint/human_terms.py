@@ -95,7 +95,7 @@ def fit_human_terms(
     rows, names, truths = [], [], []
     for round_ in rounds:
         row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
-        voted = {int(number) for number in row if number >= 0}
+        voted = {number for number in row if number >= 0}
         if round_.label in named and len(voted) > 1 and named.index(round_.label) in voted:
             rows.append(row)
             names.append(named)

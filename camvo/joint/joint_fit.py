@@ -53,7 +53,7 @@ class JointFit:
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
         row, _ = row_of(votes, self.shortlist, self.labels)
-        return int(self.beliefs.lattice.find(row[None])[0])
+        return self.beliefs.lattice.node_of[row]
 
     def probabilities(self, votes: Mapping[str, str | None]) -> dict[str, float]:
         """The probability of each label, given votes (arm → label, ``None`` if the arm gave none).
@@ -63,14 +63,10 @@ class JointFit:
         cast = {arm: vote for arm, vote in votes.items() if vote is not None}
         if cast.keys() <= set(self.shortlist):
             row, named = row_of(votes, self.shortlist, self.labels)
-            right = self.beliefs.right[self.beliefs.lattice.find(row[None])][0]
+            right = self.beliefs.right[self.beliefs.lattice.node_of[row]]
         else:
             row, named = row_of(votes, self.arms, self.labels)
-            right = self.model.beliefs(row[None])[0]
-            if self.human is not None:
-                both = sorted(self.labels) if len(self.labels) == 2 else []
-                right = self.human.correct(row[None], right, both)
-            right = right[0]
+            right = self.given_all(np.array([row]))[0]
         probabilities = dict(zip(named, right.tolist(), strict=False))
         if len(self.labels) == 2 or not named:
             return {label: probabilities.get(label, 1.0 / len(self.labels)) for label in self.labels}
@@ -78,6 +74,13 @@ class JointFit:
             probabilities = _with_label_terms(probabilities, self.human.labels)
         rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
         return {label: probabilities.get(label, rest) for label in self.labels}
+
+    def given_all(self, rows: Rows) -> Array:
+        """The probability of each number's label, given vote rows of all arms, shape (P, K) → (P, G)."""
+        right, _ = self.model.beliefs(rows)
+        if self.human is None:
+            return right
+        return self.human.correct(rows, right, sorted(self.labels) if len(self.labels) == 2 else [])
 
     def effective_votes(self) -> float:
         """How many independent arms the K arms are worth (Kish), from their excess agreement."""

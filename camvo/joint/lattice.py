@@ -7,8 +7,9 @@ nodes, with seven arms and two labels 2,187, so that the best order of asking ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,32 +39,38 @@ class Step:
     labels: Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Lattice:
     """The nodes of K arms and the steps between them.
 
     Attributes:
         rows: the vote row of each node, shape (N, K). The first node has no votes.
         steps: for each number of votes, from K − 1 down to 0, the steps that add one.
+        after: the node after each vote of each arm at each node, shape (K, G, N); −1 where impossible.
         numbers: G, the largest count of different labels in a row.
         named: whether numbers are the labels themselves (two labels).
     """
 
     rows: Rows
     steps: tuple[tuple[Step, ...], ...]
+    after: NDArray[np.int64]
     numbers: int
     named: bool
     _places: NDArray[np.int64] = field(repr=False)
     _codes: NDArray[np.int64] = field(repr=False)
 
+    @cached_property
+    def node_of(self) -> dict[tuple[int, ...], int]:
+        """Vote row → its node, for rows without silent arms that are numbered by first appearance."""
+        return {tuple(row): node for node, row in enumerate(self.rows.tolist())}
+
     def find(self, rows: Rows) -> NDArray[np.int64]:
         """The node of each vote row, shape (P,); silent arms count as not asked.
 
         Args:
-            rows: shape (P, K); with more than two labels they need not be numbered by first appearance.
+            rows: shape (P, K), with more than two labels numbered by first appearance.
         """
-        canonical = rows if self.named else renumber(rows)
-        return np.searchsorted(self._codes, _code(canonical, self._places))
+        return np.searchsorted(self._codes, _code(rows, self._places))
 
 
 @lru_cache(maxsize=16)
@@ -86,7 +93,8 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
     places = (numbers + 1) ** np.arange(arms, dtype=np.int64)
     codes = _code(rows, places)
     ascending = np.argsort(codes)
-    lattice = Lattice(rows[ascending], (), numbers, named, places, codes[ascending])
+    none = np.full((arms, numbers, len(rows)), -1, dtype=np.int64)
+    lattice = Lattice(rows[ascending], (), none, numbers, named, places, codes[ascending])
     votes = (lattice.rows >= 0).sum(axis=1)
     steps = tuple(
         tuple(
@@ -95,7 +103,10 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
         )
         for size in reversed(range(arms))
     )
-    return Lattice(lattice.rows, steps, numbers, named, places, lattice._codes)
+    after = none.copy()
+    for step in chain.from_iterable(steps):
+        after[step.arm][:, step.nodes] = step.following
+    return replace(lattice, steps=steps, after=after)
 
 
 @lru_cache(maxsize=64)
@@ -135,7 +146,7 @@ def _step(lattice: Lattice, nodes: NDArray[np.int64], arm: int, labels: int) -> 
         possible = np.full(len(nodes), True) if lattice.named else number <= count
         after = rows[possible]
         after[:, arm] = number
-        following[number, possible] = lattice.find(after)
+        following[number, possible] = lattice.find(after if lattice.named else renumber(after))
         if not lattice.named:
             stands_for[number] = np.where(number == count, labels - number, 1)
     return Step(arm, nodes, following, stands_for)

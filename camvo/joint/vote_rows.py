@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.state.vote_patterns import SILENT, UNASKED, VotePattern
+from camvo.state.vote_patterns import UNASKED, VotePattern
 from camvo.typing import Array
 
 Rows = NDArray[np.int64]
@@ -60,8 +60,8 @@ def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: i
 
 def row_of(
     votes: Mapping[str, str | None], arms: Sequence[str], labels: Sequence[str]
-) -> tuple[Rows, list[str]]:
-    """One round's votes as a row, and the label of each number in it.
+) -> tuple[tuple[int, ...], list[str]]:
+    """One round's votes as a row without silent arms, and the label of each number in it.
 
     Args:
         votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
@@ -69,22 +69,19 @@ def row_of(
         labels: the label set. Votes for other labels count as no vote.
 
     Returns:
-        The row, shape (K,), and the labels by their numbers.
+        The row, length K, in which arms without a vote are UNASKED, and the labels by their numbers.
     """
     numbered = sorted(labels) if len(labels) == 2 else []
-    known = frozenset(labels)
-    row = np.full(len(arms), UNASKED, dtype=np.int64)
-    for position, arm in enumerate(arms):
-        if arm not in votes:
-            continue
-        vote = votes[arm]
-        if vote is None or vote not in known:
-            row[position] = SILENT
+    row: list[int] = []
+    for arm in arms:
+        vote = votes.get(arm)
+        if vote is None or vote not in labels:
+            row.append(UNASKED)
             continue
         if vote not in numbered:
             numbered.append(vote)
-        row[position] = numbered.index(vote)
-    return row, numbered
+        row.append(numbered.index(vote))
+    return tuple(row), numbered
 
 
 def renumber(rows: Rows) -> Rows:

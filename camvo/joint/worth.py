@@ -8,7 +8,8 @@ alone would change nothing, nor asks dear arms after cheap ones have settled the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -35,28 +36,26 @@ class Worth:
     asking: Array
     stopping: Array
     next_arm: NDArray[np.int64]
+    _together: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
-    def together(self, node: int) -> list[int]:
+    def together(self, node: int) -> tuple[int, ...]:
         """The arms to ask now: the best one, and those that are asked next whatever it votes.
 
         Empty if stopping is better.
         """
-        arms: list[int] = []
-        frontier = [node]
-        while True:
-            wanted = {int(self.next_arm[at]) for at in frontier}
-            if len(wanted) != 1 or (arm := wanted.pop()) < 0:
-                return arms
-            arms.append(arm)
-            frontier = sorted({after for at in frontier for after in self._following(at, arm)})
+        if node not in self._together:
+            self._together[node] = tuple(self._asked_from(node))
+        return self._together[node]
 
-    def _following(self, node: int, arm: int) -> list[int]:
-        lattice = self.beliefs.lattice
-        after = np.tile(lattice.rows[node], (lattice.numbers, 1))
-        count = max(int(after[0].max(initial=-1)) + 1, 0)
-        possible = lattice.numbers if lattice.named else min(count + 1, lattice.numbers)
-        after[:, arm] = np.arange(lattice.numbers)
-        return [int(found) for found in lattice.find(after[:possible])]
+    def _asked_from(self, node: int) -> Iterator[int]:
+        frontier = np.array([node])
+        while True:
+            wanted = np.unique(self.next_arm[frontier])
+            if len(wanted) != 1 or wanted[0] < 0:
+                return
+            yield int(wanted[0])
+            after = np.unique(self.beliefs.lattice.after[wanted[0]][:, frontier])
+            frontier = after[after >= 0]
 
 
 @lru_cache(maxsize=64)

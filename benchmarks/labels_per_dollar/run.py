@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,10 +149,14 @@ def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
 
 def carry_over(out: Path, draws: int, jobs: int) -> None:
     """Replay synthetic tables, on which no parameter was chosen."""
-    for number, kind in enumerate(made_up.KINDS):
-        tables = [made_up.drawn(kind, seed) for seed in range(draws)]
+    for number, kind in enumerate(made_up.KINDS.values()):
+        tables = [made_up.drawn(kind, seed).table for seed in range(draws)]
         file = RecordsFile(
-            out / f"made-up-{number:02d}.json", **asdict(kind), correlation=correlation(tables)
+            out / f"made-up-{number:02d}.json",
+            name=kind.name,
+            items=kind.items,
+            labels=kind.labels,
+            correlation=correlation(tables),
         )
         joined = replace(
             tables[0],

@@ -55,7 +55,7 @@ def _copying(labels: int, rng: np.random.Generator, n: int) -> MadeUp:
 
 
 def biased(rng: np.random.Generator, n: int) -> MadeUp:
-    """Two of four services call half of the second label's items the first label, and nearly the same half."""
+    """Two of four services call half of the second label's items the first, and nearly the same half."""
     truth, ease = drawn_truth(rng, n, 2), rng.normal(size=n)
     chances = np.where(truth[:, None] == 0, RIGHT_ON_FIRST, RIGHT_ON_SECOND)
     votes = voted(rng, truth, chances, 2, ease=ease, shared=0.7)

@@ -1,4 +1,4 @@
-"""Tables on which a vote's worth depends on the item: its text, task or language, or the vote's confidence."""
+"""Tables on which a vote's worth depends on the item: its text, task or language, or on its confidence."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def small() -> tuple[VotesTable, Trace]:
     table = VotesTable(("no", "yes"), {"a": 3.0, "b": 1.0}, np.eye(4), votes, np.array([0, 1, 0, -1]))
     asked = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=np.bool_)
     scores, costs = np.array([0.9, 0.6, np.nan, 0.8]), np.array([3.0, 1.0, 4.0, 3.0])
-    return table, Trace(np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4))
+    return table, Trace(np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4), np.zeros(4, np.int64))
 
 
 def test_a_row_counts_and_divides_what_the_trace_holds() -> None:

@@ -22,8 +22,8 @@ import numpy as np
 import policies
 from records import CONFIRMED, RecordsFile, record, reordered
 
-from backend.commands.replay import contexts, prices, votes_file
-from backend.commands.replay.grid import Shuffle
+from backend.commands.replay.inputs import contexts, prices, votes_file
+from backend.commands.replay.inputs.orders import Shuffle
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun, row_of
 from backend.models.embedder.embedder import Embedder

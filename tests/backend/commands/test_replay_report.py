@@ -26,14 +26,15 @@ from backend.commands.replay.report.placing import name_points
 from backend.commands.replay.report.rounds import cumulative_accuracy, cumulative_cost
 from backend.commands.replay.report.style import new_figure, styles
 from backend.commands.replay.report.targets import spread
-from backend.commands.replay.results import Point, ReplayRow, ReplayRun, Summary
+from backend.commands.replay.results import QUANTILES, Point, ReplayRow, ReplayRun, Summary
+from backend.commands.replay.series import series_of
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
 from camvo.policies.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
-from camvo.replays.measures import full_vote_weights
+from camvo.replays.measures import full_vote, full_vote_weights
 from camvo.replays.replay import Trace, replay
 from camvo.replays.votes_table import VotesTable
 
@@ -51,7 +52,7 @@ POLICIES = {
 WITH_TRUTH = {"calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage"}
 WITHOUT_TRUTH = {"calls", "cost-accuracy", "over-rounds"}
 TITLE = "Votes of <b>Tuesday</b>"
-_NOT_AVERAGED = {"policy", "delta", "k_min", "agreement_asked", "seed", "calls", "per_label"}
+_NOT_AVERAGED = {"policy", "delta", "k_min", "agreement_asked", "seed", "calls", "per_label", "series"}
 
 
 def drawn_table(known: bool = True) -> VotesTable:
@@ -83,6 +84,7 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
         rounds_per_second=1234.0,
         calls=dict(zip(table.prices, trace.asked.sum(axis=0).tolist(), strict=True)),
         per_label=dict.fromkeys(table.labels, quality) if known else {},
+        series=series_of(table, trace, full_vote(table.votes, table.truth, 3)),
     )
 
 
@@ -97,14 +99,15 @@ def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[ReplayR
             )
             trace = replay(policy, shuffled)
             mine.append(ReplayRun(row_of(key, seed, trace, shuffled), trace, order))
-        means, intervals = {}, {}
+        means, intervals, quantiles = {}, {}, {}
         for name in {field.name for field in fields(ReplayRow)} - _NOT_AVERAGED:
             values = [getattr(run.row, name) for run in mine]
             mean = None if None in values else float(np.mean(values))
             means[name] = mean
             intervals[name] = None if mean is None or shuffles == 1 else (mean - 0.0625, mean + 0.0625)
         runs += mine
-        summaries.append(Summary(*key, shuffles, means, intervals))
+            quantiles[name] = None if mean is None else np.quantile(values, QUANTILES).tolist()
+        summaries.append(Summary(*key, shuffles, means, intervals, quantiles))
     return table, runs, summaries
 
 
@@ -248,7 +251,7 @@ def test_the_page_says_what_the_clairvoyant_would_have_reached(page, replay_of_t
 
 def test_an_interval_does_not_leave_what_is_possible():
     wild = {"accuracy": (-0.5, 1.5), "cost": (-1.0, 3.0)}
-    setting = SettingRuns(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild), ())
+    setting = SettingRuns(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild, {}), ())
     assert setting.interval("accuracy") == (0.0, 1.0)
     assert setting.interval("cost") == (0.0, 3.0)
     assert setting.interval("ece") is None
@@ -360,7 +363,7 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
         np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_), np.zeros(3),
         np.zeros(3, np.int64),
     )  # fmt: skip
-    summary = Summary("camvo", None, None, None, 1, {}, {})
+    summary = Summary("camvo", None, None, None, 1, {}, {}, {})
     run = ReplayRun(
         row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order
     )
@@ -371,7 +374,7 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
 
 def test_many_settings_are_all_drawn_differently():
     settings = [
-        SettingRuns(Summary("camvo", delta, k_min, None, 1, {}, {}), ())
+        SettingRuns(Summary("camvo", delta, k_min, None, 1, {}, {}, {}), ())
         for delta in (0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
         for k_min in (1, 3, 5)
     ]

@@ -34,6 +34,7 @@ from camvo.replays.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("no", "yes", "perhaps")
+NOBODY = HumanLabels()
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +165,8 @@ def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> 
 def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
     truth = np.zeros(50, dtype=np.int64)
     one, other = (
-        shuffle_items(truth, 1, None, HumanLabels("random", 0.0)).order,
-        shuffle_items(truth, 2, None, HumanLabels("random", 0.0)).order,
+        shuffle_items(truth, 1, None, NOBODY).order,
+        shuffle_items(truth, 2, None, NOBODY).order,
     )
     assert sorted(one.tolist()) == list(range(50))
     assert (
@@ -178,8 +179,8 @@ def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
 def test_a_limit_takes_the_first_of_the_same_order() -> None:
     truth = np.zeros(50, dtype=np.int64)
     everything, few = (
-        shuffle_items(truth, 1, None, HumanLabels("random", 0.0)).order,
-        shuffle_items(truth, 1, 7, HumanLabels("random", 0.0)).order,
+        shuffle_items(truth, 1, None, NOBODY).order,
+        shuffle_items(truth, 1, 7, NOBODY).order,
     )
     assert few.tolist() == everything[:7].tolist()
 
@@ -269,7 +270,7 @@ def test_several_processes_find_the_same_in_the_same_order(table: VotesTable) ->
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_adds_up_to_the_items(jobs: int, table: VotesTable) -> None:
     told: list[int] = []
-    shuffles = {seed: shuffle_items(table.truth, seed, 30, HumanLabels("random", 0.0)) for seed in (1, 2)}
+    shuffles = {seed: shuffle_items(table.truth, seed, 30, NOBODY) for seed in (1, 2)}
     list(replay_all(Experiment(table, shuffles), chosen("majority"), jobs, told.append))
     assert sum(told) == 60
 

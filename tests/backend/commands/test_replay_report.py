@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from backend.commands.replay.report import draw_report, require_drawable
+from backend.commands.replay.report.blocks import over_blocks
 from backend.commands.replay.report.data import SettingRuns, report_data
 from backend.commands.replay.report.numbers import targets
 from backend.commands.replay.report.placing import name_points
@@ -55,12 +56,13 @@ TITLE = "Votes of <b>Tuesday</b>"
 _NOT_AVERAGED = {"policy", "delta", "k_min", "agreement_asked", "seed", "calls", "per_label", "series"}
 
 
-def drawn_table(known: bool = True) -> VotesTable:
+def drawn_table(known: bool = True, items: int = 150) -> VotesTable:
     rng = np.random.default_rng(2)
-    truth = rng.integers(0, 3, 150)
-    right = rng.random((150, 3)) < (0.9, 0.6, 0.75)
-    votes = np.where(right, truth[:, None], rng.integers(-1, 3, (150, 3)))
-    return VotesTable(LABELS, PRICES, rng.normal(size=(150, 4)), votes, truth if known else np.full(150, -1))
+    truth = rng.integers(0, 3, items)
+    right = rng.random((items, 3)) < (0.9, 0.6, 0.75)
+    votes = np.where(right, truth[:, None], rng.integers(-1, 3, (items, 3)))
+    truth = truth if known else np.full(items, -1)
+    return VotesTable(LABELS, PRICES, rng.normal(size=(items, 4)), votes, truth)
 
 
 def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
@@ -105,8 +107,8 @@ def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[ReplayR
             mean = None if None in values else float(np.mean(values))
             means[name] = mean
             intervals[name] = None if mean is None or shuffles == 1 else (mean - 0.0625, mean + 0.0625)
-        runs += mine
             quantiles[name] = None if mean is None else np.quantile(values, QUANTILES).tolist()
+        runs += mine
         summaries.append(Summary(*key, shuffles, means, intervals, quantiles))
     return table, runs, summaries
 
@@ -274,14 +276,36 @@ def test_each_target_names_who_met_it_at_the_least_cost(replay_of_two):
     first = data.settings[0]
     dearer = replace(first.summary, k_min=2, means=first.summary.means | {"cost_share": 0.99})
     cheaper = replace(first.summary, k_min=3, means=first.summary.means | {"cost_share": 0.01})
-    met = [replace(run, row=replace(run.row, target_met=True)) for run in first.runs]
-    once = [met[0], replace(met[1], row=replace(met[1].row, target_met=False))]
+    met = [replace(run, row=replace(run.row, relative_accuracy=0.9)) for run in first.runs]
+    once = [met[0], replace(met[1], row=replace(met[1].row, relative_accuracy=0.89))]
     chosen = replace(data, settings=(SettingRuns(dearer, tuple(met)), SettingRuns(cheaper, tuple(once))))
     assert [sentence.partition(": ")[2] for sentence in targets(chosen)] == [
-        f"CaMVo, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
+        f"CaMVo, δ = 0.9, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
     ]
     nobody = replace(data, settings=(SettingRuns(cheaper, tuple(once)),))
     assert [sentence.partition(": ")[2] for sentence in targets(nobody)] == ["none."]
+    other = SettingRuns(replace(cheaper, policy="majority", delta=None, k_min=None), tuple(met))
+    named = targets(replace(data, settings=(*chosen.settings, other)))
+    assert [sentence.partition(": ")[2].partition(",")[0] for sentence in named] == ["Majority"]
+
+
+def test_a_run_of_several_blocks_has_their_series_drawn():
+    table = drawn_table(items=1100)
+    data = report_data(*replayed(table, 2))
+    picture = over_blocks(data)
+    assert [axes.get_ylabel() for axes in picture.figure.axes] == [
+        "accuracy",
+        "agreement",
+        "cost, share of all",
+    ]
+    line = picture.figure.axes[0].lines[0]
+    series = [run.row.series for run in data.settings[0].runs]
+    assert line.get_xdata().tolist() == [500, 1000, 1100]
+    assert line.get_ydata() == pytest.approx(np.mean([one["accuracy"] for one in series], axis=0))
+
+
+def test_a_run_of_one_block_has_no_series_drawn(replay_of_two):
+    assert over_blocks(report_data(*replay_of_two)) is None
 
 
 def test_without_truth_only_cost_and_agreement_are_reported(truthless_report):

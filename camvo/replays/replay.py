@@ -130,9 +130,9 @@ def replay(
                     trace.labelled_at[item] = item + 1
                 else:
                     queue.add(item, decision.score, correct)
-        for item, correct in queue.due():
-            contributions.append(correct())
-            trace.labelled_at[item] = items.stop
+        for reviewed_item, correction in queue.due():
+            contributions.append(correction())
+            trace.labelled_at[reviewed_item] = items.stop
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
         if progress is not None:

@@ -70,7 +70,7 @@ class ReplayRow:
     rounds_per_second: float
     calls: dict[str, int]
     per_label: dict[str, dict[str, float | int | None]]
-    series: dict[str, list[int] | list[float | None]]
+    series: dict[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

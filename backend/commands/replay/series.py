@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,9 +15,7 @@ BLOCK = 500
 """Rounds of a block; the last block of a run may have fewer."""
 
 
-def series_of(
-    table: VotesTable, trace: Trace, full: NDArray[np.int64]
-) -> dict[str, list[int] | list[float | None]]:
+def series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:
     """Measure each block of a run by itself.
 
     Args:

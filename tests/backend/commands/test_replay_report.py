@@ -107,7 +107,9 @@ def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[ReplayR
             mean = None if None in values else float(np.mean(values))
             means[name] = mean
             intervals[name] = None if mean is None or shuffles == 1 else (mean - 0.0625, mean + 0.0625)
-            quantiles[name] = None if mean is None else np.quantile(values, QUANTILES).tolist()
+            quantiles[name] = (
+                None if mean is None else np.quantile(np.array(values, float), QUANTILES).tolist()
+            )
         runs += mine
         summaries.append(Summary(*key, shuffles, means, intervals, quantiles))
     return table, runs, summaries

@@ -45,9 +45,9 @@ def over_blocks(data: ReportData) -> Picture | None:
     legend(figure, handles, [setting.name for setting in data.settings])
     heading = f"Every {BLOCK} rounds by themselves"
     caption = [
-        f"Each point is the mean of the {BLOCK} rounds up to it. A line that falls shows items that get harder,"
-        " models that get worse, or weights that were learnt wrongly; with the rows as they stand (--in-order)"
-        " it shows drift."
+        f"Each point is the mean of the {BLOCK} rounds up to it. A line that falls shows items that get"
+        " harder, models that get worse, or weights that were learnt wrongly. With the rows as they stand"
+        " (--in-order) it shows drift."
     ]
     if data.shuffles > 1:
         caption.append("The lines are means over the shuffles.")

@@ -82,6 +82,7 @@ def whole(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     file.replay(projected(table, OURS), confirmed(table, count), policies.taught((0.99,), "500 labels"), jobs)
     file.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
     file.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
+    file.replay(table, labelled, policies.labelled_rivals(len(table.truth)), jobs)
     file.replay(projected(table, FEW), orders, policies.others(best), jobs)
     file.replay(table, orders, policies.ccamvo(), jobs)
     names = [f"learned cascade {threshold:g}" for threshold in policies.LEARNED_THRESHOLDS]
@@ -173,6 +174,7 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
         file.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
         file.replay(joined, labelled, policies.stacked(kind.items, (75.0,)), jobs)
         file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
+        file.replay(joined, labelled, policies.labelled_rivals(kind.items), jobs)
 
 
 def correlation(tables: Iterable[VotesTable]) -> float:

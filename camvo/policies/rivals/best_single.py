@@ -12,8 +12,7 @@ from camvo.policies.baselines import Baseline
 from camvo.policies.ensemble import Choice
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
-from camvo.policies.teaching import TaughtRound
-from camvo.state.contribution import Contribution
+from camvo.state.contribution import Change, Contribution
 from camvo.typing import Array, Votes
 
 
@@ -76,9 +75,23 @@ class BestSingle(Baseline):
     def contribution(
         self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
     ) -> Contribution:
-        """What the state learns: who was right by a human label, and nothing without one."""
-        taught = TaughtRound.planned(plan, question, votes)
-        return taught.contribution(label, human=True) if human else Contribution(taught.context, ())
+        """What the state learns: who was right by a human label, and nothing without one.
+
+        A model that was asked and gave no vote was not right.
+        """
+        estimates = plan.estimates[question]
+        if not human:
+            return Contribution(estimates.context, ())
+        changes = [
+            Change(arm, q, None, self._reward(estimates, votes[arm].get(question), label))
+            for arm, q in zip(plan.arms, estimates.q.tolist(), strict=True)
+            if arm in votes
+        ]
+        return Contribution(estimates.context, tuple(changes))
+
+    @staticmethod
+    def _reward(estimates: Estimates, vote: str | None, label: str) -> float:
+        return 0.0 if vote is None else estimates.aggregation.reward(vote, label)
 
 
 def _ranked(plan: Plan) -> list[str]:

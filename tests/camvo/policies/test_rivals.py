@@ -69,6 +69,15 @@ def test_a_best_model_without_a_vote_is_replaced_by_the_next_best():
     assert trace.labels[30] == votes.votes[30, 2]
 
 
+def test_a_model_that_often_gives_no_vote_is_not_the_best():
+    right = np.tile([True, True, False], (60, 1))
+    right[:40:8, 0] = False
+    votes = table(right)
+    votes.votes[:40:2, 1] = -1
+    trace = replay(BestSingle(first=40), votes, human=first_labelled(60, 40))
+    assert asked_after(trace, 40) == {(True, False, False)}
+
+
 # the router
 
 

@@ -19,6 +19,7 @@ from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
 from camvo.typing import Array, Votes
+from camvo.votes.labels import LABEL_VOTE
 
 _QUESTION = "label"
 
@@ -99,7 +100,7 @@ def replay(
     human = np.zeros(n, dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
     queue = ReviewQueue(reviewed)
-    state = LookaheadState(table.contexts.shape[1], lambda_l)
+    state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
         labels=np.full(n, -1),

@@ -23,7 +23,7 @@ PolicyNames: TypeAlias = Annotated[
     typer.Option(
         "--policy",
         help="Policy to replay; may be repeated: camvo, ccamvo, sequential, stacked, baseline, majority,"
-        " cascade:SCORE, random:SHARE, single:MODEL or subset:MODEL+MODEL.",
+        " cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or router:GAIN.",
         rich_help_panel=POLICIES,
     ),
 ]
@@ -67,6 +67,13 @@ class SharedOptions:
             rich_help_panel=POLICIES,
         ),
     ] = 75.0
+    first: Annotated[
+        int,
+        typer.Option(
+            help="First tasks about which stacked and best-single ask every model, and router both.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = 200
     lambda_l: Annotated[
         float,
         typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES),
@@ -153,6 +160,7 @@ class SharedOptions:
                 estimator=self.estimator,
                 max_stages=self.max_stages,
                 worth=self.worth,
+                first=self.first,
             ),
             lambda_l=self.lambda_l,
             window=self.window,

@@ -29,6 +29,7 @@ class Parameters:
     estimator: EstimatorName = "moments"
     max_stages: int = 3
     worth: float = 75.0
+    first: int = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class StoppingProblem:
             paths.append(following)
         return paths
 
-    def _bellman_step(  # noqa: PLR0917 - private
+    def _bellman_step(
         self,
         position: int,
         stop: Array,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,12 @@ from camvo.weights.near_copies import near_copies_in
 from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, complete_rounds, fit_accuracies, log_odds
 from camvo.weights.redrawn_labels import changed_labels
 from camvo.weights.stacking import StackedVote
+
+MOST_CHANGED: Final = 0.02
+"""The largest share of labels that may depend on which rounds have taught the weights."""
+
+FEWEST_ROUNDS, ENOUGH_ROUNDS = 50, 500
+"""The fewest rounds with all arms at which weights can be settled, and how many always settle them."""
 
 
 @lru_cache(maxsize=64)
@@ -42,21 +48,26 @@ def weights_by_agreement(
 
 
 @lru_cache(maxsize=64)
-def unsettled_labels(
+def weights_are_settled(
     evidence: PatternCounts, order: tuple[str, ...], shares: tuple[float, ...], labels: int
-) -> float:
-    """The share of labels that would change if other rounds had taught the weights.
+) -> bool:
+    """Whether enough rounds have asked all arms to rely on the weights.
 
-    Only rounds that asked all arms whatever their votes are drawn again (:func:`.changed_labels`). The
-    arguments are those of :func:`weights_by_agreement`.
-
-    Returns:
-        A share in [0, 1]; 1 without such a round.
+    Weights drawn again (:func:`.changed_labels`) must change at most :data:`MOST_CHANGED` of the labels.
+    Fewer than :data:`FEWEST_ROUNDS` rounds are never enough, because the bootstrap knows nothing of patterns
+    that have not come yet. :data:`ENOUGH_ROUNDS` always are. The arguments are those of
+    :func:`weights_by_agreement`.
     """
     probes, everyone = _signatures(evidence, order)
-    if not everyone:
-        return 1.0
-    first = _seated(probes, len(order))
+    if not FEWEST_ROUNDS <= everyone.total() < ENOUGH_ROUNDS:
+        return everyone.total() >= ENOUGH_ROUNDS
+    return _unsettled_labels(_seated(probes, len(order)), everyone, np.array(shares), labels) <= MOST_CHANGED
+
+
+def _unsettled_labels(
+    first: NDArray[np.int64], everyone: Mapping[Signature, int], shares: Array, labels: int
+) -> float:
+    """The share of labels that would change if other rounds had taught the weights of the arms ``first``."""
     seated: Counter[Signature] = Counter()
     for groups, count in everyone.items():
         seated[canonical(groups[seat] for seat in first)] += count
@@ -64,7 +75,7 @@ def unsettled_labels(
     member = rows[:, :, None] == np.arange(len(first))
 
     def labels_of(counts: Array) -> NDArray[np.int64]:
-        weights = log_odds(fit_accuracies(rows, counts, np.array(shares)[first], labels))
+        weights = log_odds(fit_accuracies(rows, counts, shares[first], labels))
         return np.asarray(np.einsum("bk,nkg->bng", weights, member).argmax(axis=2), dtype=np.int64)
 
     return changed_labels(np.array(list(seated.values()), dtype=np.float64), labels_of)

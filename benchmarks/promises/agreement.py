@@ -4,8 +4,8 @@
         [--rules "held-out" "same rounds"]
 
 A project keeps it if that share of its labels, or more, equal the vote of all models at the weights of the
-plan. "held-out" is the rule of ``camvo.stages.stopping``; "same rounds" is the one before it, which was chosen
-and bounded on the same rounds.
+plan. "held-out" is the rule of ``camvo.stages.stopping``; "same rounds" is the one before it, which was
+chosen and bounded on the same rounds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from projects import KINDS, TASKS, drawn
 
+from camvo.numerics.proportion import upper_bound
 from camvo.policies import sequential
 from camvo.policies.sequential import Sequential, _order_and_stages, _propensities, _QuestionInputs
 from camvo.replays.votes_table import VotesTable
@@ -31,6 +32,8 @@ from camvo.state.vote_patterns import SILENT, ExplorationRound, ExplorationSums,
 class SameRounds(StoppingProblem):
     """The rule before this one: the bound is on the smoothed errors of the rounds that chose the rule."""
 
+    _LEVEL = 0.95
+
     def learned_rule(self, stages: int, agreement: float) -> StoppingRule | None:
         if not self._patterns:
             return None
@@ -40,7 +43,7 @@ class SameRounds(StoppingProblem):
             middle = (low + high) // 2
             solution = self._solve(estimates, stages, float(stopping._PRICES[middle]))
             error = self._smoothed(solution, estimates) / self.rounds
-            if self._bound(error * self.rounds) <= 1.0 - agreement:
+            if upper_bound(error * self.rounds, self.rounds, self._LEVEL) <= 1.0 - agreement:
                 best, high = (solution, error), middle
             else:
                 low = middle + 1
@@ -77,7 +80,7 @@ class Project:
         self._ends: dict[Any, tuple[int, bool]] = {}
 
     def run(self, window: int = 64) -> tuple[float, float]:
-        """The share of labels that equal the vote of all models, and the cost as a share of asking them all."""
+        """The share of labels that equal the vote of all models, and the cost as a share of asking all."""
         table, same, paid = self._table, 0, 0.0
         costs = tuple(table.prices.items())
         for start in range(0, len(table.truth), window):
@@ -143,18 +146,19 @@ def main() -> None:
             sequential.StoppingProblem = RULES[name]  # type: ignore[misc]
             sequential._rules.cache_clear()
             sequential._order_and_stages.cache_clear()
-            start = time.perf_counter()
+            start = time.process_time()
             measured = np.array(
                 [
                     agreement_and_cost(drawn(KINDS[number], seed, options.tasks), options.agreement)
                     for seed in range(options.projects)
                 ]
             )
+            seconds = time.process_time() - start
             kept, cost = measured[:, 0] >= options.agreement, measured[:, 1]
             print(
                 f"{KINDS[number].name:26s} {name:12s} kept in {kept.mean():6.1%} of {len(kept)}; agreement"
                 f" {measured[:, 0].mean():.4f} (lowest {measured[:, 0].min():.4f}); cost {cost.mean():.1%}"
-                f" ± {cost.std() / np.sqrt(len(cost)):.1%}; {(time.perf_counter() - start) / len(kept):.1f} s each",
+                f" ± {cost.std() / np.sqrt(len(cost)):.1%}; {seconds / len(kept):.1f} s each",
                 flush=True,
             )
 

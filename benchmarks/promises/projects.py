@@ -23,7 +23,7 @@ _ALIKE = (0.86, 0.85, 0.83, 0.82, 0.79, 0.77, 0.75)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of project: models with these accuracies, the dearest first; each costs 0.6 of the one before."""
+    """A kind of project. Models have these accuracies, the dearest first; prices fall by 0.6 at each step."""
 
     name: str
     labels: int

@@ -83,8 +83,8 @@ UNANIMOUS, LATE = (0, 0, 0, 0, 0), (0, 0, 1, 1, 1)
 WEIGHTS, COSTS = np.full(5, 1.0), np.array([0.02, 0.03, 0.15, 0.3, 0.5])
 
 
-@pytest.mark.parametrize(("rounds", "learns"), [(60, False), (250, False), (320, True)])
-def test_an_agreement_of_99_percent_takes_about_300_rounds_without_an_error(rounds, learns):
+@pytest.mark.parametrize(("rounds", "learns"), [(60, False), (150, False), (170, True)])
+def test_an_agreement_of_99_percent_takes_161_rounds_without_an_error(rounds, learns):
     rule = StoppingProblem({UNANIMOUS: rounds}, WEIGHTS, COSTS).learned_rule(3, 0.99)
     assert (rule is not None and walk(rule, UNANIMOUS, WEIGHTS, 3) < 3) == learns
 

@@ -85,7 +85,8 @@ def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) 
         return _prior(prices)
     groups = np.array(list(patterns), dtype=np.int64).reshape(-1, len(prices))
     counts = np.array(list(patterns.values()), dtype=np.float64)
-    return fit_accuracies(groups, counts[None], prices, labels)[0]
+    right: Array = fit_accuracies(groups, counts[None], prices, labels)[0]
+    return right
 
 
 def fit_accuracies(groups: NDArray[np.int64], counts: Array, prices: Array, labels: int) -> Array:

@@ -5,9 +5,9 @@ changes.
 
 - Few labels: Beta calibration (Kull, Silva Filho and Flach, 2017), logit p = a·ln s − b·ln(1 − s) + c with
   a, b ≥ 0. Platt scaling of the logits is the special case a = b. A normal prior is centred on the identity,
-  a = b = 1 and c = 0, so the map changes nothing without labels. Its covariance is half of that of the maps
-  which made-up tables of many kinds need. A few labels therefore move the map in the directions in which
-  such maps differ.
+  a = b = 1 and c = 0, so the map changes nothing without labels. Its covariance is that of the maps which
+  made-up tables of many kinds need. A few labels therefore move the map in the directions in which such maps
+  differ.
 - Many labels: isotonic regression (PAVA), which can take any monotone shape. The Beta map contributes
   observations worth :data:`_ANCHOR_LABELS` labels in all, spread over the scores. A range of scores without
   an error is therefore not mapped to certainty.
@@ -30,8 +30,8 @@ from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 
 _PRIOR_MEAN = np.array((1.0, 1.0, 0.0))
-_PRIOR_COVARIANCE = np.array(((0.6, -0.32, 0.55), (-0.32, 0.32, -0.45), (0.55, -0.45, 0.72)))
-"""The prior of a, b and c. The deviation of the map's logit is 0.3 at a score of 0.5, and 0.6 at 0.9."""
+_PRIOR_COVARIANCE = np.array(((1.2, -0.64, 1.1), (-0.64, 0.64, -0.9), (1.1, -0.9, 1.44)))
+"""The prior of a, b and c. The deviation of the map's logit is 0.4 at a score of 0.5, and 0.9 at 0.9."""
 
 _GATE = 1.0
 """The isotonic map has to be better by this many standard errors."""

@@ -2,9 +2,9 @@
 
     python benchmarks/promises/bad_start.py [--projects 20] [--tasks 3000]
 
-Four services label reviews with two labels. Two are right in 89 to 90% of the cases. The other two are
-right in 63 to 71%, share their errors and lean to one label. Weights that are learnt from agreement can follow either
-pair. "settled" asks all models until weights drawn again agree on the labels
+Four services label reviews with two labels. Two are right in 89 to 90% of the cases. The other two are right
+in 63 to 71%, share their errors and lean to one label. Weights that are learnt from agreement can follow
+either pair. "settled" asks all models until weights drawn again agree on the labels
 (``camvo.weights.vote_weights.weights_are_settled``); "coin only" is the policy before it.
 """
 

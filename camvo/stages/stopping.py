@@ -52,7 +52,7 @@ class _Solution:
         price: λ, or ``None`` if the policy makes no errors.
     """
 
-    first: int
+    first: Indices
     choices: Sequence[Sequence[Indices]]
     price: float | None
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from camvo.policies.camvo import CaMVo, CCaMVo
     from camvo.policies.cascade import Cascade
     from camvo.policies.estimates import Observation
+    from camvo.policies.joint import Joint
     from camvo.policies.plan import Plan
     from camvo.policies.policy import Policy
     from camvo.policies.sequential import Sequential
@@ -49,6 +50,7 @@ __all__ = [
     "Fixed",
     "Guarantee",
     "InvalidParameterError",
+    "Joint",
     "LabelVote",
     "Majority",
     "NumericVote",
@@ -80,6 +82,7 @@ _MODULES: Final = {
     "camvo.policies.camvo": ("CCaMVo", "CaMVo"),
     "camvo.policies.cascade": ("Cascade",),
     "camvo.policies.estimates": ("Observation",),
+    "camvo.policies.joint": ("Joint",),
     "camvo.policies.plan": ("Plan",),
     "camvo.policies.policy": ("Policy",),
     "camvo.questions.question": ("Question",),

@@ -172,7 +172,7 @@ class _Among:
         whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
         whole[:, self.positions] = rows
         right, evidence = self.model.beliefs(whole)
-        return right[:, : rows.shape[1]], evidence
+        return right[:, : max(rows.shape[1], 2)], evidence
 
 
 def _shortlist(

@@ -107,19 +107,24 @@ def test_without_rounds_the_majority_leads():
     assert found.effective_votes() == 4.0
 
 
-def test_copies_have_fewer_effective_votes_than_arms():
-    accuracy = np.array([0.7, 0.7, 0.7, 0.8, 0.75])
-    votes = votes_of(4, accuracy, items=800, copies=2)
-    found = fit(votes, NAMES[:4], ("a", "b", "c", "d", "e"))
-    assert 3.0 <= found.effective_votes() < 3.8
-    assert (found.excess[:3, :3] > 0.0).sum() == 6
+SEVEN = ("a", "b", "c", "d", "e", "f", "g")
+"""The first three copy one another."""
+
+
+def copied(labels):
+    return votes_of(labels, np.array([0.6, 0.6, 0.6, 0.85, 0.8, 0.75, 0.8]), items=800, copies=2)
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_copies_have_fewer_effective_votes_than_arms(labels):
+    found = fit(copied(labels), NAMES[:labels], SEVEN)
+    assert 5.0 <= found.effective_votes() < 5.8
+    assert (found.excess[:3, :3] > 0.0).sum() == (found.excess > 0.0).sum() == 6
 
 
 def test_copies_do_not_outvote_two_good_arms():
-    accuracy = np.array([0.6, 0.6, 0.6, 0.9, 0.9])
-    arms = ("a", "b", "c", "d", "e")
-    found = fit(votes_of(4, accuracy, items=800, copies=2), NAMES[:4], arms)
-    cast = dict(zip(arms, ("red", "red", "red", "blue", "blue"), strict=True))
+    found = fit(copied(4), NAMES[:4], SEVEN)
+    cast = dict.fromkeys("abc", "red") | dict.fromkeys("de", "blue")
     probabilities = found.probabilities(cast)
     assert probabilities["blue"] > probabilities["red"]
 

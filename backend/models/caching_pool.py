@@ -59,7 +59,7 @@ class CachingPool:
         self._pool, self._calls = pool, calls
         self._retries, self._clock = retries, clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
-        pool.gate.hold_while(lambda: calls.settlements.waiting > 0)
+        pool.gate.hold_by(calls.settlements.check)
 
     async def ask(
         self, query: ModelQuery, patience: float, usable: Callable[[str], bool] = lambda content: True

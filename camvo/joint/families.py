@@ -26,7 +26,11 @@ _PULL: Final = 0.15
 
 _FEWEST_ROUNDS: Final = 30
 CUT: Final = 0.5
-"""Arms are related if their excess agreement is above this, with two standard errors to spare."""
+"""Arms are related if their excess agreement is above this, with a standard error to spare."""
+
+
+NEARLY_THE_SAME: Final = 0.9
+"""Two arms without a third relative count as related only above this."""
 
 
 def excess_agreement(rows: VoteRows, labels: int) -> Array:
@@ -53,17 +57,29 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
     skills = np.exp(_log_skills(np.log(np.maximum(corrected, _LEAST_AGREEMENT)), pairs, arms))
     expected = np.array([skills[i] * skills[j] for i, j in pairs])
     error = np.sqrt(np.maximum(agreement * (1.0 - agreement), 1.0 / shared) / shared)
-    surely = (_corrected(agreement - 2.0 * error, labels) - expected) / (1.0 - expected)
+    surely = (_corrected(agreement - error, labels) - expected) / (1.0 - expected)
     found = (corrected - expected) / (1.0 - expected)
     for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
         if certain > CUT:
             excess[i, j] = excess[j, i] = min(value, 1.0)
-    return excess
+    return _without_mere_pairs(excess)
 
 
 def tempers(excess: Array) -> Array:
     """The exponent of each arm's likelihood, shape (K,): 1 over the number of voices that say the same."""
     return np.asarray(1.0 / (1.0 + excess.sum(axis=1)), dtype=np.float64)
+
+
+def _without_mere_pairs(excess: Array) -> Array:
+    """Drop pairs without a third relative, unless they say nearly the same.
+
+    Two models that are far better than the rest agree with each other as two related ones do: the rest err
+    together. Counting them as one loses far more than counting two related models as two.
+    """
+    related = excess > 0.0
+    relatives = related.sum(axis=1)
+    pair = related & (relatives[:, None] == 1) & (relatives[None, :] == 1)
+    return np.where(pair & (excess <= NEARLY_THE_SAME), 0.0, excess)
 
 
 def _corrected(agreement: Array, labels: int) -> Array:

@@ -1,12 +1,13 @@
 """What human labels say on top of the model of votes: a conditional logit over the labels that got a vote.
 
 People and models disagree systematically, so human labels do not enter the model of votes as truths, which
-would spoil it. They correct its probabilities: by one exponent, by a term for each arm's vote, and by a term
-for each label.
+would spoil it. They correct its probabilities: by one exponent, by a term for each arm's vote, by a term for
+each label, and by a term for "none of the labels that got a vote". With two labels both are candidates.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,12 +35,14 @@ class HumanTerms:
         exponent: the exponent of the model's probability.
         arms: what each arm's vote adds to the log-probability of its label, shape (K,).
         labels: label → what is added to its log-probability.
+        none: what is added to the log-probability that no label with a vote is right.
         count: the number of human labels.
     """
 
     exponent: float
     arms: Array
     labels: Mapping[str, float]
+    none: float
     count: int
 
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
@@ -51,7 +54,7 @@ class HumanTerms:
             named: the label of each number if all rows number labels alike; else no label's term is added.
 
         Returns:
-            The corrected probabilities, shape (P, G). Labels without a vote keep their exponent.
+            The corrected probabilities, shape (P, G).
         """
         numbers = right.shape[1]
         member = rows[:, None, :] == np.arange(numbers)[None, :, None]
@@ -63,7 +66,9 @@ class HumanTerms:
             present = np.full_like(present, True)
         none = np.maximum(1.0 - right.sum(axis=1), 0.0)
         logs = self.exponent * np.log(np.maximum(right, EPSILON)) + terms
-        rest = np.where(none > EPSILON, self.exponent * np.log(np.maximum(none, EPSILON)), -np.inf)
+        rest = np.where(
+            none > EPSILON, self.exponent * np.log(np.maximum(none, EPSILON)) + self.none, -np.inf
+        )
         top = np.maximum(np.where(present, logs, -np.inf).max(axis=1), rest)
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
@@ -74,6 +79,7 @@ class HumanTerms:
             "exponent": self.exponent,
             "arms": self.arms.tolist(),
             "labels": dict(self.labels),
+            "none": self.none,
             "count": self.count,
         }
 
@@ -85,7 +91,7 @@ def fit_human_terms(
 
     Args:
         model: the model of the K arms' votes.
-        rounds: kept rounds. Only those count in which two labels or more got a vote, the human's among them.
+        rounds: kept rounds. Those count that have a human label in the label set, and a vote.
         arms: the names of the K arms.
         labels: the label set.
 
@@ -95,35 +101,64 @@ def fit_human_terms(
     rows, names, truths = [], [], []
     for round_ in rounds:
         row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
-        voted = {number for number in row if number >= 0}
-        if round_.label in named and len(voted) > 1 and named.index(round_.label) in voted:
+        if round_.label in labels and any(number >= 0 for number in row):
             rows.append(row)
             names.append(named)
-            truths.append(named.index(round_.label))
+            truths.append(str(round_.label))
     if not rows:
         return None
-    design, starts, chosen = _design(model, np.array(rows), names, truths, sorted(labels))
-    mean = np.zeros(design.shape[1])
+    ordered = sorted(labels)
+    choices = _choices(model, np.array(rows), names, truths, ordered)
+    mean = np.zeros(choices.design.shape[1])
     mean[0] = _EXPONENT
-    precisions = [_EXPONENT_PRECISION, *[_ARM_PRECISION] * len(arms), *[_LABEL_PRECISION] * len(labels)]
-    choices = ChoiceSets(design, starts, chosen)
-    fitted = fit_conditional_logit(choices, NormalPrior(mean, np.array(precisions)))
-    of_labels = dict(zip(sorted(labels), fitted[1 + len(arms) :].tolist(), strict=True))
-    return HumanTerms(max(float(fitted[0]), 0.0), fitted[1 : 1 + len(arms)], of_labels, len(rows))
+    precisions = [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
+    exponent, none, *terms = fit_conditional_logit(choices, NormalPrior(mean, np.array(precisions))).tolist()
+    return HumanTerms(
+        max(exponent, 0.0),
+        np.array(terms[: len(arms)]),
+        dict(zip(ordered, terms[len(arms) :], strict=True)),
+        none,
+        len(rows),
+    )
 
 
-def _design(
-    model: VoteModel, rows: Rows, names: Sequence[Sequence[str]], truths: Sequence[int], labels: Sequence[str]
-) -> tuple[Any, Any, Any]:
-    """The design matrix, the first candidate of each round, and which candidates are right."""
+def _choices(
+    model: VoteModel,
+    rows: Rows,
+    names: Sequence[Sequence[str]],
+    truths: Sequence[str],
+    labels: Sequence[str],
+) -> ChoiceSets:
+    """The candidates of each round: the labels with a vote, and none of them unless all labels have one.
+
+    Args:
+        model: the model of votes.
+        rows: the rounds' vote rows, shape (n, K).
+        names: the label of each number in each row.
+        truths: each round's human label.
+        labels: the M labels, sorted.
+    """
     right, _ = model.beliefs(rows)
-    member = rows[:, None, :] == np.arange(right.shape[1])[None, :, None]
-    of_round, number = np.nonzero(member.any(axis=2))
+    none = np.maximum(1.0 - right.sum(axis=1), EPSILON)
     position = {label: at for at, label in enumerate(labels)}
-    label = np.array([position[names[r][g]] for r, g in zip(of_round, number, strict=True)])
-    one_hot = np.zeros((len(of_round), len(labels)))
-    one_hot[np.arange(len(label)), label] = 1.0
-    log_right = np.log(np.maximum(right[of_round, number], EPSILON))
-    features = np.column_stack((log_right, member[of_round, number], one_hot))
-    starts = np.searchsorted(of_round, np.arange(len(rows)))
-    return sparse.csr_matrix(features), starts, number == np.array(truths)[of_round]
+    features: list[Array] = []
+    sizes: list[int] = []
+    chosen: list[bool] = []
+    arms = rows.shape[1]
+    for row, named, truth, chances, rest in zip(rows, names, truths, right, none, strict=True):
+        for number, label in enumerate(named):
+            line = np.zeros(2 + arms + len(labels))
+            line[0] = math.log(max(chances[number], EPSILON))
+            line[2 : 2 + arms] = row == number
+            line[2 + arms + position[label]] = 1.0
+            features.append(line)
+            chosen.append(label == truth)
+        sizes.append(len(named))
+        if len(named) < len(labels):
+            line = np.zeros(2 + arms + len(labels))
+            line[:2] = math.log(rest), 1.0
+            features.append(line)
+            chosen.append(truth not in named)
+            sizes[-1] += 1
+    starts = np.cumsum(sizes, dtype=np.int64) - np.array(sizes, dtype=np.int64)
+    return ChoiceSets(sparse.csr_matrix(np.array(features)), starts, np.array(chosen))

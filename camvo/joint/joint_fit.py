@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -151,7 +151,7 @@ def _beliefs(
     model = _Among(votes.model, positions, rows.rows.shape[1])
     if human is None:
         return form_beliefs(model, asked, len(labels))
-    terms = HumanTerms(human.exponent, human.arms[positions], human.labels, human.count)
+    terms = replace(human, arms=human.arms[positions])
     named = sorted(labels) if len(labels) == 2 else []
     return form_beliefs(model, asked, len(labels), lambda at, right: terms.correct(at, right, named))
 

@@ -55,7 +55,7 @@ class Joint(Ensemble):
     ('small',)
     """
 
-    worth: float = 10.0
+    worth: float = 16.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

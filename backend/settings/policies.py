@@ -21,9 +21,7 @@ NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 Rounds = Annotated[Whole, Field(ge=0)]
 Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
-PolicyName = Literal[
-    "camvo", "ccamvo", "joint", "sequential", "stacked", "baseline", "majority", "single"
-]
+PolicyName = Literal["camvo", "ccamvo", "joint", "sequential", "stacked", "baseline", "majority", "single"]
 
 _NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
@@ -64,7 +62,10 @@ class PolicySettings(BaseModel):
     max_stages: AtLeastOne = 3
     """The most stages of a task (``sequential``, ``stacked``). A task sent alone is decided in one."""
     worth: Worth | None = None
-    """What one more right label is worth, in prices of asking every model (``joint``: 10, ``stacked``: 75)."""
+    """What one more right label is worth, in prices of asking every model (``joint``, ``stacked``).
+
+    ``None`` is the policy's own default.
+    """
     first: Rounds = 200
     """Rounds that ask every model, at the start and after a model joins (``stacked``)."""
     alpha: NotNegative = 0.25

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, rows_of
 
-from camvo.joint.families import excess_agreement, tempers
+from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.vote_rows import VoteRows
 
 SKILLS = np.array([0.75, 0.7, 0.65, 0.8, 0.85, 0.7])
@@ -62,3 +62,14 @@ def test_arms_that_never_vote_are_related_to_nobody():
     votes, _ = draw_votes(SKILLS, labels=4, items=300)
     votes[:, 3:] = -1
     assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+@pytest.mark.parametrize(
+    ("related", "expected"),
+    [([], []), ([(0, 3)], [[0, 3]]), ([(0, 3), (3, 4), (1, 5)], [[0, 3, 4], [1, 5]])],
+)
+def test_a_family_is_whom_relations_link(related, expected):
+    excess = np.zeros((6, 6))
+    for one, other in related:
+        excess[one, other] = excess[other, one] = 0.8
+    assert families(excess) == expected

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from camvo.policies.joint import Joint
     from camvo.policies.plan import Plan
     from camvo.policies.policy import Policy
+    from camvo.policies.rivals.best_single import BestSingle
+    from camvo.policies.rivals.router import Router
     from camvo.policies.sequential import Sequential
     from camvo.policies.stacked import Stacked
     from camvo.questions.question import Question
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Baseline",
+    "BestSingle",
     "CCaMVo",
     "CaMVo",
     "CamvoError",
@@ -62,6 +65,7 @@ __all__ = [
     "Question",
     "Random",
     "RankingVote",
+    "Router",
     "ScoredLabel",
     "Scorer",
     "Sequential",
@@ -86,6 +90,8 @@ _MODULES: Final = {
     "camvo.policies.plan": ("Plan",),
     "camvo.policies.policy": ("Policy",),
     "camvo.questions.question": ("Question",),
+    "camvo.policies.rivals.best_single": ("BestSingle",),
+    "camvo.policies.rivals.router": ("Router",),
     "camvo.policies.sequential": ("Sequential",),
     "camvo.policies.stacked": ("Stacked",),
     "camvo.questions.task": ("ScoredLabel", "Task"),

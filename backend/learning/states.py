@@ -22,7 +22,7 @@ SNAPSHOT_EVERY = 500
 """Events between two snapshots of a state, and so the most that a start-up has to add up."""
 
 COPIES = 64
-"""States kept in memory; one with seven arms at d = 384 takes 8 MB."""
+"""States kept in memory; one with seven arms at d = 384 and their linear models takes 8 MB."""
 
 _PORTION = 256
 """Events added at once."""
@@ -64,7 +64,7 @@ class States:
         self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
         self._copies: dict[StateKey, _Copy] = {}
 
-    async def current(self, key: StateKey, *, dimension: int, lambda_l: float) -> State:
+    async def current(self, key: StateKey, *, dimension: int, lambda_l: float, linear: bool = True) -> State:
         """The state of a question with every event now in the ledger.
 
         The state belongs to this object. Read it before the next ``await``, and do not keep it.
@@ -73,10 +73,12 @@ class States:
             key: the question.
             dimension: the embedder's d.
             lambda_l: the ridge parameter.
+            linear: whether the state keeps the linear models of the context. They are added up from the
+                ledger's first event if the policy begins to read them.
         """
         copy = self._copies.pop(key, None)
-        if copy is None or copy.state.lambda_l != lambda_l or copy.state.dimension != dimension:
-            copy = _Copy(State(dimension, lambda_l))
+        if copy is None or _form(copy.state) != (dimension, lambda_l, linear):
+            copy = _Copy(State(dimension, lambda_l, linear=linear))
         self._copies[key] = copy
         self._forget_idle()
         async with copy.turn:
@@ -98,11 +100,11 @@ class States:
             lambda connection: snapshots.latest(connection, key.project, key.control, key.epoch)
         ):
             try:
-                state = State.restore(snapshot.state)
+                state = State.restore(snapshot.state, linear=copy.state.linear)
             except SnapshotError as error:
                 _log.warning("snapshot_skipped", project=key.project, control=key.control, reason=str(error))
                 continue
-            if (state.dimension, state.lambda_l) == (copy.state.dimension, copy.state.lambda_l):
+            if _form(state) == _form(copy.state):
                 copy.state, copy.sequence, copy.snapshot = state, snapshot.sequence, snapshot.sequence
                 return
 
@@ -138,3 +140,8 @@ class States:
 
     async def _in_reader(self, function: Callable[[Connection], _T]) -> _T:
         return await outages.read(self._ledger, self._readers, function)
+
+
+def _form(state: State) -> tuple[int, float, bool]:
+    """What a copy must have in common with the state that is asked for."""
+    return state.dimension, state.lambda_l, state.linear

@@ -21,6 +21,8 @@ RIVALS = {
     "cascade": ("cascade", ""),
     "learned cascade": ("learned", ""),
     "random": ("random", ""),
+    "best single by the same labels": ("best-single", ""),
+    "router": ("router", ""),
 }
 TO_EVERYONE = ("cascade", "random")
 """Families whose dearest setting asks every model and weighs every vote the same."""

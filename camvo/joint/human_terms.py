@@ -8,14 +8,13 @@ each label, and by a term for "none of the labels that got a vote". With two lab
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
 
-from camvo.joint.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, row_of
 from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior, fit_conditional_logit
 from camvo.numerics.tolerances import EPSILON
@@ -23,8 +22,9 @@ from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
 
 _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
-_ARM_PRECISION: Final = 10.0
-_LABEL_PRECISION: Final = 10.0
+_LEAST_EXPONENT: Final = 0.1
+_ARM_PRECISION: Final = 20.0
+_LABEL_PRECISION: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,11 @@ class HumanTerms:
     count: int
 
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
-        """Correct the probabilities of the labels that vote rows name.
+        """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
+
+        The exponent says how much surer the model of votes is than it should be, mostly because arms err
+        together. More votes do not help there, so plans of whom to ask go without it
+        (:meth:`calibrate` applies it). The order of the labels is the same with it.
 
         Args:
             rows: shape (P, K).
@@ -65,13 +69,30 @@ class HumanTerms:
         if len(named) == 2 == numbers:
             present = np.full_like(present, True)
         none = np.maximum(1.0 - right.sum(axis=1), 0.0)
-        logs = self.exponent * np.log(np.maximum(right, EPSILON)) + terms
+        logs = np.log(np.maximum(right, EPSILON)) + terms / self.exponent
         rest = np.where(
-            none > EPSILON, self.exponent * np.log(np.maximum(none, EPSILON)) + self.none, -np.inf
+            none > EPSILON, np.log(np.maximum(none, EPSILON)) + self.none / self.exponent, -np.inf
         )
         top = np.maximum(np.where(present, logs, -np.inf).max(axis=1), rest)
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
+
+    def calibrate(self, probabilities: Mapping[str, float]) -> dict[str, float]:
+        """Add the labels' terms and the exponent to the probabilities of labels that got a vote.
+
+        Args:
+            probabilities: label → its probability after :meth:`correct`, without terms of labels.
+
+        Returns:
+            Label → its probability. What is missing to 1 is the probability of the other labels.
+        """
+        none = max(1.0 - sum(probabilities.values()), EPSILON)
+        odds = {
+            label: max(value, EPSILON) ** self.exponent * math.exp(self.labels.get(label, 0.0))
+            for label, value in probabilities.items()
+        }
+        total = sum(odds.values()) + none**self.exponent
+        return {label: value / total for label, value in odds.items()}
 
     def describe(self) -> dict[str, Any]:
         """The terms as plain JSON."""
@@ -85,12 +106,15 @@ class HumanTerms:
 
 
 def fit_human_terms(
-    model: VoteModel, rounds: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str]
+    beliefs: Callable[[Rows], Array],
+    rounds: Sequence[KeptRound],
+    arms: Sequence[str],
+    labels: Sequence[str],
 ) -> HumanTerms | None:
     """Fit the terms to rounds with a human label.
 
     Args:
-        model: the model of the K arms' votes.
+        beliefs: the probability of each number's label, shape (P, G), given vote rows, shape (P, K).
         rounds: kept rounds. Those count that have a human label in the label set, and a vote.
         arms: the names of the K arms.
         labels: the label set.
@@ -108,13 +132,13 @@ def fit_human_terms(
     if not rows:
         return None
     ordered = sorted(labels)
-    choices = _choices(model, np.array(rows), names, truths, ordered)
+    choices = _choices(beliefs, np.array(rows), names, truths, ordered)
     mean = np.zeros(choices.design.shape[1])
     mean[0] = _EXPONENT
     precisions = [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
     exponent, none, *terms = fit_conditional_logit(choices, NormalPrior(mean, np.array(precisions))).tolist()
     return HumanTerms(
-        max(exponent, 0.0),
+        max(exponent, _LEAST_EXPONENT),
         np.array(terms[: len(arms)]),
         dict(zip(ordered, terms[len(arms) :], strict=True)),
         none,
@@ -123,7 +147,7 @@ def fit_human_terms(
 
 
 def _choices(
-    model: VoteModel,
+    beliefs: Callable[[Rows], Array],
     rows: Rows,
     names: Sequence[Sequence[str]],
     truths: Sequence[str],
@@ -132,13 +156,13 @@ def _choices(
     """The candidates of each round: the labels with a vote, and none of them unless all labels have one.
 
     Args:
-        model: the model of votes.
+        beliefs: as for :func:`fit_human_terms`.
         rows: the rounds' vote rows, shape (n, K).
         names: the label of each number in each row.
         truths: each round's human label.
         labels: the M labels, sorted.
     """
-    right, _ = model.beliefs(rows)
+    right = beliefs(rows)
     none = np.maximum(1.0 - right.sum(axis=1), EPSILON)
     position = {label: at for at, label in enumerate(labels)}
     features: list[Array] = []

@@ -68,10 +68,12 @@ class JointFit:
             row, named = row_of(votes, self.arms, self.labels)
             right = self.given_all(np.array([row]))[0]
         probabilities = dict(zip(named, right.tolist(), strict=False))
-        if len(self.labels) == 2 or not named:
-            return {label: probabilities.get(label, 1.0 / len(self.labels)) for label in self.labels}
+        if not named:
+            return dict.fromkeys(self.labels, 1.0 / len(self.labels))
         if self.human is not None:
-            probabilities = _with_label_terms(probabilities, self.human.labels)
+            # With two labels, their terms are in the beliefs already.
+            terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
+            probabilities = terms.calibrate(probabilities)
         rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
         return {label: probabilities.get(label, rest) for label in self.labels}
 
@@ -112,6 +114,14 @@ class _VotesFit:
     model: VoteModel
     excess: Array
 
+    @property
+    def arms(self) -> int:
+        return self.rows.rows.shape[1]
+
+    def of(self, positions: Sequence[int]) -> VoteRows:
+        """The votes of some arms."""
+        return replace(self.rows, rows=self.rows.rows[:, positions])
+
 
 def fit_joint(
     evidence: PatternCounts,
@@ -129,10 +139,14 @@ def fit_joint(
     """
     arms = tuple(sorted(prices))
     votes = _fit_votes(evidence, arms, len(labels))
-    human = fit_human_terms(votes.model, latest.rounds, arms, labels) if latest.labelled else None
     shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
-    positions = [arms.index(arm) for arm in shortlist]
-    beliefs = _beliefs(votes, positions, human, labels)
+    positions = tuple(arms.index(arm) for arm in shortlist)
+    beliefs, human = _label_free_beliefs(votes, positions, len(labels)), None
+    if latest.labelled:
+        known = _Known(votes.model, beliefs, positions)
+        human = fit_human_terms(known.right, latest.rounds, arms, labels)
+    if human is not None:
+        beliefs = _corrected_beliefs(votes, positions, human, labels)
     return JointFit(
         arms, labels, float(votes.rows.counts.sum()), votes.model, votes.excess, human, shortlist, beliefs
     )
@@ -148,17 +162,41 @@ def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _
     return _VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
 
 
-def _beliefs(
-    votes: _VotesFit, positions: Sequence[int], human: HumanTerms | None, labels: Sequence[str]
+@lru_cache(maxsize=32)
+def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
+    return form_beliefs(_Among(votes.model, positions, votes.arms), votes.of(positions), labels)
+
+
+def _corrected_beliefs(
+    votes: _VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
 ) -> Beliefs:
-    rows = votes.rows
-    asked = VoteRows(rows.rows[:, positions], rows.counts, rows.partial)
-    model = _Among(votes.model, positions, rows.rows.shape[1])
-    if human is None:
-        return form_beliefs(model, asked, len(labels))
-    terms = replace(human, arms=human.arms[positions])
+    terms = replace(human, arms=human.arms[[*positions]])
     named = sorted(labels) if len(labels) == 2 else []
-    return form_beliefs(model, asked, len(labels), lambda at, right: terms.correct(at, right, named))
+    return form_beliefs(
+        _Among(votes.model, positions, votes.arms),
+        votes.of(positions),
+        len(labels),
+        lambda rows, right: terms.correct(rows, right, named),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What is known of the label of a vote row: the beliefs of its node, or the model of all arms' votes."""
+
+    model: VoteModel
+    beliefs: Beliefs
+    positions: Sequence[int]
+
+    def right(self, rows: Rows) -> Array:
+        """The probability of each number's label, shape (P, G), given rows of all arms, shape (P, K)."""
+        right, _ = self.model.beliefs(rows)
+        others = np.delete(rows, self.positions, axis=1)
+        short = np.flatnonzero((others < 0).all(axis=1))
+        nodes = self.beliefs.lattice.find(rows[short][:, self.positions])
+        right[short] = 0.0
+        right[short, : self.beliefs.right.shape[1]] = self.beliefs.right[nodes]
+        return right
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,11 +239,3 @@ def _shortlist(
             gains[position] = float(counts @ right.max(axis=1)) / total - prices[arm]
         chosen.append(max(gains, key=lambda position: gains[position]))
     return tuple(arms[position] for position in sorted(chosen))
-
-
-def _with_label_terms(probabilities: Mapping[str, float], terms: Mapping[str, float]) -> dict[str, float]:
-    """The probabilities of labels that got a vote, with their terms; their sum stays the same."""
-    odds = {label: value * float(np.exp(terms.get(label, 0.0))) for label, value in probabilities.items()}
-    total = sum(odds.values())
-    share = sum(probabilities.values()) / total if total > 0.0 else 1.0
-    return {label: value * share for label, value in odds.items()}

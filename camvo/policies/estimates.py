@@ -10,11 +10,14 @@ import numpy as np
 
 from camvo.policies.background_fits import Fit
 from camvo.state.beta_mixture import EstimatorName, posterior
-from camvo.state.state import State
+from camvo.state.state import State, check_contexts
 from camvo.subsets.copula import Copula, copula_seed
 from camvo.typing import Array
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
+
+UNREAD = 0.5
+"""q of every arm where a policy does not read the linear models. Without spread, Est is μ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ def estimate(
     lambda_r: float,
     estimator: EstimatorName = "moments",
     correlated: bool = False,
+    linear: bool = True,
 ) -> Estimates:
     """Score every arm on one question of one task.
 
@@ -127,13 +131,19 @@ def estimate(
         lambda_r: λ_R, as in :class:`Scoring`.
         estimator: as in :class:`Scoring`.
         correlated: whether to compute the arms' copula (Appendix G) from their present correlation.
+        linear: whether to read the state's linear models. Otherwise every q is ½ with width 0, and what is
+            believed of an arm is its μ.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
             decide (no label, fewer than two items to rank).
     """
     state = observation.state
-    q, width = state.score(arms, observation.context)
+    if linear:
+        q, width = state.score(arms, observation.context)
+    else:
+        check_contexts([observation.context], state.dimension)
+        q, width = np.full(len(arms), UNREAD), np.zeros(len(arms))
     guess = observation.aggregation.guess(observation.labels)
     n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
         q, width, guess

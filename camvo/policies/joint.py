@@ -18,6 +18,7 @@ from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore, uniform_draw
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.typing import Votes
+from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
 
@@ -61,6 +62,10 @@ class Joint(Ensemble):
         super().__post_init__()
         if not (np.isfinite(self.worth) and self.worth > 0.0):
             raise InvalidParameterError(f"worth must be positive and finite, got {self.worth}")
+
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
+        return aggregation != LABEL_VOTE
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> JointFitData | None:
         """The rounds for a fit of the model of votes; ``None`` if the votes are not labels."""

@@ -18,6 +18,7 @@ from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.state.contribution import Contribution
 from camvo.typing import Votes
+from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 
 
@@ -35,6 +36,10 @@ class Policy(Protocol):
     ((), 'pos')
     >>> state.add(policy.contribution(plan, "mood", votes, "pos"))
     """
+
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether it reads the linear models of the context; if not, the state need not keep them."""
+        ...
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """The data a background fit would use now, or ``None`` if no fit is needed."""

@@ -13,7 +13,9 @@ from camvo.policies.plan import Plan
 from camvo.stages.exploration import uniform_draw
 from camvo.stages.stages import Stages
 from camvo.typing import Array, Votes
+from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
+from camvo.votes.labels import LABEL_VOTE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,10 @@ class Staged(Ensemble):
         super().__post_init__()
         if self.max_stages < 1:
             raise InvalidParameterError(f"max_stages must be at least 1, got {self.max_stages}")
+
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
+        return aggregation != LABEL_VOTE
 
     def assemble(
         self,

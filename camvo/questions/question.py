@@ -84,7 +84,7 @@ class Question:
         self.prices = _checked_prices(prices)
         self.policy: Policy = Joint() if policy is None else policy
         self.aggregation = aggregation
-        self.state = _checked_state(state, dimension, lambda_l)
+        self.state = _checked_state(state, dimension, lambda_l, linear=self.policy.linear(aggregation))
 
     def task(self, embedding: ArrayLike) -> Task:
         """Plan one task.
@@ -132,13 +132,20 @@ def _checked_prices(prices: Mapping[str, float]) -> dict[str, float]:
     return {model: float(price) for model, price in prices.items()}
 
 
-def _checked_state(state: State | None, dimension: int | None, lambda_l: float | None) -> State:
+def _checked_state(
+    state: State | None, dimension: int | None, lambda_l: float | None, *, linear: bool
+) -> State:
     if state is None:
         if dimension is None:
             raise InvalidParameterError(
                 "a new question needs the length of its embeddings", fix="pass dimension=, or a state="
             )
-        return State(dimension, 1.0 if lambda_l is None else lambda_l)
+        return State(dimension, 1.0 if lambda_l is None else lambda_l, linear=linear)
+    if linear and not state.linear:
+        raise InvalidParameterError(
+            "the state keeps no linear models of the context, which the policy reads",
+            fix="make the state with linear=True, or choose another policy",
+        )
     parameters = (("dimension", dimension, state.dimension), ("lambda_l", lambda_l, state.lambda_l))
     for name, argument, value in parameters:
         if argument is not None and argument != value:

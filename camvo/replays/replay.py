@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,12 @@ from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
+from camvo.replays.review_queue import ReviewQueue
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
 from camvo.typing import Array, Votes
+from camvo.votes.labels import LABEL_VOTE
 
 _QUESTION = "label"
 
@@ -34,6 +37,8 @@ class Trace:
         costs: the cost of each item, in the unit of the table's prices, shape (n,).
         asked: whether each model was asked, shape (n, K), in the order of the table's prices.
         trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.votes.decision.Decision`).
+        labelled_at: the number of items that had been decided when a human labelled each item, shape (n,); 0
+            for items that no human labels.
     """
 
     labels: NDArray[np.int64]
@@ -41,6 +46,7 @@ class Trace:
     costs: Array
     asked: NDArray[np.bool_]
     trust: Array
+    labelled_at: NDArray[np.int64]
 
 
 def replay(
@@ -50,6 +56,7 @@ def replay(
     lambda_l: float = 1.0,
     window: int = 1,
     human: NDArray[np.bool_] | None = None,
+    reviewed: float = 0.0,
     progress: Callable[[int], object] | None = None,
 ) -> Trace:
     """Run a policy over the items in order, and let it learn from them as the backend does.
@@ -64,14 +71,16 @@ def replay(
         human: whether a human labels each item after its decision, shape (n,). The truth then replaces the
             voted label in the rewards, as it does for an annotation on the server. By default no item has a
             human label.
+        reviewed: the share of the decided items that humans label from a review queue, in [0, 1]: after each
+            window, those of all unlabelled items that have the lowest scores of the policy.
         progress: called after each window with its number of items.
 
     Returns:
         The decisions, in the order of the table.
 
     Raises:
-        InvalidParameterError: the window is smaller than 1, ``human`` does not have shape (n,), or ``human``
-            names an item whose truth is unknown.
+        InvalidParameterError: the window is smaller than 1, ``reviewed`` is not in [0, 1], ``human`` does not
+            have shape (n,), or ``human`` names an item whose truth is unknown.
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -88,9 +97,10 @@ def replay(
     n = len(table.truth)
     if window < 1:
         raise InvalidParameterError(f"window must be at least 1, got {window}")
-    if human is not None:
-        _check_human(human, table.truth)
-    state = LookaheadState(table.contexts.shape[1], lambda_l)
+    human = np.zeros(n, dtype=np.bool_) if human is None else human
+    _check_human(human, table.truth)
+    queue = ReviewQueue(reviewed)
+    state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
         labels=np.full(n, -1),
@@ -98,6 +108,7 @@ def replay(
         costs=np.zeros(n),
         asked=np.zeros(table.votes.shape, dtype=np.bool_),
         trust=np.zeros(n),
+        labelled_at=np.zeros(n, dtype=np.int64),
     )
     for items, observations in _windows(state, table, window):
         contributions: list[Contribution] = []
@@ -110,17 +121,30 @@ def replay(
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
             trace.trust[item] = decision.trust
-            contributions.append(policy.contribution(plan, _QUESTION, votes, decision.label))
-            if human is not None and human[item]:
+            taught = policy.contribution(plan, _QUESTION, votes, decision.label)
+            contributions.append(taught)
+            if table.truth[item] >= 0:
                 truth = table.labels[table.truth[item]]
-                corrected = policy.contribution(plan, _QUESTION, votes, truth, human=True)
-                contributions.append(revision(contributions[-1], corrected))
+                correct = partial(_correction, policy, plan, votes, truth, taught)
+                if human[item]:
+                    contributions.append(correct())
+                    trace.labelled_at[item] = item + 1
+                else:
+                    queue.add(item, decision.score, correct)
+        for reviewed_item, correction in queue.due():
+            contributions.append(correction())
+            trace.labelled_at[reviewed_item] = items.stop
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
         if progress is not None:
             progress(len(items))
     trace.costs[:] = trace.asked @ np.array([*table.prices.values()])
     return trace
+
+
+def _correction(policy: Policy, plan: Plan, votes: Votes, truth: str, taught: Contribution) -> Contribution:
+    """What a human label changes of what the round taught."""
+    return revision(taught, policy.contribution(plan, _QUESTION, votes, truth, human=True))
 
 
 def _check_human(human: NDArray[np.bool_], truth: NDArray[np.int64]) -> None:

@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.state.arm import NEWCOMER, Arm, Standing
+from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRounds
@@ -40,6 +40,9 @@ class State:
     Args:
         dimension: d ≥ 1, the length of the contexts.
         lambda_l: λ_L > 0, the ridge strength of the linear models.
+        linear: whether to keep the arms' linear models of the context (A⁻¹ and b): d² numbers an arm, 132 MB
+            for seven arms at d = 1,536. Policies that never read them need none
+            (:meth:`camvo.policies.ensemble.Ensemble.linear`).
 
     Attributes:
         rounds: t, the number of completed rounds.
@@ -57,13 +60,14 @@ class State:
     _arm: ClassVar[type[Arm]] = Arm
     """The class of one arm's sums; a subclass of the state may replace it."""
 
-    def __init__(self, dimension: int, lambda_l: float = 1.0) -> None:
+    def __init__(self, dimension: int, lambda_l: float = 1.0, *, linear: bool = True) -> None:
         if dimension < 1 or not lambda_l > 0:
             raise InvalidParameterError(
                 f"a state needs a dimension ≥ 1 and λ_L > 0, got {dimension} and {lambda_l}"
             )
         self.dimension = dimension
         self.lambda_l = float(lambda_l)
+        self.linear = linear
         self.rounds = 0
         self.pairs = PairSums()
         self.exploration = ExplorationSums()
@@ -99,8 +103,11 @@ class State:
             The estimates and the widths, shape (K,) each.
 
         Raises:
-            InvalidParameterError: the context does not fit the state or is not finite.
+            InvalidParameterError: the context does not fit the state or is not finite, or the state keeps no
+                linear models.
         """
+        if not self.linear:
+            raise InvalidParameterError(NOT_LINEAR)
         rows = check_contexts([context], self.dimension)
         scored = self._rewarded(arms)
         solved = np.empty((len(scored), *rows.shape))
@@ -135,7 +142,7 @@ class State:
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, arm_lessons in lessons.items():
             if name not in self._arms:
-                self._arms[name] = self._arm(Inverse(self.dimension, self.lambda_l), np.zeros(self.dimension))
+                self._arms[name] = self._new_arm()
             self._arms[name].learn(arm_lessons)
         changes = [contribution.changes for contribution in contributions]
         self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
@@ -143,6 +150,11 @@ class State:
         for contribution in contributions:
             if contribution.exploration is not None:
                 self.exploration.add(contribution.exploration, contribution.rounds)
+
+    def _new_arm(self) -> Arm:
+        if not self.linear:
+            return self._arm(None, None)
+        return self._arm(Inverse(self.dimension, self.lambda_l), np.zeros(self.dimension))
 
     def _rewarded(self, arms: Sequence[str]) -> dict[int, Arm]:
         """Position in ``arms`` → the arm's sums, for the arms that have rewards."""
@@ -158,6 +170,7 @@ class State:
             "format": _SNAPSHOT_FORMAT,
             "dimension": self.dimension,
             "lambda_l": self.lambda_l,
+            "linear": self.linear,
             "rounds": self.rounds,
             "pairs": self.pairs.names,
             "probes": self.exploration.to_list(),
@@ -168,7 +181,7 @@ class State:
             },
         }
         arrays: dict[str, Any] = {}
-        for position, arm in enumerate(self._arms.values()):
+        for position, arm in enumerate(self._arms.values() if self.linear else ()):
             arrays[f"inverse{position}"], arrays[f"signs{position}"] = arm.inverse.to_arrays()
             arrays[f"b{position}"] = arm.b
         buffer = io.BytesIO()
@@ -177,11 +190,16 @@ class State:
         return buffer.getvalue()
 
     @classmethod
-    def restore(cls, data: bytes) -> State:
+    def restore(cls, data: bytes, *, linear: bool | None = None) -> State:
         """Inverse of :meth:`snapshot`.
 
+        Args:
+            data: the snapshot.
+            linear: whether the state keeps its linear models; ``None`` means if the snapshot has them.
+
         Raises:
-            SnapshotError: the bytes are not a snapshot, or a snapshot of another format.
+            SnapshotError: the bytes are not a snapshot, a snapshot of another format, or one without the
+                linear models that are to be kept.
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
@@ -190,17 +208,23 @@ class State:
                     raise SnapshotError(
                         f"the snapshot has format {header['format']}, expected {_SNAPSHOT_FORMAT}"
                     )
-                state = cls(header["dimension"], header["lambda_l"])
+                stored = header.get("linear", True)  # snapshots from before it could be left out have it
+                if linear and not stored:
+                    raise SnapshotError("the snapshot has no linear models of the context")
+                keep = stored if linear is None else linear
+                state = cls(header["dimension"], header["lambda_l"], linear=keep)
                 state.rounds = header["rounds"]
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.exploration = ExplorationSums.from_list(header["probes"])
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
+                    inverse, b = None, None
+                    if keep:
+                        parts = archive[f"inverse{position}"], archive[f"signs{position}"]
+                        inverse, b = Inverse.from_arrays(*parts, state.lambda_l), archive[f"b{position}"]
                     state._arms[name] = cls._arm(
-                        inverse=Inverse.from_arrays(
-                            archive[f"inverse{position}"], archive[f"signs{position}"], state.lambda_l
-                        ),
-                        b=archive[f"b{position}"],
+                        inverse=inverse,
+                        b=b,
                         rewards=sums["rewards"],
                         reward_sum=sums["reward_sum"],
                         mixture=BetaSums.from_list(sums["mixture"]),

@@ -23,7 +23,8 @@ PolicyNames: TypeAlias = Annotated[
     typer.Option(
         "--policy",
         help="Policy to replay; may be repeated: camvo, ccamvo, joint, sequential, stacked, baseline,"
-        " majority, cascade:SCORE, random:SHARE, single:MODEL or subset:MODEL+MODEL.",
+        " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
+        " router:GAIN.",
         rich_help_panel=POLICIES,
     ),
 ]
@@ -68,6 +69,13 @@ class SharedOptions:
             rich_help_panel=POLICIES,
         ),
     ] = None
+    first: Annotated[
+        int,
+        typer.Option(
+            help="First tasks about which stacked and best-single ask every model, and router both.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = 200
     lambda_l: Annotated[
         float,
         typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES),
@@ -154,6 +162,7 @@ class SharedOptions:
                 estimator=self.estimator,
                 max_stages=self.max_stages,
                 worth=self.worth,
+                first=self.first,
             ),
             lambda_l=self.lambda_l,
             window=self.window,

@@ -33,6 +33,7 @@ class Parameters:
     estimator: EstimatorName = "moments"
     max_stages: int = 3
     worth: float | None = None
+    first: int = 200
 
 
 @dataclass(frozen=True, slots=True)

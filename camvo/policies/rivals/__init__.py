@@ -1,0 +1,1 @@
+"""Policies from elsewhere that learn from human labels, to compare with."""

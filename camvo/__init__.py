@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from camvo.policies.camvo import CaMVo, CCaMVo
     from camvo.policies.cascade import Cascade
     from camvo.policies.estimates import Observation
+    from camvo.policies.joint import Joint
     from camvo.policies.plan import Plan
     from camvo.policies.policy import Policy
     from camvo.policies.rivals.best_single import BestSingle
@@ -52,6 +53,7 @@ __all__ = [
     "Fixed",
     "Guarantee",
     "InvalidParameterError",
+    "Joint",
     "LabelVote",
     "Majority",
     "NumericVote",
@@ -84,6 +86,7 @@ _MODULES: Final = {
     "camvo.policies.camvo": ("CCaMVo", "CaMVo"),
     "camvo.policies.cascade": ("Cascade",),
     "camvo.policies.estimates": ("Observation",),
+    "camvo.policies.joint": ("Joint",),
     "camvo.policies.plan": ("Plan",),
     "camvo.policies.policy": ("Policy",),
     "camvo.questions.question": ("Question",),

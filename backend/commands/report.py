@@ -14,7 +14,7 @@ from backend.errors import ConfigError
 from backend.ledger import Ledger
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
-from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share
+from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
 from backend.server.status.report import Alert, ProjectReport, Report
 from backend.settings import Environment
@@ -79,6 +79,9 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         if question.current:
             guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
             console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
+        if question.votes is not None:
+            worth = _worth(question.control, question.votes)
+            console.print(f"{'votes':<16} {escape(worth)}", highlight=False)
     for model in project.models:
         if (examples := model.examples) is not None:
             parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
@@ -119,6 +122,10 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
         f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones"
     )
+
+
+def _worth(control: str, votes: VotesReport) -> str:
+    return f"{control}: {of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
 
 
 def _votes(project: ProjectReport) -> Table:

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.sparse.csgraph import connected_components
 
 from camvo.joint.vote_rows import VoteRows
 from camvo.typing import Array
@@ -68,6 +69,17 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
 def tempers(excess: Array) -> Array:
     """The exponent of each arm's likelihood, shape (K,): 1 over the number of voices that say the same."""
     return np.asarray(1.0 / (1.0 + excess.sum(axis=1)), dtype=np.float64)
+
+
+def families(excess: Array) -> list[list[int]]:
+    """The arms of each family, as positions: related arms, and their relatives in turn.
+
+    >>> families(np.array([[0.0, 0.0, 0.8], [0.0, 0.0, 0.0], [0.8, 0.0, 0.0]]))
+    [[0, 2]]
+    """
+    _, family = connected_components(excess > 0.0, directed=False)
+    members = (np.flatnonzero(family == number) for number in np.unique(family))
+    return [positions.tolist() for positions in members if len(positions) > 1]
 
 
 def _without_mere_pairs(excess: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from camvo.joint.beliefs import Beliefs, form_beliefs
-from camvo.joint.families import excess_agreement, tempers
+from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import most_arms
@@ -90,7 +90,12 @@ class JointFit:
 
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""
-        described: dict[str, Any] = {"everyone": self.everyone, "shortlist": list(self.shortlist)}
+        described: dict[str, Any] = {
+            "everyone": self.everyone,
+            "shortlist": list(self.shortlist),
+            "effective_votes": self.effective_votes(),
+            "families": [[self.arms[arm] for arm in family] for family in families(self.excess)],
+        }
         if isinstance(self.model, TwoCoins):
             described |= {"accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True))}
         elif isinstance(self.model, Kinds):
@@ -210,7 +215,7 @@ class _Among:
         whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
         whole[:, self.positions] = rows
         right, evidence = self.model.beliefs(whole)
-        return right[:, : rows.shape[1]], evidence
+        return right[:, : max(rows.shape[1], 2)], evidence
 
 
 def _shortlist(

@@ -75,13 +75,14 @@ class Kinds:
         base = named.cast @ (miss + stray) + np.log(self.share)
         top_z, top_w = (np.maximum(term.max(axis=1), 0.0) for term in (for_z, for_w))
         z = np.exp(for_z - top_z[:, None]) / m
-        w = np.exp(for_w - top_w[:, None]) / others
+        single = m == 1  # no other label exists then, and w has the one state "none"
+        w = np.exp(for_w - top_w[:, None]) * (not single) / others
         count = present.sum(axis=1)
         no_z = np.exp(-top_z) * (m - count) / m
         no_w = np.exp(-top_w) / others
         total = w.sum(axis=1)
-        with_z = z * (total[:, None] - w + (no_w * (m - count))[:, None])
-        without = no_z * (total + no_w * np.maximum(m - 1 - count, 0))
+        with_z = z * (total[:, None] - w + (no_w * np.maximum(m - count, single))[:, None])
+        without = no_z * (total + no_w * np.maximum(m - 1 - count, single))
         scale = base + top_z + top_w
         highest = scale.max(axis=1, keepdims=True)
         factor = np.exp(scale - highest)[:, None]

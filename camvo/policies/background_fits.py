@@ -170,8 +170,8 @@ class JointFitData:
 
     @property
     def kind(self) -> Hashable:
-        """The label set and the arms, so that tasks of all lengths share one fit."""
-        return self.labels, frozenset(arm for arm, _ in self.prices)
+        """The policy, the label set and the arms, so that tasks of all lengths share one fit."""
+        return "joint", self.labels, frozenset(arm for arm, _ in self.prices)
 
     def compute(self) -> Fit:
         """Fit the model of votes."""

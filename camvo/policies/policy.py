@@ -27,7 +27,7 @@ class Policy(Protocol):
 
     >>> import camvo
     >>> import numpy as np
-    >>> policy: camvo.Policy = camvo.Sequential()
+    >>> policy: camvo.Policy = camvo.Joint()
     >>> state = camvo.State(dimension=2)
     >>> observations = {"mood": camvo.Observation(state, np.array([1.0, 0.0]), ("neg", "pos"))}
     >>> plan = policy.plan(observations, {"small": 0.1, "large": 5.0})

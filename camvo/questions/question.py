@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.estimates import Observation
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
-from camvo.policies.sequential import Sequential
 from camvo.questions.task import KEY, Task
 from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation
@@ -33,7 +33,7 @@ class Question:
             number or a free text.
         prices: model → expected price of asking it about one task, finite and not negative, in any one unit.
         dimension: d, the length of every embedding. It may be left out if ``state`` is given.
-        policy: decides which models to ask and how their votes count; :class:`camvo.Sequential` by default.
+        policy: decides which models to ask and how their votes count; :class:`camvo.Joint` by default.
         aggregation: how votes become one answer; a weighted vote over ``labels`` by default.
         lambda_l: λ_L > 0, the ridge strength of the linear model in a new state; 1 by default.
         state: the state to continue from, for example ``camvo.State.restore(snapshot)``. It is used in
@@ -82,7 +82,7 @@ class Question:
         self.labels = _checked_labels(labels)
         aggregation.guess(self.labels)  # refuses labels that the aggregation cannot decide between
         self.prices = _checked_prices(prices)
-        self.policy: Policy = Sequential() if policy is None else policy
+        self.policy: Policy = Joint() if policy is None else policy
         self.aggregation = aggregation
         self.state = _checked_state(state, dimension, lambda_l, linear=self.policy.linear(aggregation))
 

@@ -13,7 +13,7 @@ import pytest
 import camvo
 
 NAMES = [
-    *("CaMVo", "CCaMVo", "Sequential", "Stacked"),
+    *("CaMVo", "CCaMVo", "Joint", "Sequential", "Stacked"),
     *("Baseline", "Majority", "Single", "Fixed", "Random", "Cascade"),
     *("Policy", "Observation", "Plan", "Decision"),
     *("State", "Contribution"),

@@ -22,8 +22,9 @@ PolicyNames: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="Policy to replay; may be repeated: camvo, ccamvo, sequential, stacked, baseline, majority,"
-        " cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or router:GAIN.",
+        help="Policy to replay; may be repeated: camvo, ccamvo, joint, sequential, stacked, baseline,"
+        " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
+        " router:GAIN.",
         rich_help_panel=POLICIES,
     ),
 ]
@@ -61,12 +62,13 @@ class SharedOptions:
         typer.Option("--max-stages", help="Most stages of sequential and stacked.", rich_help_panel=POLICIES),
     ] = 3
     worth: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Value of one more right label to stacked, in prices of asking every model.",
+            help="Value of one more right label, in prices of asking every model. Without it, 10 for joint"
+            " and 75 for stacked.",
             rich_help_panel=POLICIES,
         ),
-    ] = 75.0
+    ] = None
     first: Annotated[
         int,
         typer.Option(

@@ -1,6 +1,7 @@
 """Sums for the status report, computed by the database: no query here returns a row per round.
 
-The queries read only from indexes that contain the summed columns, so they stay fast with 100,000 rounds.
+:func:`latest_plan` reads one round. The sums read only from indexes that contain the summed columns, so they
+stay fast with 100,000 rounds.
 """
 
 from backend.ledger.reports.human_sums import HumansRow, sum_annotations
@@ -19,6 +20,7 @@ from backend.ledger.reports.round_sums import (
     BinRow,
     RoundsRow,
     count_audits,
+    latest_plan,
     sum_rounds,
     sum_scores,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "VotesRow",
     "answer_seconds",
     "count_audits",
+    "latest_plan",
     "sum_annotations",
     "sum_calls",
     "sum_example_trials",

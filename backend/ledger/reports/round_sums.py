@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, case, func, select
 
@@ -81,6 +82,19 @@ class BinRow:
     rounds: int
     score: float
     confirmed: float
+
+
+def latest_plan(connection: Connection, project: str, control: str, epoch: str) -> Mapping[str, Any] | None:
+    """The plan of a question's newest round in an epoch; ``None`` without a round."""
+    columns = _rounds.c
+    query = (
+        select(columns.plan)
+        .where(columns.project == project, columns.control == control, columns.epoch == epoch)
+        .order_by(columns.id.desc())
+        .limit(1)
+    )
+    plan: Mapping[str, Any] | None = connection.execute(query).scalar()
+    return plan
 
 
 def sum_scores(connection: Connection, project: str) -> list[BinRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 
 from sqlalchemy import Connection
@@ -104,7 +105,12 @@ def _project_report(
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=reports.sum_annotations(connection, key),
         cost=_cost(rounds, _budget(account, settings.budget.project_usd)),
-        questions=question_reports(rounds, reports.count_audits(connection, key, GRID), settings.guarantee),
+        questions=question_reports(
+            rounds,
+            reports.count_audits(connection, key, GRID),
+            settings.guarantee,
+            partial(reports.latest_plan, connection, key),
+        ),
         models=model_reports(connection, key, calls, [model.name for model in own_settings.models]),
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),

@@ -5,8 +5,9 @@ Field names are keys of the report's JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from camvo.numerics.proportion import clopper_pearson
 
@@ -75,6 +76,46 @@ class ReliabilityReport:
     score: float | None
     ece: float | None
     bins: tuple[ScoreBin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VotesReport:
+    """What the votes on a question were found to be worth, in its newest round (docs/joint.md).
+
+    Attributes:
+        everyone: the number of rounds that asked all models.
+        models: the number of models.
+        effective_votes: how many independent models they are worth.
+        families: the names of models that agree with one another far more than with the rest.
+        accuracy: model → its estimated accuracy on easy and hard items, or with two labels on the items of
+            each label.
+        kinds: the shares of easy and hard items; empty with two labels.
+        human: whether human labels correct what the votes say.
+    """
+
+    everyone: float
+    models: int
+    effective_votes: float
+    families: tuple[tuple[str, ...], ...]
+    accuracy: Mapping[str, Sequence[float]]
+    kinds: tuple[float, ...]
+    human: bool
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
+        """The report of a stored plan; ``None`` if its policy has no model of votes."""
+        joint = None if plan is None else plan.get("joint")
+        if joint is None:
+            return None
+        return cls(
+            everyone=joint["everyone"],
+            models=len(joint["accuracy"]),
+            effective_votes=joint["effective_votes"],
+            families=tuple(tuple(family) for family in joint["families"]),
+            accuracy=joint["accuracy"],
+            kinds=tuple(joint.get("kinds", ())),
+            human="human" in joint,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from backend.ledger.reports import AuditRow, RoundsRow
-from backend.server.status.evidence import GuaranteeReport, Share
+from backend.server.status.evidence import GuaranteeReport, Share, VotesReport
 from backend.server.status.report import QuestionReport
 from camvo.scores.guarantee import GRID, Guarantee
 
 
 def question_reports(
-    rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], target: float
+    rounds: Sequence[RoundsRow],
+    audits: Sequence[AuditRow],
+    target: float,
+    latest_plan: Callable[[str, str], Mapping[str, Any] | None],
 ) -> tuple[QuestionReport, ...]:
     """A report for each control and epoch, the current epoch of a control first.
 
@@ -19,6 +23,7 @@ def question_reports(
         rounds: the project's rounds, summed up by control, epoch and audit.
         audits: its audits, counted by control, epoch and cell of the score grid.
         target: the share of labels that must be right.
+        latest_plan: the newest round's plan of a control and epoch.
     """
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
@@ -28,17 +33,19 @@ def question_reports(
     reports = []
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
+        current = last_at == last_by_control[control]
         own_audits = [row for row in audits if (row.control, row.epoch) == (control, epoch)]
         reports.append(
             QuestionReport(
                 control=control,
                 epoch=epoch,
-                current=last_at == last_by_control[control],
+                current=current,
                 rounds=sum(row.rounds for row in rows),
                 last_at=last_at,
                 audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
                 reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
                 guarantee=_guarantee_report(own_audits, target),
+                votes=VotesReport.of(latest_plan(control, epoch)) if current else None,
             )
         )
     return tuple(sorted(reports, key=lambda report: (report.control, -report.last_at)))

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backend.ledger.reports import HumansRow
-from backend.server.status.evidence import ExamplesReport, GuaranteeReport, ReliabilityReport, Share
+from backend.server.status.evidence import (
+    ExamplesReport,
+    GuaranteeReport,
+    ReliabilityReport,
+    Share,
+    VotesReport,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class QuestionReport:
         audit: how many voted labels were right on tasks that people labelled blind.
         reviewed: the same on all other tasks; these labels are no independent evidence.
         guarantee: the score from which labels need no review.
+        votes: what votes are worth in its newest round; ``None`` in an earlier epoch, and if the policy has
+            no model of votes.
     """
 
     control: str
@@ -72,6 +80,7 @@ class QuestionReport:
     audit: Share
     reviewed: Share
     guarantee: GuaranteeReport
+    votes: VotesReport | None
 
 
 @dataclass(frozen=True, slots=True)

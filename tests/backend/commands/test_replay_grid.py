@@ -122,7 +122,7 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
     [
         (
             "best",
-            "--policy best: there is no such policy (known: camvo, ccamvo, sequential, stacked, baseline",
+            "--policy best: there is no such policy (known: camvo, ccamvo, joint, sequential, stacked,",
         ),
         ("single", "--policy single: there is no such policy"),
         ("camvo:a", "--policy camvo:a: there is no such policy"),

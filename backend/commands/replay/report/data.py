@@ -20,6 +20,7 @@ from camvo.typing import Array
 _NAMES = {
     "camvo": "CaMVo",
     "ccamvo": "CCaMVo",
+    "joint": "Joint",
     "sequential": "Sequential",
     "stacked": "Stacked",
     "baseline": "Baseline",

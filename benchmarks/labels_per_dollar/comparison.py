@@ -54,6 +54,16 @@ def cells(records: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def spread(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Cells with the lowest, the median and the highest points and share of the cost over the shuffles."""
+    points, costs = column(records, "points"), 100.0 * column(records, "cost_share")
+    return [
+        f"{value:{form}}"
+        for values, form in ((points, "+.2f"), (costs, ".1f"))
+        for value in np.quantile(values, (0.0, 0.5, 1.0)).tolist()
+    ]
+
+
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     rows = [list(heads), ["---"] * len(heads), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"

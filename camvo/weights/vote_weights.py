@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -35,14 +35,23 @@ def weights_by_agreement(
     Returns:
         ω ≥ 0 of the arms in ``order``, length K.
     """
-    probes: Counter[Signature] = Counter()
-    everyone: Counter[Signature] = Counter()
+    pools: dict[frozenset[str], _Pool] = {}
     for pattern, count in evidence.patterns.items():
-        among = _among(pattern, order)
-        if among is not None:
-            probes[among] += count
-            everyone[among] += count if pattern.everyone else 0
-    return tuple(_weights(probes, +everyone, np.array(shares), labels).tolist())
+        shared = _shared(pattern, order)
+        if len(shared) > 1:
+            pool = pools.setdefault(shared, _Pool())
+            among = _among(pattern, order)
+            pool.probes[among] += count
+            pool.everyone[among] += count if pattern.everyone else 0
+    return tuple(_weights([*pools.values()], np.array(shares), labels).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The rounds of one pool of models: signature → number of rounds, and of those that asked everyone."""
+
+    probes: Counter[Signature] = field(default_factory=Counter)
+    everyone: Counter[Signature] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +85,34 @@ class VoteWeights:
         return {} if self.stack is None else {"stack": self.stack.describe(), "agreed": dict(self.agreed)}
 
 
-def _weights(
-    probes: Mapping[Signature, int], everyone: Mapping[Signature, int], shares: Array, labels: int
-) -> Array:
-    """ω of K arms, shape (K,), from signatures of the probes and of those probes that asked everyone."""
-    rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), len(shares))
-    counts = np.maximum(list(probes.values()), 0).astype(np.int64)
-    seats = near_copies_in(np.repeat(rows, counts, axis=0), level=0.5)
+def _weights(pools: Sequence[_Pool], shares: Array, labels: int) -> Array:
+    """ω of K arms, shape (K,), from the rounds of every pool that had at least two of them.
+
+    A round is completed by rounds of its own pool only. A model that is new, or has changed, would otherwise
+    get imputed votes by the thousand after the first few real ones.
+    """
+    rows = [groups for pool in pools for groups in pool.probes]
+    counts = np.array([max(count, 0) for pool in pools for count in pool.probes.values()], dtype=np.int64)
+    votes = np.array(rows, dtype=np.int64).reshape(len(rows), len(shares))
+    seats = near_copies_in(np.repeat(votes, counts, axis=0), level=0.5)
     first = np.array(sorted(set(seats)))
     seated: dict[Signature, float] = {}
-    for groups, weight in complete_rounds(probes, everyone).items():
-        among = canonical(groups[seat] for seat in first)
-        seated[among] = seated.get(among, 0.0) + weight
+    for pool in pools:
+        for groups, weight in complete_rounds(pool.probes, +pool.everyone).items():
+            among = canonical(groups[seat] for seat in first)
+            seated[among] = seated.get(among, 0.0) + weight
     weights = np.zeros(len(shares))
     weights[first] = log_odds(accuracies(seated, shares[first], labels))
     return weights
 
 
 @lru_cache(maxsize=2**14)
-def _among(pattern: VotePattern, order: tuple[str, ...]) -> Signature | None:
-    """:meth:`.VotePattern.among`, cached."""
-    return pattern.among(order)
+def _shared(pattern: VotePattern, order: tuple[str, ...]) -> frozenset[str]:
+    """The arms of ``order`` that were in the pattern's pool."""
+    return frozenset(pattern.arms) & frozenset(order)
+
+
+@lru_cache(maxsize=2**14)
+def _among(pattern: VotePattern, order: tuple[str, ...]) -> Signature:
+    """:meth:`.VotePattern.among_known`, cached."""
+    return pattern.among_known(order)

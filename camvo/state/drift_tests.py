@@ -1,0 +1,172 @@
+"""Tests of one question that run as it goes: whether stops keep their promise, and whether votes have changed.
+
+Exploration rounds feed them, in the order of the ledger. All of them are valid at every look. A project whose
+tasks come in random order from unchanged models, and whose stops keep their promise, ever sees a false alarm
+with a probability of at most 5%, over all tests together.
+
+Three kinds of tests:
+
+- *Stops*: is the label of the learned rule wrong no more often than promised
+  (:class:`camvo.numerics.promises.PromiseTest`)?
+- *Tasks*: do the arms disagree with each other as often as before? The score of a round is the share of the
+  pairs of arms that voted for different labels.
+- *Arms*: does each arm disagree with the others as often as before? The score of a round is the share of the
+  others that voted for another label.
+
+The last two look only at votes that were asked for independently of other votes. Where tasks become harder, all
+arms disagree more. An arm has changed only if the others do not disagree more among themselves, so there is a
+test of the tasks without each arm as well; that one raises no alarm of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from camvo.numerics.exchangeability import STEPS, ExchangeabilityTest
+from camvo.numerics.promises import PromiseTest
+from camvo.numerics.wagers import needed_evidence
+from camvo.state.restart import Restart
+from camvo.state.vote_patterns import SILENT, ExplorationRound
+
+LEVEL: Final = 0.05
+"""The probability of ever raising a false alarm. Each kind of tests gets a third, and each arm its share."""
+
+_MORE: Final = (1.0, 2.0, 4.0)
+_MORE_OR_LESS: Final = (1.0, 2.0, 4.0, -1.5)
+_CLEAR: Final = 2.0
+"""By how much an arm's evidence must exceed every other arm's to blame that arm."""
+_OWN: Final = 0.5
+"""The share of an arm's evidence above which the other arms' evidence among themselves excuses it."""
+
+
+class DriftTests:
+    """The tests of one question.
+
+    Attributes:
+        stops: the test of the stops' promise since the last restart.
+        tasks: the test of the arms' disagreement since the last restart of the tasks or an arm.
+        arms: arm → the test of its disagreement with the others.
+        restarts: how many restarts there were.
+        rounds: the number of exploration rounds since the last restart.
+    """
+
+    def __init__(self) -> None:
+        self.stops = PromiseTest()
+        self.tasks = ExchangeabilityTest(_MORE)
+        self.arms: dict[str, ExchangeabilityTest] = {}
+        self.restarts = 0
+        self.rounds = 0
+        self._without: dict[str, ExchangeabilityTest] = {}
+        self._seen = 0
+
+    def add(self, round_: ExplorationRound) -> None:
+        """Add one exploration round, after all earlier ones."""
+        self.rounds += 1
+        self._seen += 1
+        if round_.right is not None and round_.promised is not None:
+            self.stops.add(round_.promised, right=round_.right)
+        stratum = tuple(round_.witnesses)
+        voted = {arm: group for arm, group in round_.witnesses.items() if group != SILENT}
+        if len(voted) < 2:
+            return
+        _add(self.tasks, stratum, voted.values(), self._draw("tasks"))
+        for arm, group in voted.items():
+            others = [other for name, other in voted.items() if name != arm]
+            differ = sum(other != group for other in others)
+            test = self.arms.setdefault(arm, ExchangeabilityTest(_MORE_OR_LESS))
+            test.add(stratum, round(STEPS * differ / len(others)), self._draw(arm))
+            if len(others) > 1:
+                test = self._without.setdefault(arm, ExchangeabilityTest(_MORE))
+                _add(test, stratum, others, self._draw(f"without {arm}"))
+
+    def due(self) -> Restart | None:
+        """What has to begin anew by now, if anything."""
+        kind: float = LEVEL / 3.0
+        arms = sorted(self.arms, key=lambda arm: self.arms[arm].evidence, reverse=True)
+        alarmed = self.tasks.evidence >= needed_evidence(kind, self.restarts)
+        if arms and not alarmed:
+            alarmed = self.arms[arms[0]].evidence >= needed_evidence(kind / len(arms), self.restarts)
+        if alarmed:
+            return self._blamed(arms)
+        if self.stops.evidence >= needed_evidence(kind, self.restarts):
+            return self._restart("stops", self.stops.evidence)
+        return None
+
+    def _blamed(self, arms: Sequence[str]) -> Restart:
+        """One arm if its evidence is clear and the others show none without it, else the tasks."""
+        first, *others = (self.arms[arm].evidence for arm in arms)
+        rest = self._without.get(arms[0])
+        if (
+            rest is not None
+            and first > max(others, default=0.0) + _CLEAR
+            and rest.evidence < _OWN * first
+        ):
+            return self._restart("arm", first, arms[0])
+        return self._restart("tasks", max(first, self.tasks.evidence))
+
+    def _restart(self, kind: Any, evidence: float, arm: str | None = None) -> Restart:
+        return Restart(kind, self.restarts, self.rounds, evidence, arm)
+
+    def restart(self, restart: Restart) -> None:
+        """Begin anew after a restart.
+
+        After ``"stops"`` only the test of the promise begins anew. After ``"tasks"`` all do. After an arm's
+        restart all do, but those scores stay known in which the arm had no part.
+        """
+        self.restarts += 1
+        self.rounds = 0
+        self.stops = PromiseTest()
+        if restart.kind == "stops":
+            return
+        if restart.arm is None:
+            self.tasks = ExchangeabilityTest(_MORE)
+            self.arms, self._without = {}, {}
+            return
+        self.arms.pop(restart.arm, None)
+        self._without.pop(restart.arm, None)
+        for test in (self.tasks, *self.arms.values(), *self._without.values()):
+            test.restart(without=restart.arm)
+
+    def _draw(self, test: str) -> float:
+        """A number in [0, 1) that breaks a tie, the same in every process."""
+        key = f"{self._seen} {test}".encode("utf-8", "replace")
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") / 2.0**64
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DriftTests) and self.to_list() == other.to_list()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_list(self) -> list[Any]:
+        """The tests as plain JSON, for a snapshot."""
+        return [
+            self.restarts,
+            self.rounds,
+            self._seen,
+            self.stops.to_list(),
+            self.tasks.to_list(),
+            {arm: test.to_list() for arm, test in self.arms.items()},
+            {arm: test.to_list() for arm, test in self._without.items()},
+        ]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> DriftTests:
+        """Inverse of :meth:`to_list`."""
+        tests = cls()
+        tests.restarts, tests.rounds, tests._seen, stops, tasks, arms, without = data
+        tests.stops = PromiseTest.from_list(stops)
+        tests.tasks = ExchangeabilityTest.from_list(tasks)
+        tests.arms = {arm: ExchangeabilityTest.from_list(test) for arm, test in arms.items()}
+        tests._without = {arm: ExchangeabilityTest.from_list(test) for arm, test in without.items()}
+        return tests
+
+
+def _add(test: ExchangeabilityTest, stratum: tuple[str, ...], groups: Iterable[int], draw: float) -> None:
+    """Add the share of pairs that voted for different labels."""
+    sizes = Counter(groups)
+    voted = sizes.total()
+    alike = sum(size * (size - 1) for size in sizes.values())
+    test.add(stratum, round(STEPS * (1.0 - alike / (voted * (voted - 1)))), draw)

@@ -76,8 +76,11 @@ class ExchangeabilityTest:
 
     def to_list(self) -> list[Any]:
         """The test as plain JSON, bit for bit."""
-        strata = [[list(name), sorted(counts.items())] for name, counts in self._strata.items()]
-        return [list(self._tilts), self._wager.to_list(), [[n, [[*i] for i in c]] for n, c in strata]]
+        strata = [
+            [list(name), [list(item) for item in sorted(counts.items())]]
+            for name, counts in self._strata.items()
+        ]
+        return [list(self._tilts), self._wager.to_list(), strata]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExchangeabilityTest:

@@ -1,7 +1,7 @@
 """Wagers against a hypothesis: a wealth that stays small for ever if the hypothesis is true.
 
-Whoever bets at fair odds that a hypothesis is wrong gets rich only if it is wrong. If it is true, the wealth is
-a nonnegative supermartingale that starts at 1, so it ever reaches 1/α with a probability of at most α
+Whoever bets at fair odds that a hypothesis is wrong gets rich only if it is wrong. If it is true, the wealth
+is a nonnegative supermartingale that starts at 1, so it ever reaches 1/α with a probability of at most α
 (Ville 1939). The wealth may therefore be looked at after every observation, and acted on as soon as it is
 large (an *e-process*: Shafer 2021; Ramdas et al. 2023).
 """
@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-_PATIENCE = 1_000.0
+_PATIENCE = 200.0
 """About how many observations pass before half of the wealth that waits has been moved to some bet."""
 
 
@@ -50,9 +50,7 @@ class Wager:
         moved = self._shares[0] / (self.count + _PATIENCE)
         part = moved / len(factors)
         shares = [self._shares[0] - moved]
-        shares += [
-            (share + part) * factor for share, factor in zip(self._shares[1:], factors, strict=True)
-        ]
+        shares += [(share + part) * factor for share, factor in zip(self._shares[1:], factors, strict=True)]
         total = sum(shares)
         self._log_total += math.log(total)
         self._shares = [share / total for share in shares]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -58,6 +58,7 @@ class Estimates:
         correctness: the probability of being right from which the posterior of a vote is computed.
         aggregation: how votes on the question become one answer.
         copula: the dependence of the arms' correctness; ``None`` if the policy does not need it.
+        histories: arm → the number of the history behind its columns; 0 for arms that are absent.
     """
 
     labels: tuple[str, ...]
@@ -70,6 +71,7 @@ class Estimates:
     correctness: Array
     aggregation: Aggregation = LABEL_VOTE
     copula: Copula | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,6 +152,7 @@ def estimate(
         correctness=correctness,
         aggregation=observation.aggregation,
         copula=copula,
+        histories=state.histories.current_of(arms),
     )
 
 

@@ -117,6 +117,7 @@ def replay(
                 contributions.append(revision(contributions[-1], corrected))
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
+        state.restart_if_due()
         if progress is not None:
             progress(len(items))
     trace.costs[:] = trace.asked @ np.array([*table.prices.values()])

@@ -1,4 +1,4 @@
-"""Tests of one question that run as it goes: whether stops keep their promise, and whether votes have changed.
+"""Tests of one question that run as it goes: do stops keep their promise, and have votes changed?
 
 Exploration rounds feed them, in the order of the ledger. All of them are valid at every look. A project whose
 tasks come in random order from unchanged models, and whose stops keep their promise, ever sees a false alarm
@@ -13,9 +13,9 @@ Three kinds of tests:
 - *Arms*: does each arm disagree with the others as often as before? The score of a round is the share of the
   others that voted for another label.
 
-The last two look only at votes that were asked for independently of other votes. Where tasks become harder, all
-arms disagree more. An arm has changed only if the others do not disagree more among themselves, so there is a
-test of the tasks without each arm as well; that one raises no alarm of its own.
+The last two look only at votes that were asked for independently of other votes. Where tasks become harder,
+all arms disagree more. An arm has changed only if the others do not disagree more among themselves, so there
+is a test of the tasks without each arm as well; that one raises no alarm of its own.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ from camvo.state.vote_patterns import SILENT, ExplorationRound
 LEVEL: Final = 0.05
 """The probability of ever raising a false alarm. Each kind of tests gets a third, and each arm its share."""
 
-_MORE: Final = (1.0, 2.0, 4.0)
+_MORE: Final = (0.5, 1.0, 2.0, 4.0)
 _MORE_OR_LESS: Final = (1.0, 2.0, 4.0, -1.5)
-_CLEAR: Final = 2.0
-"""By how much an arm's evidence must exceed every other arm's to blame that arm."""
-_OWN: Final = 0.5
-"""The share of an arm's evidence above which the other arms' evidence among themselves excuses it."""
+_CLEAR: Final = 5.0
+"""An arm is blamed if its evidence exceeds every other arm's, and that of the others among themselves, by
+this."""
 
 
 class DriftTests:
@@ -51,6 +50,7 @@ class DriftTests:
         arms: arm → the test of its disagreement with the others.
         restarts: how many restarts there were.
         rounds: the number of exploration rounds since the last restart.
+        seen: the number of all exploration rounds.
     """
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ class DriftTests:
         self.arms: dict[str, ExchangeabilityTest] = {}
         self.restarts = 0
         self.rounds = 0
+        self.seen = 0
         self._without: dict[str, ExchangeabilityTest] = {}
-        self._seen = 0
 
     def add(self, round_: ExplorationRound) -> None:
         """Add one exploration round, after all earlier ones."""
         self.rounds += 1
-        self._seen += 1
+        self.seen += 1
         if round_.right is not None and round_.promised is not None:
             self.stops.add(round_.promised, right=round_.right)
         stratum = tuple(round_.witnesses)
@@ -96,19 +96,15 @@ class DriftTests:
         return None
 
     def _blamed(self, arms: Sequence[str]) -> Restart:
-        """One arm if its evidence is clear and the others show none without it, else the tasks."""
+        """The arm with the most evidence if it is clear, else the tasks."""
         first, *others = (self.arms[arm].evidence for arm in arms)
         rest = self._without.get(arms[0])
-        if (
-            rest is not None
-            and first > max(others, default=0.0) + _CLEAR
-            and rest.evidence < _OWN * first
-        ):
+        if rest is not None and first > max([*others, rest.evidence]) + _CLEAR:
             return self._restart("arm", first, arms[0])
         return self._restart("tasks", max(first, self.tasks.evidence))
 
     def _restart(self, kind: Any, evidence: float, arm: str | None = None) -> Restart:
-        return Restart(kind, self.restarts, self.rounds, evidence, arm)
+        return Restart(kind, self.restarts, rounds=self.rounds, evidence=evidence, arm=arm)
 
     def restart(self, restart: Restart) -> None:
         """Begin anew after a restart.
@@ -132,7 +128,7 @@ class DriftTests:
 
     def _draw(self, test: str) -> float:
         """A number in [0, 1) that breaks a tie, the same in every process."""
-        key = f"{self._seen} {test}".encode("utf-8", "replace")
+        key = f"{self.seen} {test}".encode("utf-8", "replace")
         return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") / 2.0**64
 
     def __eq__(self, other: object) -> bool:
@@ -145,7 +141,7 @@ class DriftTests:
         return [
             self.restarts,
             self.rounds,
-            self._seen,
+            self.seen,
             self.stops.to_list(),
             self.tasks.to_list(),
             {arm: test.to_list() for arm, test in self.arms.items()},
@@ -156,7 +152,7 @@ class DriftTests:
     def from_list(cls, data: list[Any]) -> DriftTests:
         """Inverse of :meth:`to_list`."""
         tests = cls()
-        tests.restarts, tests.rounds, tests._seen, stops, tasks, arms, without = data
+        tests.restarts, tests.rounds, tests.seen, stops, tasks, arms, without = data
         tests.stops = PromiseTest.from_list(stops)
         tests.tasks = ExchangeabilityTest.from_list(tasks)
         tests.arms = {arm: ExchangeabilityTest.from_list(test) for arm, test in arms.items()}

@@ -1,12 +1,12 @@
 """The histories of the arms: a model that has changed starts a new one, and nothing of the old one is lost.
 
-The sums of an arm's current history are kept under its name, those of its other histories under a name that no
-model has. Whoever reads the state by an arm's name thus sees the current history only.
+The sums of an arm's current history are kept under its name, those of its other histories under a name that
+no model has. Whoever reads the state by an arm's name thus sees the current history only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -64,6 +64,10 @@ class Histories:
             if arms.get(arm, 0) != self.current.get(arm, 0)
         }
 
+    def current_of(self, arms: Iterable[str]) -> dict[str, int]:
+        """Arm → the number of its current history, for those of ``arms`` where it is not 0."""
+        return {arm: number for arm in arms if (number := self.current.get(arm, 0))}
+
     def next(self, arm: str) -> int:
         """The number of the next new history of an arm."""
         return self.begun.get(arm, 0) + 1
@@ -98,6 +102,11 @@ class Histories:
         else:
             versions.run = versions.run + 1 if version == versions.other else 1
             versions.other = version
+
+    @property
+    def known_arms(self) -> tuple[str, ...]:
+        """The arms whose provider reports a version."""
+        return tuple(self._versions)
 
     def version(self, arm: str) -> str | None:
         """The version of the arm's current history; ``None`` if its provider reports none."""

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 RestartKind: TypeAlias = Literal["stops", "tasks", "arm", "version"]
 """What was noticed.
 
-``"stops"``: early stops gave another label than promised too often. ``"tasks"``: the arms agree less with each
-other, whichever of them is left out. ``"arm"``: one arm agrees with the others more or less often than before.
-``"version"``: an arm's provider reports another version.
+``"stops"``: early stops gave another label than promised too often. ``"tasks"``: the arms agree less with
+each other, whichever of them is left out. ``"arm"``: one arm agrees with the others more or less often than
+before. ``"version"``: an arm's provider reports another version.
 """
 
 
@@ -19,12 +19,13 @@ class Restart:
     """What begins anew, and why.
 
     With ``"stops"`` and ``"tasks"`` the learned stops are forgotten. With ``"arm"`` and ``"version"`` one arm
-    continues with another history: what it taught before is kept under the earlier history's number, and counts
-    no more while another history is current.
+    continues with another history: what it taught before is kept under the earlier history's number, and
+    counts no more while another history is current.
 
     Attributes:
         kind: what was noticed.
         number: how many restarts of the question came before. Of several with one number the first counts.
+        at: t, the number of rounds that were completed when it was noticed.
         rounds: the number of exploration rounds behind the test.
         evidence: the natural logarithm of the test's wealth; ``None`` for a version.
         arm: the arm that has changed, if one has.
@@ -36,6 +37,7 @@ class Restart:
 
     kind: RestartKind
     number: int
+    at: int = 0
     rounds: int = 0
     evidence: float | None = None
     arm: str | None = None

@@ -5,9 +5,10 @@ new ones. Withdrawing the label adds the opposite. Learning, correcting and with
 operation on signed sums. Only the vote patterns and the few rounds that are kept whole
 (:mod:`camvo.state.kept_rounds`) grow with the number of rounds.
 
-The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are no sums: they depend on the
-order of the rounds, and a corrected or withdrawn round stays in them. What they demand becomes a contribution of
-its own (:meth:`State.restart_due`), so that the state changes at the same place of every ledger's replay.
+The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are no sums: they depend on
+the order of the rounds, and a corrected or withdrawn round stays in them. What they demand becomes a
+contribution of its own (:meth:`State.restart_due`), so that the state changes at the same place of every
+ledger's replay.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class State:
         drift: the tests of the stops' promise and of the arms.
         histories: which history of each arm is current.
         restarted_at: t at the last restart; 0 if there was none.
+        restarts: the restarts, the oldest first.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -82,6 +84,7 @@ class State:
         self.drift = DriftTests()
         self.histories = Histories()
         self.restarted_at = 0
+        self.restarts: list[Restart] = []
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -152,11 +155,14 @@ class State:
         if (changed := self.histories.changed_version()) is not None:
             arm, version, history = changed
             before = self.histories.version(arm)
-            return Restart(
+            due: Restart | None = Restart(
                 "version", self.drift.restarts, arm=arm, history=history, version=version, before=before
             )
-        due = self.drift.due()
-        return due if due is None or due.arm is None else replace(due, history=self.histories.next(due.arm))
+        else:
+            due = self.drift.due()
+            if due is not None and due.arm is not None:
+                due = replace(due, history=self.histories.next(due.arm))
+        return None if due is None else replace(due, at=self.rounds)
 
     def restart_if_due(self) -> None:
         """Add the restarts that are due, for a state whose contributions are kept nowhere else."""
@@ -213,6 +219,7 @@ class State:
             return
         self.drift.restart(restart)
         self.restarted_at = self.rounds
+        self.restarts.append(restart)
         if restart.arm is None:
             self.exploration.forget_stops()
             return
@@ -243,6 +250,7 @@ class State:
             "drift": self.drift.to_list(),
             "histories": self.histories.to_list(),
             "restarted_at": self.restarted_at,
+            "restarts": [restart.to_dict() for restart in self.restarts],
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -279,6 +287,7 @@ class State:
                 state.drift = DriftTests.from_list(header["drift"])
                 state.histories = Histories.from_list(header["histories"])
                 state.restarted_at = header["restarted_at"]
+                state.restarts = [Restart.from_dict(restart) for restart in header["restarts"]]
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = cls._arm(
                         inverse=Inverse.from_arrays(

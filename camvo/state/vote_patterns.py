@@ -124,8 +124,8 @@ class ExplorationRound:
             that were asked; ``None`` if there was no learned rule.
         promised: the probability with which the learned rule was to give another label, as it was said before
             the round; ``None`` if nothing was promised, and in rounds of older versions.
-        first: the arms that were asked independently of the votes; all of them in a round that asked everyone.
-            Empty in rounds of older versions that did not.
+        first: the arms that were asked independently of the votes; all of them in a round that asked
+            everyone. Empty in rounds of older versions that did not.
     """
 
     pattern: VotePattern
@@ -226,7 +226,7 @@ class ExplorationSums:
 
     @property
     def evidence(self) -> PatternCounts:
-        """The counts that fits of weights read. They lag up to 3% of the rounds behind, as fits are costly."""
+        """The counts that fits of weights read; they lag up to 3% of the rounds behind."""
         return self._all.evidence
 
     @property

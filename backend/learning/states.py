@@ -30,7 +30,7 @@ _PORTION = 256
 """Events added at once."""
 
 _NEWS = 1.05
-"""The growth of the number of exploration rounds after which what the tests have found is stored again."""
+"""The growth of the number of rounds after which what the tests have found is stored again."""
 
 _T = TypeVar("_T")
 Clock = Callable[[], float]
@@ -155,7 +155,7 @@ class States:
 
     async def _report(self, key: StateKey, copy: _Copy) -> None:
         """Store what the tests have found, if that is news."""
-        rounds = copy.state.drift.seen
+        rounds = copy.state.rounds
         if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
             tests, sequence, copy.reported = found(copy.state), copy.sequence, rounds
             await self._writer.persist(

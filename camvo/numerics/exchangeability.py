@@ -102,13 +102,14 @@ def _factors(earlier: Mapping[int, int], rank: float, tilts: Sequence[float]) ->
     for value, count in earlier.items():
         masses[value] = masses.get(value, 0) + count
     total = sum(masses.values())
-    upto, here = 0.0, 0
-    for value in sorted(masses, reverse=True):
-        upto, here = upto + masses[value] / total, value
-        if rank < upto:
+    above, here = 0, 0
+    in_order = sorted(masses.items(), reverse=True)  # sums in the order of a dict would depend on its past
+    for value, count in in_order:
+        above, here = above + count, value
+        if rank * total < above:
             break
     factors = []
     for tilt in tilts:
-        mean = sum(count * math.exp(tilt * value / STEPS) for value, count in masses.items()) / total
+        mean = sum([count * math.exp(tilt * value / STEPS) for value, count in in_order]) / total
         factors.append(math.exp(tilt * here / STEPS) / mean)
     return factors

@@ -62,7 +62,7 @@ class PromiseTest:
         """
         if not 0.0 <= promised <= 1.0:
             raise InvalidParameterError(f"a promised probability must be in [0, 1], got {promised}")
-        error = min(max(promised, _SMALLEST), 1.0 - _SMALLEST)
+        error = max(promised, _SMALLEST)
         factors = []
         for shift in _SHIFTS:
             growth = math.exp(shift)

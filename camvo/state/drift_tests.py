@@ -21,6 +21,7 @@ is a test of the tasks without each arm as well; that one raises no alarm of its
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -36,9 +37,11 @@ LEVEL: Final = 0.05
 
 _MORE: Final = (0.5, 1.0, 2.0, 4.0)
 _MORE_OR_LESS: Final = (1.0, 2.0, 4.0, -1.5)
-_CLEAR: Final = 5.0
-"""An arm is blamed if its evidence exceeds every other arm's, and that of the others among themselves, by
-this."""
+_CLEAR: Final = 3.0
+"""An arm is blamed if its evidence is this many times the others', and theirs among themselves."""
+
+_WAIT: Final = 5.0
+"""Evidence beyond an alarm that is awaited until it is clear whether an arm or the tasks have changed."""
 
 
 class DriftTests:
@@ -84,27 +87,41 @@ class DriftTests:
 
     def due(self) -> Restart | None:
         """What has to begin anew by now, if anything."""
-        kind: float = LEVEL / 3.0
+        level = LEVEL / 3.0
         arms = sorted(self.arms, key=lambda arm: self.arms[arm].evidence, reverse=True)
-        alarmed = self.tasks.evidence >= needed_evidence(kind, self.restarts)
-        if arms and not alarmed:
-            alarmed = self.arms[arms[0]].evidence >= needed_evidence(kind / len(arms), self.restarts)
-        if alarmed:
-            return self._blamed(arms)
-        if self.stops.evidence >= needed_evidence(kind, self.restarts):
-            return self._restart("stops", self.stops.evidence)
+        excess = -math.inf
+        if arms:
+            of_tasks = self.tasks.evidence - needed_evidence(level, self.restarts)
+            of_arm = self.arms[arms[0]].evidence - needed_evidence(level / len(arms), self.restarts)
+            excess = max(of_tasks, of_arm)
+        if excess >= 0.0 and (changed := self._changed(arms, excess)) is not None:
+            return changed
+        if self.stops.evidence >= needed_evidence(level, self.restarts):
+            return Restart(
+                "stops",
+                self.restarts,
+                rounds=self.stops.tried,
+                wrong=self.stops.tried - self.stops.right,
+                promised=self.stops.promised,
+                evidence=self.stops.evidence,
+            )
         return None
 
-    def _blamed(self, arms: Sequence[str]) -> Restart:
-        """The arm with the most evidence if it is clear, else the tasks."""
-        first, *others = (self.arms[arm].evidence for arm in arms)
-        rest = self._without.get(arms[0])
-        if rest is not None and first > max([*others, rest.evidence]) + _CLEAR:
-            return self._restart("arm", first, arms[0])
-        return self._restart("tasks", max(first, self.tasks.evidence))
+    def _changed(self, arms: Sequence[str], excess: float) -> Restart | None:
+        """The arm with the most evidence if the others have little, else the tasks; ``None`` to wait.
 
-    def _restart(self, kind: Any, evidence: float, arm: str | None = None) -> Restart:
-        return Restart(kind, self.restarts, rounds=self.rounds, evidence=evidence, arm=arm)
+        Args:
+            arms: the arms, the one with the most evidence first.
+            excess: by how much the evidence of the tasks or of that arm exceeds what an alarm needs.
+        """
+        first, *others = (self.arms[arm].evidence for arm in arms)
+        rest = self._without[arms[0]].evidence if arms[0] in self._without else math.inf
+        if first > _CLEAR * max([*others, rest, 0.0]):
+            return Restart("arm", self.restarts, rounds=self.rounds, evidence=first, arm=arms[0])
+        if excess >= _WAIT or rest >= needed_evidence(LEVEL / 3.0, self.restarts) / 2.0:
+            evidence = max(first, self.tasks.evidence)
+            return Restart("tasks", self.restarts, rounds=self.rounds, evidence=evidence)
+        return None
 
     def restart(self, restart: Restart) -> None:
         """Begin anew after a restart.

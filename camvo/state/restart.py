@@ -26,11 +26,15 @@ class Restart:
         kind: what was noticed.
         number: how many restarts of the question came before. Of several with one number the first counts.
         at: t, the number of rounds that were completed when it was noticed.
-        rounds: the number of exploration rounds behind the test.
+        rounds: the number of exploration rounds behind the test; for ``"stops"``, of those that tested a
+            stop.
+        wrong: for ``"stops"``, in how many of them the stop would have given another label than promised.
+        promised: for ``"stops"``, in how many of them that was promised to happen.
         evidence: the natural logarithm of the test's wealth; ``None`` for a version.
         arm: the arm that has changed, if one has.
         history: the number of the history with which that arm continues: a new one, or for a version that the
             arm had before, the one of that time.
+        resumed: whether the arm had that history before.
         version: the arm's version from now on, if its provider reports one.
         before: the arm's version until now, if its provider reports one.
     """
@@ -39,9 +43,12 @@ class Restart:
     number: int
     at: int = 0
     rounds: int = 0
+    wrong: int | None = None
+    promised: float | None = None
     evidence: float | None = None
     arm: str | None = None
     history: int = 0
+    resumed: bool = False
     version: str | None = None
     before: str | None = None
 

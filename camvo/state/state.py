@@ -156,7 +156,13 @@ class State:
             arm, version, history = changed
             before = self.histories.version(arm)
             due: Restart | None = Restart(
-                "version", self.drift.restarts, arm=arm, history=history, version=version, before=before
+                "version",
+                self.drift.restarts,
+                arm=arm,
+                history=history,
+                resumed=history < self.histories.next(arm),
+                version=version,
+                before=before,
             )
         else:
             due = self.drift.due()

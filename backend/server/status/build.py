@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import projects, reports
+from backend.ledger import drift_tests, projects, reports
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.projects import Project
@@ -104,7 +104,12 @@ def _project_report(
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=reports.sum_annotations(connection, key),
         cost=_cost(rounds, _budget(account, settings.budget.project_usd)),
-        questions=question_reports(rounds, reports.count_audits(connection, key, GRID), settings.guarantee),
+        questions=question_reports(
+            rounds,
+            reports.count_audits(connection, key, GRID),
+            drift_tests.of_project(connection, key),
+            settings.guarantee,
+        ),
         models=model_reports(connection, key, calls, [model.name for model in own_settings.models]),
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),

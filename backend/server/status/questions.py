@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backend.ledger.drift_tests import FoundRow
 from backend.ledger.reports import AuditRow, RoundsRow
+from backend.server.status.drift import stops_report
 from backend.server.status.evidence import GuaranteeReport, Share
 from backend.server.status.report import QuestionReport
 from camvo.scores.guarantee import GRID, Guarantee
 
 
 def question_reports(
-    rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], target: float
+    rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], tests: Sequence[FoundRow], target: float
 ) -> tuple[QuestionReport, ...]:
     """A report for each control and epoch, the current epoch of a control first.
 
     Args:
         rounds: the project's rounds, summed up by control, epoch and audit.
         audits: its audits, counted by control, epoch and cell of the score grid.
+        tests: what the tests of its states have found.
         target: the share of labels that must be right.
     """
+    found = {(row.control, row.epoch): row.tests for row in tests}
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
     for row in rounds:
@@ -39,6 +43,7 @@ def question_reports(
                 audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
                 reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
                 guarantee=_guarantee_report(own_audits, target),
+                stops=stops_report(found.get((control, epoch))),
             )
         )
     return tuple(sorted(reports, key=lambda report: (report.control, -report.last_at)))

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backend.ledger.reports import HumansRow
-from backend.server.status.evidence import ExamplesReport, GuaranteeReport, ReliabilityReport, Share
+from backend.server.status.evidence import (
+    ExamplesReport,
+    GuaranteeReport,
+    ReliabilityReport,
+    Share,
+    StopsReport,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class QuestionReport:
         audit: how many voted labels were right on tasks that people labelled blind.
         reviewed: the same on all other tasks; these labels are no independent evidence.
         guarantee: the score from which labels need no review.
+        stops: whether stopping early keeps its promise, and what began anew; ``None`` before the first round
+            of a server with such tests.
     """
 
     control: str
@@ -72,6 +80,7 @@ class QuestionReport:
     audit: Share
     reviewed: Share
     guarantee: GuaranteeReport
+    stops: StopsReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from typing import TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.learning.drift import append_restart, found
+from backend.learning.teaching import append_restart
 from backend.ledger import Ledger, Writer, drift_tests, events, snapshots
 from backend.ledger.database import outages
 from backend.ledger.events import Event
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution
+from camvo.state.findings import findings
 from camvo.state.restart import Restart
 from camvo.state.state import State
 
@@ -157,7 +158,7 @@ class States:
         """Store what the tests have found, if that is news."""
         rounds = copy.state.rounds
         if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
-            tests, sequence, copy.reported = found(copy.state), copy.sequence, rounds
+            tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
             await self._writer.persist(
                 lambda connection: drift_tests.store(
                     connection, key.project, key.control, key.epoch, sequence, tests, now=self._clock()

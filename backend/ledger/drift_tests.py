@@ -23,7 +23,7 @@ class FoundRow:
         control: the name of the question's control tag.
         epoch: the question's epoch.
         sequence: the number of the last event that they include.
-        tests: what they have found (:func:`backend.learning.drift.found`).
+        tests: what they have found (:func:`camvo.state.findings.findings`).
     """
 
     control: str

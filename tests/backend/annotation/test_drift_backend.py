@@ -10,7 +10,7 @@ from label_studio_requests import Annotation, Project, annotated, task
 from sqlalchemy import select
 from whole_backend import Backend
 
-from backend.learning.drift import append_restart
+from backend.learning.teaching import append_restart
 from backend.ledger import events
 from backend.ledger.database import tables
 from backend.testing import Reply

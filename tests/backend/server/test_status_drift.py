@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.learning.drift import found
 from backend.server.status.drift import restart_alert, stops_report
 from backend.server.status.evidence import GuaranteeReport, Share
 from backend.server.status.report import QuestionReport
 from camvo.state.contribution import Contribution
+from camvo.state.findings import findings
 from camvo.state.restart import Restart
 from camvo.state.state import State
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
@@ -98,4 +98,4 @@ def test_what_is_found_counts_tested_stops_and_names_versions() -> None:
         "restarts": [],
         "versions": {"red": "red-1"},
     }
-    assert found(state) == expected
+    assert findings(state) == expected

@@ -1,12 +1,14 @@
 """How soon drift raises an alarm, and how often an alarm is false.
 
-    python benchmarks/drift.py [--projects 100] [--kinds harder breaks sorted none] [--seed 1]
+    python benchmarks/drift.py [--projects 100] [--kinds harder breaks sorted none] [--seed 1] [--rate 0.03]
 
-Made-up projects with the default policy; only their exploration rounds are replayed, because no other round
-teaches anything without human labels. Kinds of drift:
+Made-up projects, of which only the exploration rounds are replayed, because no other round teaches anything
+without human labels. They are those of sequential voting, or with ``--rate`` those of a policy that asks
+everyone in the first 300 rounds and, drawn at random, in that share of the later ones. Without a policy there
+are no stops to test, and 100 projects take minutes.
 
 - ``harder``: the last third of 12,000 tasks is harder.
-- ``breaks``: one model answers at random in the last third of 12,000 tasks.
+- ``breaks``: one model answers at random in the second half of 16,000 tasks.
 - ``sorted``: 10,000 tasks sorted by difficulty, the easiest first.
 - ``none``: 20,000 tasks in random order.
 
@@ -29,13 +31,16 @@ from numpy.typing import NDArray
 from camvo.policies.estimates import Observation
 from camvo.policies.sequential import Sequential
 from camvo.stages.exploration import propensities, uniform_draw
+from camvo.state.drift_tests import DriftTests
 from camvo.state.restart import Restart
 from camvo.state.state import State
+from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 KINDS = ("harder", "breaks", "sorted", "none")
-_TASKS = {"harder": 12_000, "breaks": 12_000, "sorted": 10_000, "none": 20_000}
+_TASKS = {"harder": 12_000, "breaks": 16_000, "sorted": 10_000, "none": 20_000}
 _HARDER = 1.0
 """By how much the log-odds of a model of usual sensitivity fall."""
+_FIRST = 300
 _QUESTION = "label"
 _CONTEXT = np.array([1.0])
 
@@ -64,7 +69,7 @@ def drawn(kind: str, seed: int, tasks: int | None = None) -> Project:
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     n = tasks or _TASKS[kind]
     models, labels = int(rng.integers(5, 10)), int(rng.choice([2, 3, 5, 20]))
-    begins = {"harder": n * 2 // 3, "breaks": n * 2 // 3, "sorted": 0, "none": n}[kind]
+    begins = {"harder": n * 2 // 3, "breaks": n // 2, "sorted": 0, "none": n}[kind]
     ease = rng.normal(size=n)
     if kind == "sorted":
         ease = -np.sort(-ease)
@@ -142,6 +147,33 @@ def explore(project: Project, *, only_first: bool = True) -> Alarms:
     return alarms
 
 
+def ask_everyone(project: Project, rate: float, seed: int) -> Alarms:
+    """The tests alone, on rounds that ask everyone: the first 300, and a share of the later ones.
+
+    Args:
+        project: the project.
+        rate: that share, in [0, 1].
+        seed: draws the rounds.
+    """
+    tests, alarms = DriftTests(), Alarms()
+    chosen = np.random.default_rng(seed).random(len(project.votes)) < rate
+    chosen[:_FIRST] = True
+    arms = tuple(project.prices)
+    for task in np.flatnonzero(chosen).tolist():
+        votes = dict(
+            zip(arms, [str(vote) if vote >= 0 else None for vote in project.votes[task]], strict=True)
+        )
+        tests.add(ExplorationRound(VotePattern.of(arms, votes, everyone=True), right=None))
+        alarms.explored.append(task)
+        alarms.tested += [task] if task >= _FIRST else []
+        if (restart := tests.due()) is not None:
+            alarms.restarts.append((task, restart))
+            if task >= project.begins:
+                return alarms
+            tests.restart(restart)
+    return alarms
+
+
 def waited(kind: str, project: Project, alarms: Alarms) -> int | None:
     """Exploration rounds from the beginning of the drift to the first alarm; ``None`` without an alarm."""
     end = next((task for task, _ in alarms.restarts if task >= project.begins), None)
@@ -158,12 +190,14 @@ def main() -> None:
     parser.add_argument("--projects", type=int, default=100)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float)
     options = parser.parse_args()
     for kind in options.kinds:
         started, waits, first, false, blamed = time.monotonic(), [], Counter(), 0, 0
         for number in range(options.projects):
-            project = drawn(kind, options.seed * 100_000 + number)
-            alarms = explore(project)
+            seed = options.seed * 100_000 + number
+            project = drawn(kind, seed)
+            alarms = explore(project) if options.rate is None else ask_everyone(project, options.rate, seed)
             false += any(task < project.begins for task, _ in alarms.restarts)
             waits.append(waited(kind, project, alarms))
             found = [restart for task, restart in alarms.restarts if task >= project.begins][:1]

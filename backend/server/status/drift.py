@@ -22,7 +22,7 @@ _CODES = {
 
 
 def stops_report(found: Mapping[str, Any] | None) -> StopsReport | None:
-    """What was found out about one question, from what the ledger stores (:func:`camvo.state.findings.findings`)."""
+    """What was found out about one question, from its :func:`camvo.state.findings.findings`."""
     if found is None:
         return None
     since, restarts = found["since"], [Restart.from_dict(restart) for restart in found["restarts"]]

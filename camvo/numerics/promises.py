@@ -27,7 +27,7 @@ class PromiseTest:
     ...     test.add(0.01, right=True)
     >>> for _ in range(100):
     ...     test.add(0.01, right=False)
-    >>> test.tried, test.right, test.promised, test.evidence > 100.0
+    >>> test.tried, test.right, round(test.promised, 2), test.evidence > 100.0
     (200, 100, 2.0, True)
 
     Attributes:

@@ -59,6 +59,7 @@ class Estimates:
         aggregation: how votes on the question become one answer.
         copula: the dependence of the arms' correctness; ``None`` if the policy does not need it.
         histories: arm → the number of the history behind its columns; 0 for arms that are absent.
+        restarts: how many restarts the state had.
     """
 
     labels: tuple[str, ...]
@@ -72,6 +73,7 @@ class Estimates:
     aggregation: Aggregation = LABEL_VOTE
     copula: Copula | None = None
     histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +155,7 @@ def estimate(
         aggregation=observation.aggregation,
         copula=copula,
         histories=state.histories.current_of(arms),
+        restarts=state.drift.restarts,
     )
 
 

@@ -65,6 +65,8 @@ class TaughtRound:
         exploration: what the round shows about stopping early; ``None`` for a stored round, because it counts
             once, when the round is first learnt.
         histories: arm → the number of the history that the round belongs to; 0 for arms that are absent.
+        restarts: how many restarts the state had when the round was planned; 0 for a stored round, in which
+            only the exploration round would need it.
     """
 
     context: Array
@@ -78,6 +80,7 @@ class TaughtRound:
     weights: Mapping[str, float] | None = None
     exploration: ExplorationRound | None = None
     histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
 
     @classmethod
     def planned(cls, plan: Plan, question: str, votes: Votes) -> TaughtRound:
@@ -107,6 +110,7 @@ class TaughtRound:
             weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
             exploration=None if kept_kind is None else stages.exploration_round(question, cast),
             histories=estimates.histories,
+            restarts=estimates.restarts,
         )
 
     @classmethod
@@ -151,7 +155,7 @@ class TaughtRound:
         rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
-        rewards = replace(rewards, histories=self.histories)
+        rewards = replace(rewards, histories=self.histories, restarts=self.restarts)
         if self.kept is None or self.weights is None:
             return rewards
         kept_round = KeptRound.of(

@@ -45,6 +45,7 @@ class Contribution:
         kept: the round to keep whole, if any.
         dropped: the kept round that this event removes or replaces, if any.
         histories: arm → the number of the history in which the round was planned; 0 for arms that are absent.
+        restarts: how many restarts the state had when the round was planned.
         versions: arm → the version that its answer in this round reports. Arms without one are absent.
         restart: what begins anew with this event; such an event teaches nothing else.
 
@@ -60,6 +61,7 @@ class Contribution:
     kept: KeptRound | None = None
     dropped: KeptRound | None = None
     histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     restart: Restart | None = None
 
@@ -93,6 +95,8 @@ class Contribution:
             for name, numbers in (("histories", self.histories), ("versions", self.versions))
             if numbers
         }
+        if self.restarts:
+            header["restarts"] = self.restarts
         if self.restart is not None:
             header["restart"] = self.restart.to_dict()
         return (
@@ -118,6 +122,7 @@ class Contribution:
             kept,
             dropped,
             histories=header.get("histories", {}),
+            restarts=header.get("restarts", 0),
             versions=header.get("versions", {}),
             restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
         )

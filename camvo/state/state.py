@@ -198,7 +198,10 @@ class State:
             if contribution.exploration is not None:
                 self.exploration.add(contribution.exploration.renamed(names), contribution.rounds)
                 if contribution.rounds == 1 and not names:
-                    self.drift.add(contribution.exploration)
+                    # What was promised before a restart is not held against what is learnt after it.
+                    since = contribution.restarts == self.drift.restarts
+                    explored = contribution.exploration
+                    self.drift.add(explored if since else replace(explored, promised=None))
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, arm_lessons in lessons.items():
             if name not in self._arms:

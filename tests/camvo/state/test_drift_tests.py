@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from camvo.state.contribution import Change, Contribution
 from camvo.state.drift_tests import DriftTests
+from camvo.state.restart import Restart
 from camvo.state.state import State
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
@@ -121,7 +124,7 @@ def test_a_broken_promise_forgets_patterns_for_stops_and_keeps_them_for_weights(
     made = rounds(rng, 400, wrong=0.05)
     before = 0
     for round_ in made:
-        state.add(taught(round_))
+        state.add(replace(taught(round_), restarts=state.drift.restarts))
         state.restart_if_due()
         if state.restarts:
             break
@@ -154,3 +157,13 @@ def test_tests_of_a_restored_state_go_on_bit_by_bit():
         each.add(*made[60:])
     assert again.drift == state.drift
     assert again.snapshot() == state.snapshot()
+
+
+def test_what_was_promised_before_a_restart_is_not_held_against_later_stops():
+    state = State(1)
+    state.add(Contribution.of_restart(Restart("stops", 0), 1))
+    [late] = rounds(np.random.default_rng(12), 1)
+    state.add(taught(late))
+    assert (state.drift.stops.tried, state.drift.seen, state.exploration.tried) == (0, 1, 1)
+    state.add(replace(taught(late), restarts=1))
+    assert state.drift.stops.tried == 1

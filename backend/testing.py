@@ -73,6 +73,8 @@ class Reply:
         finish_reason: str = "stop",
         refusal: str | None = None,
         reasoning_tokens: int = 0,
+        version: str = "test",
+        fingerprint: str | None = None,
     ) -> Reply:
         """Make a chat completion.
 
@@ -83,6 +85,8 @@ class Reply:
             finish_reason: OpenAI's reason, such as ``"length"`` for an answer that was cut off.
             refusal: the message's ``refusal`` field.
             reasoning_tokens: the part of the output tokens that is reported as reasoning.
+            version: the name of the model that is reported to have answered.
+            fingerprint: the ``system_fingerprint`` that is reported, if any.
         """
         text = json.dumps(dict(content)) if isinstance(content, Mapping) else content
         message = {"role": "assistant", "content": text, "refusal": refusal}
@@ -90,7 +94,8 @@ class Reply:
             "id": "chatcmpl-test",
             "object": "chat.completion",
             "created": 1,
-            "model": "test",
+            "model": version,
+            "system_fingerprint": fingerprint,
             "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         }
         if usage is not None:

@@ -141,7 +141,8 @@ class Annotator:
             raise no_vote_error(job, replies)
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
-        outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown)
+        versions = {arm: reply.version for arm, reply in replies.items() if reply.version is not None}
+        outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, versions)
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )

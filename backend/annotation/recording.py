@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -89,8 +90,9 @@ def _record_round(
         human=human,
         confirmed=confirmation(decision.label, human, plan),
     )
-    contribution = outcome.policy.contribution(
+    lesson = outcome.policy.contribution(
         outcome.plan, question.name, outcome.votes, label, human=taught_by == "human"
     )
+    contribution = replace(lesson, versions=outcome.versions)
     store_round(connection, round_, contribution, now=now, examples=outcome.shown)
     return round_

@@ -25,6 +25,7 @@ class TaskOutcome:
         scores: the calibrated score by question, for questions whose policy score was calibrated.
         examples: the tasks shown as examples.
         shown: how many examples each model's prompt had.
+        versions: the version that each model's answer reports, for those that report one.
     """
 
     policy: Policy
@@ -35,6 +36,7 @@ class TaskOutcome:
     scores: Mapping[str, float]
     examples: Sequence[int] = ()
     shown: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -54,6 +56,8 @@ class TaskOutcome:
             "aggregation": registry.describe_aggregation(aggregation),
             "score": self.decisions[question].score,
         }
+        if self.versions:
+            description["versions"] = dict(self.versions)
         if self.examples:
             description["examples"] = list(self.examples)
         return self.plan.describe(question) | description

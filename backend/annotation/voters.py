@@ -29,11 +29,13 @@ class ModelReply:
         votes: question → vote; empty if the model failed.
         cost: what was paid for it, $.
         failure: the code of the reason why there are no votes; ``None`` if there are.
+        version: the model's name at its provider, as the answer reports it; ``None`` if it reports none.
     """
 
     votes: Mapping[str, str]
     cost: float
     failure: str | None = None
+    version: str | None = None
 
 
 class Voters:
@@ -80,7 +82,9 @@ class Voters:
         votes = _votes(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
         if votes:
-            return ModelReply(votes, answer.cost)
+            # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
+            version = (answer.version or "").partition(" ")[0] or None
+            return ModelReply(votes, answer.cost, version=version)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)

@@ -16,7 +16,7 @@ from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
-from backend.server.status.report import Alert, ProjectReport, Report
+from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
 
 
@@ -82,6 +82,8 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         if question.votes is not None:
             worth = _worth(question.control, question.votes)
             console.print(f"{'votes':<16} {escape(worth)}", highlight=False)
+            for line in _stops(question):
+                console.print(f"{'early stops':<16} {escape(line)}", highlight=False)
     for model in project.models:
         if (examples := model.examples) is not None:
             parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
@@ -169,6 +171,16 @@ def _questions(project: ProjectReport) -> Table:
             moment(question.last_at),
         )
     return table
+
+
+def _stops(question: QuestionReport) -> list[str]:
+    """Return what chance found out about early stops, and what began anew."""
+    if (stops := question.stops) is None:
+        return []
+    lines = [f"after {of(restart.after, 'round')}: {restart.message}" for restart in stops.restarts]
+    if stops.tried:
+        lines.insert(0, f"right in {count(stops.right)} of {of(stops.tried, 'round')} that chance tested")
+    return [f"{question.control}: {line}" for line in lines]
 
 
 def _table(first: str, *others: str) -> Table:

@@ -11,11 +11,14 @@ from typing import TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer, events, snapshots
+from backend.learning.teaching import append_restart
+from backend.ledger import Ledger, Writer, drift_tests, events, snapshots
 from backend.ledger.database import outages
 from backend.ledger.events import Event
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution
+from camvo.state.findings import findings
+from camvo.state.restart import Restart
 from camvo.state.state import State
 
 SNAPSHOT_EVERY = 500
@@ -26,6 +29,9 @@ COPIES = 64
 
 _PORTION = 256
 """Events added at once."""
+
+_NEWS = 1.05
+"""The growth of the number of rounds after which what the tests have found is stored again."""
 
 _T = TypeVar("_T")
 Clock = Callable[[], float]
@@ -47,6 +53,7 @@ class _Copy:
     state: State
     sequence: int = 0
     snapshot: int = 0
+    reported: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -85,6 +92,11 @@ class States:
             if copy.sequence == 0:
                 await self._restore(key, copy)
             await self._catch_up(key, copy)
+            while (restart := copy.state.restart_due()) is not None:
+                await self._append(key, copy, restart)
+                await self._catch_up(key, copy)
+                copy.reported = 0
+            await self._report(key, copy)
             if copy.sequence - copy.snapshot >= SNAPSHOT_EVERY:
                 await self._save(key, copy)
         return copy.state
@@ -128,6 +140,32 @@ class States:
                 copy.sequence = new_events[-1].sequence
             if len(new_events) < _PORTION:
                 return
+
+    async def _append(self, key: StateKey, copy: _Copy, restart: Restart) -> None:
+        names, sequence, dimension = (
+            (key.project, key.control, key.epoch),
+            copy.sequence,
+            copy.state.dimension,
+        )
+        _log.warning(
+            "restart", project=key.project, control=key.control, kind=restart.kind, model=restart.arm
+        )
+        await self._writer.persist(
+            lambda connection: append_restart(
+                connection, *names, sequence, restart, dimension, now=self._clock()
+            )
+        )
+
+    async def _report(self, key: StateKey, copy: _Copy) -> None:
+        """Store what the tests have found, if that is news."""
+        rounds = copy.state.rounds
+        if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
+            tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
+            await self._writer.persist(
+                lambda connection: drift_tests.store(
+                    connection, key.project, key.control, key.epoch, sequence, tests, now=self._clock()
+                )
+            )
 
     async def _save(self, key: StateKey, copy: _Copy) -> None:
         data, sequence = copy.state.snapshot(), copy.sequence

@@ -1,6 +1,6 @@
 """What rounds teach: rewards by the vote at first, corrected by signed contributions as humans answer.
 
-Every correction is an event of its own, so each process's state can catch up by addition.
+Every correction and every restart is an event of its own, so each process's state can catch up by addition.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, revision
+from camvo.state.restart import Restart
 
 
 def store_round(
@@ -65,6 +66,46 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    sequence: int,
+    restart: Restart,
+    dimension: int,
+    *,
+    now: float,
+) -> None:
+    """Append a restart to the ledger, unless another process has appended one since.
+
+    If both do so at once, the second has no effect, because both have the same number.
+
+    Args:
+        connection: a write transaction.
+        project: the state's project.
+        control: the name of its control tag.
+        epoch: its epoch.
+        sequence: the number of the last event after which the restart was due.
+        restart: what begins anew.
+        dimension: d, the length of the state's contexts.
+        now: unix seconds.
+    """
+    later = events.after(connection, project, sequence, control=control, epoch=epoch)
+    if any(event.kind == "restart" for event in later):
+        return
+    events.append(
+        connection,
+        project,
+        control=control,
+        epoch=epoch,
+        kind="restart",
+        contribution=Contribution.of_restart(restart, dimension).pack(),
+        round_id=None,
+        now=now,
+    )
 
 
 def _append(  # noqa: PLR0917 - the columns of one event

@@ -123,7 +123,7 @@ class CachingPool:
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
                 metrics.answers_reused.labels(model=query.model).inc()
-                return PaidAnswer(claimed.content, 0.0, stored=True)
+                return PaidAnswer(claimed.content, 0.0, stored=True, version=claimed.version)
             try:
                 return await self._call(key, query, claimed.call, until)
             except ModelError as error:
@@ -165,9 +165,9 @@ class CachingPool:
             await self._calls.settle(key, query, call, outcome)
             raise
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
-        outcome = CallOutcome(answer.content, usage, None, answer.seconds)
+        outcome = CallOutcome(answer.content, usage, None, answer.seconds, answer.version)
         await self._calls.settle(key, query, call, outcome)
-        return PaidAnswer(answer.content, answer.cost)
+        return PaidAnswer(answer.content, answer.cost, version=answer.version)
 
     def _unknown_cost(self, query: ModelQuery, error: ModelError) -> float:
         """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""

@@ -11,6 +11,7 @@ from backend.questions.prompts.message_parts import Messages, content_parts, tex
 from backend.settings import ModelSettings
 
 _BYTES_PER_TOKEN = 64
+_LONGEST_VERSION = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class ProviderResponse:
         output_tokens: the same for the output.
         finish_reason: why the model stopped, in OpenAI's words.
         refused: whether the model refused to answer.
+        version: what the provider says answered: the model's name there and, after a space, the fingerprint
+            of its system. ``None`` if it says nothing.
     """
 
     content: str
@@ -30,6 +33,7 @@ class ProviderResponse:
     output_tokens: int
     finish_reason: str | None
     refused: bool
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class ModelAnswer:
         seconds: duration of the call itself, without waiting for a free slot.
         counted: our own count of the input tokens; ``Pool.observe`` compares it with ``input_tokens``.
         estimated: whether the provider reported no usage, so that tokens and cost are estimates.
+        version: as in :class:`ProviderResponse`.
     """
 
     content: str
@@ -53,6 +58,7 @@ class ModelAnswer:
     seconds: float
     counted: int = 0
     estimated: bool = False
+    version: str | None = None
 
 
 def litellm_request(
@@ -109,7 +115,15 @@ def read_response(response: Any) -> ProviderResponse:
         output_tokens=reported[1],
         finish_reason=getattr(choices[0], "finish_reason", None) if choices else None,
         refused=bool(getattr(message, "refusal", None) or provider_fields.get("refusal")),
+        version=_version(response),
     )
+
+
+def _version(response: Any) -> str | None:
+    """Return the model and the system's fingerprint that a response names; litellm passes both on."""
+    reported = [getattr(response, name, None) for name in ("model", "system_fingerprint")]
+    words = ["".join(value.split())[:_LONGEST_VERSION] for value in reported if isinstance(value, str)]
+    return " ".join(word for word in words if word.isprintable()).strip() or None
 
 
 def _token_count(value: object) -> int:

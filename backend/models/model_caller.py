@@ -191,6 +191,7 @@ class ModelCaller:
             seconds=seconds,
             counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
+            version=received.version,
         )
 
     def _believed(self, direction: str, reported: int, most: int) -> int:

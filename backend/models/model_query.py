@@ -47,10 +47,11 @@ class CallEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make."""
+    """The result of a claim: a stored answer and its version, or the id of the ``call`` to make."""
 
     content: str | None = None
     call: int | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,14 @@ class CallOutcome:
         usage: tokens and cost.
         code: the code of the error; ``None`` for an answer.
         seconds: duration of the attempt.
+        version: what the provider says answered; ``None`` if it says nothing.
     """
 
     content: str | None
     usage: Usage
     code: str | None
     seconds: float
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,11 @@ class PaidAnswer:
         content: the text of the answer.
         cost: what this query paid for it, $; 0 for a stored or shared answer.
         stored: whether the ledger had the answer before anybody asked for it in this run.
+        version: what the provider says answered: the model's name there and, after a space, the fingerprint
+            of its system. ``None`` if it said nothing.
     """
 
     content: str
     cost: float
     stored: bool = False
+    version: str | None = None

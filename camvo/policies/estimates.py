@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Estimates:
         correctness: the probability of being right from which the posterior of a vote is computed.
         aggregation: how votes on the question become one answer.
         copula: the dependence of the arms' correctness; ``None`` if the policy does not need it.
+        histories: arm → the number of the history behind its columns; 0 for arms that are absent.
+        restarts: how many restarts the state had.
     """
 
     labels: tuple[str, ...]
@@ -73,6 +75,8 @@ class Estimates:
     correctness: Array
     aggregation: Aggregation = LABEL_VOTE
     copula: Copula | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +164,8 @@ def estimate(
         correctness=correctness,
         aggregation=observation.aggregation,
         copula=copula,
+        histories=state.histories.current_of(arms),
+        restarts=state.drift.restarts,
     )
 
 

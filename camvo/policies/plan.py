@@ -84,13 +84,15 @@ class Plan:
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
-        described = {
+        described: dict[str, Any] = {
             "labels": list(estimates.labels),
             "subset": list(self.subset),
             "confidence": self.confidence,
             "complete": self.complete,
             "arms": arms,
         }
+        if estimates.histories:
+            described["histories"] = dict(estimates.histories)
         if self.stages is not None:
             described |= self.stages.describe(question)
         return described

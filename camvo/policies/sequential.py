@@ -82,6 +82,7 @@ class Sequential(Staged):
                 _QuestionInputs(
                     question,
                     observation.state.exploration.evidence,
+                    observation.state.exploration.stop_evidence,
                     observation.labels,
                     observation.aggregation == LABEL_VOTE,
                     self._fit(observation, costs),
@@ -90,7 +91,8 @@ class Sequential(Staged):
             ]
         )
         order, questions, settled = _order_and_stages(self, tuple(costs.items()), inputs)
-        rounds = min(observation.state.rounds for observation in observations.values())
+        states = [observation.state for observation in observations.values()]
+        rounds = min(state.rounds - state.restarted_at for state in states)
         everyone, certificate = _propensities(rounds, questions.values(), settled=settled)
         exploration = explore(draw, everyone, certificate)
         if exploration == "nobody":
@@ -115,6 +117,7 @@ class _QuestionInputs(NamedTuple):
 
     question: str
     evidence: PatternCounts
+    stop_evidence: PatternCounts
     labels: tuple[str, ...]
     is_label_vote: bool
     fit: Fit | None
@@ -138,14 +141,16 @@ def _order_and_stages(
     weights = {question: source.by_arm() for question, source in vote_weights.items()}
     order, shares = most_weight_per_price(dict(costs), weights.values())
     questions = {}
-    for name, evidence, _, is_label_vote, _ in inputs:
+    for name, _, evidence, _, is_label_vote, _ in inputs:
         if not is_label_vote:
             ask_all = StoppingRule(len(order), ({},) * (policy.max_stages - 1), certain=True)
             questions[name] = AgreementStages((1.0,) * len(order), ask_all)
             continue
         in_order = tuple(weights[name][arm] for arm in order)
         certain, learned = _rules(evidence, order, shares, in_order, policy.max_stages, policy.agreement)
-        questions[name] = AgreementStages(in_order, certain, learned, vote_weights[name])
+        questions[name] = AgreementStages(
+            in_order, certain, learned, vote_weights[name], 1.0 - policy.agreement
+        )
     by_price = cheapest_first(dict(costs))
     settled = [
         weights_are_settled(question.evidence, *by_price, len(question.labels))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from camvo.policies.plan import Plan
@@ -64,6 +64,9 @@ class TaughtRound:
         weights: arm → the weight that is stored if the round is kept; ``None`` if ``kept`` is.
         exploration: what the round shows about stopping early; ``None`` for a stored round, because it counts
             once, when the round is first learnt.
+        histories: arm → the number of the history that the round belongs to; 0 for arms that are absent.
+        restarts: how many restarts the state had when the round was planned; 0 for a stored round, in which
+            only the exploration round would need it.
     """
 
     context: Array
@@ -76,6 +79,8 @@ class TaughtRound:
     everyone: bool = False
     weights: Mapping[str, float] | None = None
     exploration: ExplorationRound | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
 
     @classmethod
     def planned(cls, plan: Plan, question: str, votes: Votes) -> TaughtRound:
@@ -90,7 +95,7 @@ class TaughtRound:
         cast = {arm: answers.get(question) for arm, answers in votes.items()}
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
         if stages is None:
-            return cls(estimates.context, cast, q, estimates.aggregation)
+            return cls(estimates.context, cast, q, estimates.aggregation, histories=estimates.histories)
         kept_kind = stages.questions[question].kept
         column = estimates.agreement if kept_kind == "labelled" else plan.weights[question]
         return cls(
@@ -104,6 +109,8 @@ class TaughtRound:
             everyone=stages.exploration == "everyone",
             weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
             exploration=None if kept_kind is None else stages.exploration_round(question, cast),
+            histories=estimates.histories,
+            restarts=estimates.restarts,
         )
 
     @classmethod
@@ -118,8 +125,9 @@ class TaughtRound:
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
         aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
+        histories = plan.get("histories", {})
         if stages is None:
-            return cls(context, votes, q, aggregation)
+            return cls(context, votes, q, aggregation, histories=histories)
         # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
         kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
@@ -132,6 +140,7 @@ class TaughtRound:
             kept=kept_kind,
             everyone=stages.get("coin") == "everyone",
             weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
+            histories=histories,
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
@@ -146,6 +155,7 @@ class TaughtRound:
         rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
+        rewards = replace(rewards, histories=self.histories, restarts=self.restarts)
         if self.kept is None or self.weights is None:
             return rewards
         kept_round = KeptRound.of(

@@ -140,6 +140,7 @@ def replay(
             trace.labelled_at[reviewed_item] = items.stop
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
+        state.restart_if_due()
         if progress is not None:
             progress(len(items))
     if complete:

@@ -79,6 +79,8 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
             correctness=correctness[task],
             aggregation=observation.aggregation,
             copula=copula_of(state, arms, observation.context) if policy.correlated else None,
+            histories=state.histories.current_of(arms),
+            restarts=state.drift.restarts,
         )
         for task, observation in enumerate(observations)
     ]

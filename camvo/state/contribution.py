@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from camvo.state.kept_rounds import KeptRound
+from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationRound
 from camvo.typing import Array
 
@@ -42,6 +44,10 @@ class Contribution:
             correction does not change it and a withdrawal takes it back.
         kept: the round to keep whole, if any.
         dropped: the kept round that this event removes or replaces, if any.
+        histories: arm → the number of the history in which the round was planned; 0 for arms that are absent.
+        restarts: how many restarts the state had when the round was planned.
+        versions: arm → the version that its answer in this round reports. Arms without one are absent.
+        restart: what begins anew with this event; such an event teaches nothing else.
 
     >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
     >>> Contribution.unpack(lesson.pack()).changes
@@ -54,6 +60,20 @@ class Contribution:
     exploration: ExplorationRound | None = None
     kept: KeptRound | None = None
     dropped: KeptRound | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    restart: Restart | None = None
+
+    @classmethod
+    def of_restart(cls, restart: Restart, dimension: int) -> Contribution:
+        """The event of a restart.
+
+        Args:
+            restart: what begins anew.
+            dimension: d, the length of the state's contexts.
+        """
+        return cls(np.zeros(dimension), (), rounds=0, restart=restart)
 
     def pack(self) -> bytes:
         """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing."""
@@ -70,6 +90,15 @@ class Contribution:
         for name, round_ in (("kept", self.kept), ("dropped", self.dropped)):
             if round_ is not None:
                 header[name] = round_.to_list()
+        header |= {
+            name: dict(numbers)
+            for name, numbers in (("histories", self.histories), ("versions", self.versions))
+            if numbers
+        }
+        if self.restarts:
+            header["restarts"] = self.restarts
+        if self.restart is not None:
+            header["restart"] = self.restart.to_dict()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -85,7 +114,18 @@ class Contribution:
         )
         context = np.frombuffer(body, header["dtype"]).astype(np.float64)
         exploration = ExplorationRound.from_list(header["probe"]) if "probe" in header else None
-        return cls(context, changes, header["rounds"], exploration, kept, dropped)
+        return cls(
+            context,
+            changes,
+            header["rounds"],
+            exploration,
+            kept,
+            dropped,
+            histories=header.get("histories", {}),
+            restarts=header.get("restarts", 0),
+            versions=header.get("versions", {}),
+            restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
+        )
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -108,10 +148,17 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
     changed = any(change.removed != change.added for change in changes)
     kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
     rounds = after.rounds - before.rounds
-    return Contribution(before.context, changes if changed else (), rounds, kept=kept, dropped=dropped)
+    return Contribution(
+        before.context,
+        changes if changed else (),
+        rounds,
+        kept=kept,
+        dropped=dropped,
+        histories=before.histories,
+    )
 
 
 def withdrawal(taught: Contribution) -> Contribution:
     """The contribution that takes back everything that a round taught."""
-    nothing = Contribution(taught.context, (), rounds=0)
+    nothing = Contribution(taught.context, (), rounds=0, histories=taught.histories)
     return replace(revision(taught, nothing), exploration=taught.exploration)

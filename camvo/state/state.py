@@ -4,6 +4,11 @@ A finished round adds a :class:`Contribution`. A human label adds another, which
 new ones. Withdrawing the label adds the opposite. Learning, correcting and withdrawing are therefore one
 operation on signed sums. Only the vote patterns and the few rounds that are kept whole
 (:mod:`camvo.state.kept_rounds`) grow with the number of rounds.
+
+The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are no sums: they depend on
+the order of the rounds, and a corrected or withdrawn round stays in them. What they demand becomes a
+contribution of its own (:meth:`State.restart_due`), so that the state changes at the same place of every
+ledger's replay.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 from zipfile import BadZipFile
 
@@ -20,9 +26,12 @@ from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.contribution import Change, Contribution
+from camvo.state.drift_tests import DriftTests
+from camvo.state.histories import Histories
 from camvo.state.kept_rounds import KeptRounds
 from camvo.state.linucb import Inverse, score
 from camvo.state.pairs import PairSums
+from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationSums
 from camvo.typing import Array
 
@@ -49,6 +58,10 @@ class State:
         pairs: which arms are right together.
         exploration: vote patterns of the exploration rounds.
         kept_rounds: the rounds that are kept whole.
+        drift: the tests of the stops' promise and of the arms.
+        histories: which history of each arm is current.
+        restarted_at: t at the last restart; 0 if there was none.
+        restarts: the restarts, the oldest first.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -72,6 +85,10 @@ class State:
         self.pairs = PairSums()
         self.exploration = ExplorationSums()
         self.kept_rounds = KeptRounds()
+        self.drift = DriftTests()
+        self.histories = Histories()
+        self.restarted_at = 0
+        self.restarts: list[Restart] = []
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -126,30 +143,107 @@ class State:
             InvalidParameterError: a context has another dimension than the state, or a withdrawn context was
                 never added.
         """
-        lessons: dict[str, list[tuple[Array, Change]]] = {}
         for contribution in contributions:
             if contribution.context.shape != (self.dimension,):
                 raise InvalidParameterError(
                     f"the context has shape {contribution.context.shape}, "
                     f"but the state has d = {self.dimension}"
                 )
-            for change in contribution.changes:
+        start = 0
+        for position, contribution in enumerate(contributions):
+            if contribution.restart is not None:
+                self._add(contributions[start:position])
+                self._restart(contribution.restart)
+                start = position + 1
+        self._add(contributions[start:])
+
+    def restart_due(self) -> Restart | None:
+        """What has to begin anew by now, if anything; to be added as a contribution, and asked for again."""
+        if (changed := self.histories.changed_version()) is not None:
+            arm, version, history = changed
+            before = self.histories.version(arm)
+            due: Restart | None = Restart(
+                "version",
+                self.drift.restarts,
+                arm=arm,
+                history=history,
+                resumed=history < self.histories.next(arm),
+                version=version,
+                before=before,
+            )
+        else:
+            due = self.drift.due()
+            if due is not None and due.arm is not None:
+                due = replace(due, history=self.histories.next(due.arm))
+        return None if due is None else replace(due, at=self.rounds)
+
+    def restart_if_due(self) -> None:
+        """Add the restarts that are due, for a state whose contributions are kept nowhere else."""
+        while (restart := self.restart_due()) is not None:
+            self._restart(restart)
+
+    def _add(self, contributions: Sequence[Contribution]) -> None:
+        """Add contributions that do not restart anything."""
+        lessons: dict[str, list[tuple[Array, Change]]] = {}
+        rewards: list[tuple[Change, ...]] = []
+        for contribution in contributions:
+            names = self._other_names(contribution)
+            changes = contribution.changes
+            kept, dropped = contribution.kept, contribution.dropped
+            if names:
+                changes = tuple(c._replace(arm=names.get(c.arm, c.arm)) for c in changes)
+                kept, dropped = (r and r.renamed(names) for r in (kept, dropped))
+            rewards.append(changes)
+            for change in changes:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
-            if contribution.dropped is not None:
-                self.kept_rounds.remove(contribution.dropped)
-            if contribution.kept is not None:
-                self.kept_rounds.add(contribution.kept)
+            if dropped is not None:
+                self.kept_rounds.remove(dropped)
+            if kept is not None:
+                self.kept_rounds.add(kept)
+            for arm, version in contribution.versions.items():
+                self.histories.note_version(arm, version)
+            if contribution.exploration is not None:
+                self.exploration.add(contribution.exploration.renamed(names), contribution.rounds)
+                if contribution.rounds == 1 and not names:
+                    # What was promised before a restart is not held against what is learnt after it.
+                    since = contribution.restarts == self.drift.restarts
+                    explored = contribution.exploration
+                    self.drift.add(explored if since else replace(explored, promised=None))
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, arm_lessons in lessons.items():
             if name not in self._arms:
                 self._arms[name] = self._new_arm()
             self._arms[name].learn(arm_lessons)
-        changes = [contribution.changes for contribution in contributions]
-        self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
-        self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)
-        for contribution in contributions:
-            if contribution.exploration is not None:
-                self.exploration.add(contribution.exploration, contribution.rounds)
+        self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in rewards], -1)
+        self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in rewards], +1)
+
+    def _other_names(self, contribution: Contribution) -> dict[str, str]:
+        """Arm → the name of its history, for the arms whose history in the contribution is not current."""
+        if not self.histories.current:
+            return {}
+        arms = {change.arm for change in contribution.changes}
+        for kept in (contribution.kept, contribution.dropped):
+            if kept is not None:
+                arms |= kept.arms
+        if contribution.exploration is not None:
+            arms.update(contribution.exploration.pattern.arms)
+        return self.histories.names(contribution.histories, arms)
+
+    def _restart(self, restart: Restart) -> None:
+        """Begin anew. A restart that was due before another one was added is void."""
+        if restart.number != self.drift.restarts:
+            return
+        self.drift.restart(restart)
+        self.restarted_at = self.rounds
+        self.restarts.append(restart)
+        if restart.arm is None:
+            self.exploration.forget_stops()
+            return
+        names = self.histories.switch(restart.arm, restart.history, restart.version)
+        self._arms = {names.get(name, name): arm for name, arm in self._arms.items()}
+        self.pairs.rename(names)
+        self.exploration.rename(names)
+        self.kept_rounds = self.kept_rounds.renamed(names)
 
     def _new_arm(self) -> Arm:
         if not self.linear:
@@ -175,6 +269,10 @@ class State:
             "pairs": self.pairs.names,
             "probes": self.exploration.to_list(),
             "rows": self.kept_rounds.to_list(),
+            "drift": self.drift.to_list(),
+            "histories": self.histories.to_list(),
+            "restarted_at": self.restarted_at,
+            "restarts": [restart.to_dict() for restart in self.restarts],
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -217,6 +315,10 @@ class State:
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.exploration = ExplorationSums.from_list(header["probes"])
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
+                state.drift = DriftTests.from_list(header["drift"])
+                state.histories = Histories.from_list(header["histories"])
+                state.restarted_at = header["restarted_at"]
+                state.restarts = [Restart.from_dict(restart) for restart in header["restarts"]]
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     inverse, b = None, None
                     if keep:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -43,8 +43,15 @@ def weights_by_agreement(
     Returns:
         ω ≥ 0 of the arms in ``order``, length K.
     """
-    probes, everyone = _signatures(evidence, order)
-    return tuple(_weights(probes, everyone, np.array(shares), labels).tolist())
+    pools: dict[frozenset[str], _Pool] = {}
+    for pattern, count in evidence.patterns.items():
+        shared = _shared(pattern, order)
+        if len(shared) > 1:
+            pool = pools.setdefault(shared, _Pool())
+            among = _among(pattern, order)
+            pool.probes[among] += count
+            pool.everyone[among] += count if pattern.everyone else 0
+    return tuple(_weights([*pools.values()], np.array(shares), labels).tolist())
 
 
 @lru_cache(maxsize=64)
@@ -61,7 +68,9 @@ def weights_are_settled(
     probes, everyone = _signatures(evidence, order)
     if not FEWEST_ROUNDS <= everyone.total() < ENOUGH_ROUNDS:
         return everyone.total() >= ENOUGH_ROUNDS
-    return _unsettled_labels(_seated(probes, len(order)), everyone, np.array(shares), labels) <= MOST_CHANGED
+    rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), len(order))
+    first = _seated(rows, np.maximum(list(probes.values()), 0).astype(np.int64))
+    return _unsettled_labels(first, everyone, np.array(shares), labels) <= MOST_CHANGED
 
 
 def _unsettled_labels(
@@ -88,11 +97,19 @@ def _signatures(
     probes: Counter[Signature] = Counter()
     everyone: Counter[Signature] = Counter()
     for pattern, count in evidence.patterns.items():
-        among = _among(pattern, order)
-        if among is not None:
+        if len(_shared(pattern, order)) == len(order):
+            among = _among(pattern, order)
             probes[among] += count
             everyone[among] += count if pattern.everyone else 0
     return probes, +everyone
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The rounds of one pool of models: signature → number of rounds, and of those that asked everyone."""
+
+    probes: Counter[Signature] = field(default_factory=Counter)
+    everyone: Counter[Signature] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +143,38 @@ class VoteWeights:
         return {} if self.stack is None else {"stack": self.stack.describe(), "agreed": dict(self.agreed)}
 
 
-def _weights(
-    probes: Mapping[Signature, int], everyone: Mapping[Signature, int], shares: Array, labels: int
-) -> Array:
-    """ω of K arms, shape (K,), from signatures of the probes and of those probes that asked everyone."""
-    first = _seated(probes, len(shares))
+def _weights(pools: Sequence[_Pool], shares: Array, labels: int) -> Array:
+    """ω of K arms, shape (K,), from the rounds of every pool that had at least two of them.
+
+    A round is completed by rounds of its own pool only. A model that is new, or has changed, would otherwise
+    get imputed votes by the thousand after the first few real ones.
+    """
+    rows = [groups for pool in pools for groups in pool.probes]
+    counts = np.array([max(count, 0) for pool in pools for count in pool.probes.values()], dtype=np.int64)
+    first = _seated(np.array(rows, dtype=np.int64).reshape(len(rows), len(shares)), counts)
     seated: dict[Signature, float] = {}
-    for groups, weight in complete_rounds(probes, everyone).items():
-        among = canonical(groups[seat] for seat in first)
-        seated[among] = seated.get(among, 0.0) + weight
+    for pool in pools:
+        for groups, weight in complete_rounds(pool.probes, +pool.everyone).items():
+            among = canonical(groups[seat] for seat in first)
+            seated[among] = seated.get(among, 0.0) + weight
     weights = np.zeros(len(shares))
     weights[first] = log_odds(accuracies(seated, shares[first], labels))
     return weights
 
 
-def _seated(probes: Mapping[Signature, int], arms: int) -> NDArray[np.int64]:
+def _seated(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """The positions of the arms that have a vote: of several near-copies only the first."""
-    rows = np.array(list(probes), dtype=np.int64).reshape(len(probes), arms)
-    counts = np.maximum(list(probes.values()), 0).astype(np.int64)
     seats = near_copies_in(np.repeat(rows, counts, axis=0), level=0.5)
     return np.array(sorted(set(seats)))
 
 
 @lru_cache(maxsize=2**14)
-def _among(pattern: VotePattern, order: tuple[str, ...]) -> Signature | None:
-    """:meth:`.VotePattern.among`, cached."""
-    return pattern.among(order)
+def _shared(pattern: VotePattern, order: tuple[str, ...]) -> frozenset[str]:
+    """The arms of ``order`` that were in the pattern's pool."""
+    return frozenset(pattern.arms) & frozenset(order)
+
+
+@lru_cache(maxsize=2**14)
+def _among(pattern: VotePattern, order: tuple[str, ...]) -> Signature:
+    """:meth:`.VotePattern.among_known`, cached."""
+    return pattern.among_known(order)

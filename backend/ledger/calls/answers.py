@@ -33,6 +33,7 @@ class StoredAnswer:
         output_tokens: as counted by the provider, including reasoning tokens.
         cost: in $.
         seconds: duration of the call.
+        version: what the provider said answered; ``None`` if it said nothing.
     """
 
     key: str
@@ -42,6 +43,7 @@ class StoredAnswer:
     output_tokens: int
     cost: float
     seconds: float
+    version: str | None = None
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
@@ -65,6 +67,7 @@ def store(connection: Connection, answer: StoredAnswer, project: str, task: int,
         "output_tokens": answer.output_tokens,
         "cost": to_picodollars(answer.cost),
         "seconds": answer.seconds,
+        "version": answer.version,
         "created_at": now,
     }
     connection.execute(insert_new(connection.dialect, _table), row)

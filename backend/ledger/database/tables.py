@@ -124,6 +124,7 @@ answers = Table(
     Column("cost", BigInteger, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("version", Text),
 )
 
 answer_tasks = Table(
@@ -255,6 +256,17 @@ model_rates = Table(
     metadata,
     Column("model", Text, primary_key=True),
     Column("state", _JSON, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+drift_tests = Table(
+    "drift_tests",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("tests", _JSON, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backend.server.status.drift import restart_alert
 from backend.server.status.report import (
     Alert,
     Budget,
@@ -74,6 +75,7 @@ def project_alerts(
     if failing:
         alerts.append(_failing_alert(failing))
     alerts += [alert for question in project.questions for alert in _family_alerts(question)]
+    alerts += [alert for question in project.questions if (alert := restart_alert(question)) is not None]
     alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
         alerts.append(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import projects, reports
+from backend.ledger import drift_tests, projects, reports
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.projects import Project
@@ -108,6 +108,7 @@ def _project_report(
         questions=question_reports(
             rounds,
             reports.count_audits(connection, key, GRID),
+            drift_tests.of_project(connection, key),
             settings.guarantee,
             partial(reports.latest_plan, connection, key),
         ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camvo.numerics.proportion import clopper_pearson
+from camvo.state.restart import RestartKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,55 @@ class GuaranteeReport:
     right: float
     labels: int
     freed: float
+
+
+@dataclass(frozen=True, slots=True)
+class RestartReport:
+    """What began anew because the tasks or a model had changed (docs/drift.md).
+
+    Attributes:
+        kind: ``stops``, ``tasks``, ``arm`` or ``version``.
+        after: the number of rounds that the question had then.
+        model: the model that had changed, ``None`` if none had.
+        history: the number of the history with which that model went on; 0 is its first.
+        before: the version that the model's provider had reported until then.
+        version: the version that it reported from then on.
+        message: what happened, in plain words.
+    """
+
+    kind: RestartKind
+    after: int
+    model: str | None
+    history: int
+    before: str | None
+    version: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopsReport:
+    """Whether stopping early gave the label of all models (docs/drift.md).
+
+    Attributes:
+        tried: the number of rounds in which chance tested a stop.
+        right: in how many of them the stop would have given the right label, that of more models.
+        since: the number of such rounds since the last restart.
+        wrong: in how many of those the stop would have given another label.
+        promised: in how many of those that was promised to happen, at most.
+        rounds: the number of rounds since the last restart.
+        relearning: whether no stop was tested since the last restart, so that labels are given only when no
+            further vote can change them.
+        restarts: the restarts, the latest first.
+    """
+
+    tried: int
+    right: int
+    since: int
+    wrong: int
+    promised: float
+    rounds: int
+    relearning: bool
+    restarts: tuple[RestartReport, ...]
 
 
 @dataclass(frozen=True, slots=True)

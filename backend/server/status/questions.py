@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from backend.ledger.drift_tests import FoundRow
 from backend.ledger.reports import AuditRow, RoundsRow
+from backend.server.status.drift import stops_report
 from backend.server.status.evidence import GuaranteeReport, Share, VotesReport
 from backend.server.status.report import QuestionReport
 from camvo.scores.guarantee import GRID, Guarantee
@@ -14,6 +16,7 @@ from camvo.scores.guarantee import GRID, Guarantee
 def question_reports(
     rounds: Sequence[RoundsRow],
     audits: Sequence[AuditRow],
+    tests: Sequence[FoundRow],
     target: float,
     latest_plan: Callable[[str, str], Mapping[str, Any] | None],
 ) -> tuple[QuestionReport, ...]:
@@ -22,9 +25,11 @@ def question_reports(
     Args:
         rounds: the project's rounds, summed up by control, epoch and audit.
         audits: its audits, counted by control, epoch and cell of the score grid.
+        tests: what the tests of its states have found.
         target: the share of labels that must be right.
         latest_plan: the newest round's plan of a control and epoch.
     """
+    found = {(row.control, row.epoch): row.tests for row in tests}
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
     for row in rounds:
@@ -46,6 +51,7 @@ def question_reports(
                 reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
                 guarantee=_guarantee_report(own_audits, target),
                 votes=VotesReport.of(latest_plan(control, epoch)) if current else None,
+                stops=stops_report(found.get((control, epoch))),
             )
         )
     return tuple(sorted(reports, key=lambda report: (report.control, -report.last_at)))

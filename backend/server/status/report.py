@@ -15,6 +15,7 @@ from backend.server.status.evidence import (
     GuaranteeReport,
     ReliabilityReport,
     Share,
+    StopsReport,
     VotesReport,
 )
 
@@ -70,6 +71,8 @@ class QuestionReport:
         guarantee: the score from which labels need no review.
         votes: what votes are worth in its newest round; ``None`` in an earlier epoch, and if the policy has
             no model of votes.
+        stops: whether stopping early keeps its promise, and what began anew; ``None`` before the first round
+            of a server with such tests.
     """
 
     control: str
@@ -81,6 +84,7 @@ class QuestionReport:
     reviewed: Share
     guarantee: GuaranteeReport
     votes: VotesReport | None
+    stops: StopsReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

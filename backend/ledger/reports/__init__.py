@@ -15,10 +15,9 @@ from backend.ledger.reports.model_sums import (
 )
 from backend.ledger.reports.round_sums import (
     BINS,
-    AuditRow,
     BinRow,
     RoundsRow,
-    count_audits,
+    count_labels,
     sum_rounds,
     sum_scores,
 )
@@ -26,14 +25,13 @@ from backend.ledger.reports.round_sums import (
 __all__ = [
     "BINS",
     "LOST",
-    "AuditRow",
     "BinRow",
     "CallsRow",
     "HumansRow",
     "RoundsRow",
     "VotesRow",
     "answer_seconds",
-    "count_audits",
+    "count_labels",
     "sum_annotations",
     "sum_calls",
     "sum_example_trials",

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from backend.ledger.reports import AuditRow, RoundsRow
-from backend.server.status.evidence import GuaranteeReport, Share
+from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.reports import RoundsRow
+from backend.server.status.evidence import Share
+from backend.server.status.guarantee import guarantee_report
 from backend.server.status.report import QuestionReport
-from camvo.scores.guarantee import GRID, Guarantee
 
 
 def question_reports(
-    rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], target: float
+    rounds: Sequence[RoundsRow],
+    queues: Mapping[tuple[str, str], Sequence[QueuedTask]],
+    target: float,
+    count: Callable[[str, str, float, int | None], int],
 ) -> tuple[QuestionReport, ...]:
     """A report for each control and epoch, the current epoch of a control first.
 
     Args:
         rounds: the project's rounds, summed up by control, epoch and audit.
-        audits: its audits, counted by control, epoch and cell of the score grid.
+        queues: (control, epoch) → the queue of its blind tasks.
         target: the share of labels that must be right.
+        count: counts the labels of a control and epoch from a score on, up to a round.
     """
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
@@ -28,7 +34,6 @@ def question_reports(
     reports = []
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
-        own_audits = [row for row in audits if (row.control, row.epoch) == (control, epoch)]
         reports.append(
             QuestionReport(
                 control=control,
@@ -38,27 +43,9 @@ def question_reports(
                 last_at=last_at,
                 audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
                 reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
-                guarantee=_guarantee_report(own_audits, target),
+                guarantee=guarantee_report(
+                    queues.get((control, epoch), ()), target, partial(count, control, epoch)
+                ),
             )
         )
     return tuple(sorted(reports, key=lambda report: (report.control, -report.last_at)))
-
-
-def _guarantee_report(rows: Sequence[AuditRow], target: float) -> GuaranteeReport:
-    """What the blind labels of one question certify, apart from other questions on the same tasks."""
-    guarantee = Guarantee(GRID, target)
-    for row in rows:
-        guarantee.counts[row.cell] = row.audits - row.confirmed, row.confirmed
-    certified = guarantee.certified()
-    accepted = [row for row in rows if certified and row.cell > guarantee.grid.index(certified.threshold)]
-    labels, all_labels = sum(row.rounds for row in accepted), sum(row.rounds for row in rows)
-    return GuaranteeReport(
-        target=target,
-        confidence=guarantee.confidence,
-        threshold=certified.threshold if certified else None,
-        low=certified.bound if certified else None,
-        audits=sum(row.audits for row in accepted),
-        right=sum(row.confirmed for row in accepted),
-        labels=labels,
-        freed=labels / all_labels if all_labels else 0.0,
-    )

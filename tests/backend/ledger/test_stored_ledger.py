@@ -183,8 +183,8 @@ def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
         examples = example_texts.labelled_tasks(connection, PROJECT, CONTROL, EPOCH)
         assert deleted_tasks.is_deleted(connection, PROJECT, 8)
-    assert [example.task for example in examples] == [4, 3, 2, 1]
-    assert [example.label for example in examples] == ["Sad", "Glad", "Sad", "Glad"]
+    assert [example.task for example in examples] == [4, 3, 2]  # task 1 is blind
+    assert [example.label for example in examples] == ["Sad", "Glad", "Sad"]
     assert examples[0].texts == {"text": "My bicycle was stolen while I bought a lock for it."}
 
 

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, insert, inspect, select, text
+from sqlalchemy import create_engine, delete, func, insert, inspect, select, text
 
 from backend.ledger import (
     Ledger,
+    blind_tasks,
     deleted_tasks,
     events,
     example_texts,
@@ -34,6 +35,7 @@ from backend.ledger import (
 from backend.ledger.calls import answers
 from backend.ledger.database.tables import metadata
 from backend.ledger.money import accounts
+from camvo.scores.blind_queue import queue_place
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -186,6 +188,26 @@ def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
     assert [example.task for example in examples] == [4, 3, 2]  # task 1 is blind
     assert [example.label for example in examples] == ["Sad", "Glad", "Sad"]
     assert examples[0].texts == {"text": "My bicycle was stolen while I bought a lock for it."}
+
+
+def test_its_blind_rounds_form_the_first_cohort_of_the_queue(stored: Ledger) -> None:
+    with stored.read() as connection:
+        [blind] = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        [round_] = rounds.of_task(connection, PROJECT, 1)
+        newest = connection.scalars(select(func.max(metadata.tables["rounds"].c.id))).one()
+    assert round_.audit
+    assert (blind.task, blind.cohort, blind.score, blind.reward) == (1, 1, round_.score, round_.confirmed)
+    assert (blind.place, blind.closed_through) == (queue_place(PROJECT, 1), newest)
+
+
+def test_a_blind_round_of_it_is_counted_like_a_new_one(stored: Ledger) -> None:
+    with stored.write() as connection:
+        [migrated] = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        [round_] = rounds.of_task(connection, PROJECT, 1)
+        connection.execute(delete(metadata.tables["blind_tasks"]))
+        blind_tasks.enter(connection, round_, round_.id)
+        [entered] = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+    assert (entered.counting, entered.place) == (migrated.counting, migrated.place)
 
 
 def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:

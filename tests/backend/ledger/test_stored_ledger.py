@@ -42,6 +42,9 @@ from camvo.state.state import State
 DUMP = Path(__file__).parent / "ledger_of_d9d5b7b.sql"
 PROJECT, CONTROL, EPOCH = "7.1772357415", "mood", "d882fb41be6cafc5"
 
+REWARDS = {1: 1.0, 6: 0.0, 7: None}
+"""How the blind tasks count: the first was confirmed, the second skipped, the third is not labelled."""
+
 
 def restore(path: Path) -> str:
     """Write the dump to a file and return its URL."""
@@ -192,22 +195,38 @@ def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
 
 def test_its_blind_rounds_form_the_first_cohort_of_the_queue(stored: Ledger) -> None:
     with stored.read() as connection:
-        [blind] = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
-        [round_] = rounds.of_task(connection, PROJECT, 1)
+        queue = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        blind = [round_ for task in range(1, 9) for round_ in rounds.of_task(connection, PROJECT, task)]
         newest = connection.scalars(select(func.max(metadata.tables["rounds"].c.id))).one()
-    assert round_.audit
-    assert (blind.task, blind.cohort, blind.score, blind.reward) == (1, 1, round_.score, round_.confirmed)
-    assert (blind.place, blind.closed_through) == (queue_place(PROJECT, 1), newest)
+    blind = sorted((round_ for round_ in blind if round_.audit), key=lambda round_: _place(round_.key.task))
+    assert [(entry.task, entry.score) for entry in queue] == [(r.key.task, r.score) for r in blind]
+    assert {(entry.cohort, entry.place == _place(entry.task)) for entry in queue} == {(1, True)}
+    assert [entry.closed_through for entry in queue if entry.closed_through is not None] == [newest]
+
+
+def test_its_blind_rounds_count_as_people_labelled_them(stored: Ledger) -> None:
+    with stored.read() as connection:
+        queue = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        confirmed = {
+            entry.task: rounds.of_task(connection, PROJECT, entry.task)[0].confirmed for entry in queue
+        }
+    assert {entry.task: entry.reward for entry in queue} == REWARDS
+    assert all(REWARDS[task] == reward for task, reward in confirmed.items() if reward is not None)
 
 
 def test_a_blind_round_of_it_is_counted_like_a_new_one(stored: Ledger) -> None:
     with stored.write() as connection:
-        [migrated] = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
-        [round_] = rounds.of_task(connection, PROJECT, 1)
+        migrated = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
         connection.execute(delete(metadata.tables["blind_tasks"]))
-        blind_tasks.enter(connection, round_, round_.id)
-        [entered] = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
-    assert (entered.counting, entered.place) == (migrated.counting, migrated.place)
+        for entry in migrated:
+            [round_] = rounds.of_task(connection, PROJECT, entry.task)
+            blind_tasks.enter(connection, round_, round_.id)
+        entered = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+    assert [entry.counting for entry in entered] == [entry.counting for entry in migrated]
+
+
+def _place(task: int) -> int:
+    return queue_place(PROJECT, task)
 
 
 def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:

@@ -89,7 +89,7 @@ class Annotator:
             finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
         if failed_before:
             await self._note(lambda connection: forget_failure(connection, job))
-        if job.audit:
+        if job.audit or any(round_.audit for round_ in finished.values()):  # ``audit`` may have been lowered
             return None
         decided = [
             (question.question, finished[question.key]) for question in questions if question.key in finished

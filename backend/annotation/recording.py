@@ -73,7 +73,7 @@ def _record_round(
     decision = outcome.decisions[question.name]
     plan = outcome.describe(question.name)
     human = human_label(connection, question.key, plan)
-    label, taught_by = teacher(decision.label, human, job.settings)
+    label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
     round_ = Round(
         key=question.key,
         plan=plan,

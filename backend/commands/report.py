@@ -77,6 +77,9 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         console.print(f"{name:<16} {escape(value)}", highlight=False)
     for question in project.questions:
         if question.current:
+            if question.guarantee.blind:
+                line = f"{question.control}: {_labelled(question.guarantee)}"
+                console.print(f"{'blind':<16} {escape(line)}", highlight=False)
             guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
             console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
         if question.votes is not None:
@@ -115,14 +118,24 @@ def _score(reliability: ReliabilityReport) -> str:
     )
 
 
+def _labelled(guarantee: GuaranteeReport) -> str:
+    labelled = f"{count(guarantee.labelled)} of {of(guarantee.blind, 'blind task')} labelled"
+    if guarantee.next_task is None:
+        return f"{labelled}; all of them count"
+    counted = f"the first {count(guarantee.run)} of the queue count"
+    return f"{labelled}; {counted}; next is task {guarantee.next_task}"
+
+
 def _guaranteed(guarantee: GuaranteeReport) -> str:
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}"
+    later = f"; {of(guarantee.beyond, 'later label')} not covered" if guarantee.beyond else ""
+    hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"
     return (
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
-        f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones"
+        f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones{later} ({hashes})"
     )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from backend.learning.human_labels import confirmation, human_label, teacher
-from backend.ledger import events, rounds, votes
+from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
+from backend.ledger import blind_tasks, events, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
@@ -28,7 +28,7 @@ def store_round(
     now: float,
     examples: Mapping[str, int],
 ) -> None:
-    """Store a finished round, the outcome of each vote, and what the round teaches.
+    """Store a finished round, the outcome of each vote, and what the round teaches; a blind one is queued.
 
     Args:
         connection: a write transaction.
@@ -42,6 +42,9 @@ def store_round(
     confirmed = _confirmed(round_, round_.human)
     votes.store(connection, round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples)
     _append(connection, round_.key, "round", contribution, round_id, now)
+    if round_.audit:
+        blind_tasks.enter(connection, round_, round_id)
+        hear_blind(connection, round_, round_id)
 
 
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
@@ -56,7 +59,9 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
-        label, by = teacher(round_.label, human, settings)
+        if round_.audit:
+            hear_blind(connection, round_, round_.id)
+        label, by = teacher(round_.label, human, settings, blind=round_.audit)
         if (label, by) == (round_.taught, round_.taught_by):
             continue
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))

@@ -113,6 +113,25 @@ votes = Table(
     Index(None, "project", "examples", "model", "confirmed"),
 )
 
+blind_tasks = Table(
+    "blind_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("round_id", BigInteger, nullable=False),
+    Column("cohort", BigInteger, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("counting", Text, nullable=False),
+    Column("verdicts", _JSON, nullable=False),
+    Column("answers", Text, nullable=False),
+    Column("reward", Double),
+    Column("closed_through", BigInteger),
+    Index(None, "project", "task"),
+)
+
 answers = Table(
     "answers",
     metadata,

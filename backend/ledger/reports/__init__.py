@@ -16,10 +16,9 @@ from backend.ledger.reports.model_sums import (
 )
 from backend.ledger.reports.round_sums import (
     BINS,
-    AuditRow,
     BinRow,
     RoundsRow,
-    count_audits,
+    count_labels,
     latest_plan,
     sum_rounds,
     sum_scores,
@@ -28,14 +27,13 @@ from backend.ledger.reports.round_sums import (
 __all__ = [
     "BINS",
     "LOST",
-    "AuditRow",
     "BinRow",
     "CallsRow",
     "HumansRow",
     "RoundsRow",
     "VotesRow",
     "answer_seconds",
-    "count_audits",
+    "count_labels",
     "latest_plan",
     "sum_annotations",
     "sum_calls",

@@ -128,10 +128,20 @@ class GuaranteeReport:
         confidence: the probability that the guarantee holds, at all looks together.
         threshold: the smallest guaranteed score, ``None`` if the audits support none.
         low: a lower bound of the share that is right from that score on.
-        audits: the number of blind labels with such a score.
+        audits: the number of blind labels of the run with such a score.
         right: the sum of their rewards.
-        labels: the number of labels with such a score, which need no review.
+        labels: the number of covered labels with such a score, which need no review.
         freed: their share of all labels.
+        beyond: the number of labels with such a score that are not covered: they came after the cohorts of
+            the run, or lie in a later cohort that is only partly labelled.
+        blind: the number of blind tasks in the queue.
+        labelled: how many of them somebody has answered, skipped or deleted.
+        run: how many of these stand without a gap at the front of the queue; only they certify.
+        next_task: the first task that nobody has answered, ``None`` if there is none.
+        counting: SHA-256 of what the run's labels and scores were counted from, each as first predicted: the
+            plan with its weights, the label, the calibrated score. ``None`` without a run.
+        labels_hash: SHA-256 of the run in its order: task, human answers, and how right the label counts.
+            ``None`` without a run.
     """
 
     target: float
@@ -142,6 +152,13 @@ class GuaranteeReport:
     right: float
     labels: int
     freed: float
+    beyond: int
+    blind: int
+    labelled: int
+    run: int
+    next_task: int | None
+    counting: str | None
+    labels_hash: str | None
 
 
 @dataclass(frozen=True, slots=True)

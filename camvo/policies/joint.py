@@ -33,6 +33,14 @@ on the side of stopping.
 """
 
 
+_HUMAN_PRICE: Final = 2.5
+"""Prices count so many times where human labels correct the beliefs.
+
+Corrections are made before the exponent that calibrates them, so the corrected beliefs are surer than they
+should be of what one more vote would change.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Joint(Ensemble):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
@@ -129,8 +137,9 @@ class Joint(Ensemble):
             raise InvalidParameterError("the background fit in this observation is of another policy")
         joint = fit.joint
         by_arm = dict(prices)
-        in_shortlist = tuple([by_arm[arm] for arm in joint.shortlist])
-        return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist))
+        scale = 1.0 if joint.human is None else _HUMAN_PRICE
+        in_shortlist = tuple([scale * by_arm[arm] for arm in joint.shortlist])
+        return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist), scale)
 
 
 def _stages(plan: Plan) -> JointStages:

@@ -57,6 +57,7 @@ def replay(
     window: int = 1,
     human: NDArray[np.bool_] | None = None,
     reviewed: float = 0.0,
+    complete: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Trace:
     """Run a policy over the items in order, and let it learn from them as the backend does.
@@ -73,6 +74,8 @@ def replay(
             human label.
         reviewed: the share of the decided items that humans label from a review queue, in [0, 1]: after each
             window, those of all unlabelled items that have the lowest scores of the policy.
+        complete: whether the models that were left out are asked about every item that a human labels. Their
+            votes then teach with the label, and are paid for.
         progress: called after each window with its number of items.
 
     Returns:
@@ -125,7 +128,8 @@ def replay(
             contributions.append(taught)
             if table.truth[item] >= 0:
                 truth = table.labels[table.truth[item]]
-                correct = partial(_correction, policy, plan, votes, truth, taught)
+                known = _all_votes(table, item) if complete else votes
+                correct = partial(_correction, policy, plan, known, truth, taught)
                 if human[item]:
                     contributions.append(correct())
                     trace.labelled_at[item] = item + 1
@@ -138,6 +142,8 @@ def replay(
         state.add(*contributions)
         if progress is not None:
             progress(len(items))
+    if complete:
+        trace.asked[trace.labelled_at > 0] = True
     trace.costs[:] = trace.asked @ np.array([*table.prices.values()])
     return trace
 
@@ -176,9 +182,14 @@ def _windows(
 
 def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> Votes:
     """Collect the votes that the policy asks for on one item."""
-    row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
-    votes: dict[str, dict[str, str]] = {}
+    known = _all_votes(table, item)
+    votes: dict[str, Mapping[str, str]] = {}
     while wanted := policy.ask(plan, votes):
-        for arm in wanted:
-            votes[arm] = {_QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
+        votes |= {arm: known[arm] for arm in wanted}
     return votes
+
+
+def _all_votes(table: VotesTable, item: int) -> Votes:
+    """The votes of all models on one item."""
+    row = zip(table.prices, table.votes[item].tolist(), strict=True)
+    return {arm: {_QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}

@@ -29,11 +29,13 @@ class JointQuestion:
         labels: the label set.
         fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
         worth: the plan of whom to ask; ``None`` if all arms are asked.
+        scale: how many times the plan counts prices.
     """
 
     labels: tuple[str, ...]
     fit: JointFit | None = None
     worth: Worth | None = None
+    scale: float = 1.0
 
     @property
     def kept(self) -> KeptKind | None:
@@ -63,7 +65,7 @@ class JointQuestion:
         stopping = max(float(self.worth.stopping[node]), 1.0 / len(self.labels))
         asking = self.worth.asking[node].tolist()
         return {
-            arm: value + prices[arm] - stopping
+            arm: (value - stopping) / self.scale + prices[arm]
             for arm, value in zip(self.fit.shortlist, asking, strict=True)
             if arm not in votes
         }

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from camvo.errors import CamvoError, InvalidParameterError, SnapshotError
     from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
     from camvo.policies.camvo import CaMVo, CCaMVo
-    from camvo.policies.cascade import Cascade
     from camvo.policies.estimates import Observation
     from camvo.policies.joint import Joint
     from camvo.policies.plan import Plan
     from camvo.policies.policy import Policy
     from camvo.policies.rivals.best_single import BestSingle
+    from camvo.policies.rivals.cascade import Cascade
     from camvo.policies.rivals.router import Router
     from camvo.policies.sequential import Sequential
     from camvo.policies.stacked import Stacked
@@ -84,7 +84,7 @@ _MODULES: Final = {
     "camvo.errors": ("CamvoError", "InvalidParameterError", "SnapshotError"),
     "camvo.policies.baselines": ("Baseline", "Fixed", "Majority", "Random", "Single"),
     "camvo.policies.camvo": ("CCaMVo", "CaMVo"),
-    "camvo.policies.cascade": ("Cascade",),
+    "camvo.policies.rivals.cascade": ("Cascade",),
     "camvo.policies.estimates": ("Observation",),
     "camvo.policies.joint": ("Joint",),
     "camvo.policies.plan": ("Plan",),

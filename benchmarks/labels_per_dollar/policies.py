@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.cascade import Cascade
 from camvo.policies.policy import Policy
 from camvo.policies.rivals.best_single import BestSingle
+from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.rivals.router import Router
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked

@@ -77,21 +77,22 @@ class HumanTerms:
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
 
-    def calibrate(self, probabilities: Mapping[str, float]) -> dict[str, float]:
+    def calibrate(self, probabilities: Mapping[str, float], *, others: bool) -> dict[str, float]:
         """Add the labels' terms and the exponent to the probabilities of labels that got a vote.
 
         Args:
             probabilities: label → its probability after :meth:`correct`, without terms of labels.
+            others: whether there are labels without a vote.
 
         Returns:
             Label → its probability. What is missing to 1 is the probability of the other labels.
         """
-        none = max(1.0 - sum(probabilities.values()), EPSILON)
+        none = max(1.0 - sum(probabilities.values()), EPSILON) ** self.exponent if others else 0.0
         odds = {
             label: max(value, EPSILON) ** self.exponent * math.exp(self.labels.get(label, 0.0))
             for label, value in probabilities.items()
         }
-        total = sum(odds.values()) + none**self.exponent
+        total = sum(odds.values()) + none
         return {label: value / total for label, value in odds.items()}
 
     def describe(self) -> dict[str, Any]:

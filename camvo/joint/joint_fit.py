@@ -73,7 +73,8 @@ class JointFit:
         if self.human is not None:
             # With two labels, their terms are in the beliefs already.
             terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
-            probabilities = terms.calibrate(probabilities)
+            others = len(probabilities) < len(self.labels)
+            probabilities = terms.calibrate(probabilities, others=others)
         rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
         return {label: probabilities.get(label, rest) for label in self.labels}
 

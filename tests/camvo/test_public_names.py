@@ -14,7 +14,7 @@ import camvo
 
 NAMES = [
     *("CaMVo", "CCaMVo", "Joint", "Sequential", "Stacked"),
-    *("Baseline", "Majority", "Single", "Fixed", "Random", "Cascade"),
+    *("Baseline", "Majority", "Single", "Fixed", "Random", "Cascade", "BestSingle", "Router"),
     *("Policy", "Observation", "Plan", "Decision"),
     *("State", "Contribution"),
     *("LabelVote", "NumericVote", "OpenNumericVote", "RankingVote", "SubsetVote", "SpanVote", "OpenVote"),

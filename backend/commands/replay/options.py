@@ -64,8 +64,8 @@ class SharedOptions:
     worth: Annotated[
         float | None,
         typer.Option(
-            help="Value of one more right label, in prices of asking every model. Without it, 10 for joint"
-            " and 75 for stacked.",
+            help="Value of one more right label, in prices of asking every model; for joint and stacked, each"
+            " with its own default.",
             rich_help_panel=POLICIES,
         ),
     ] = None

@@ -1,1 +1,1 @@
-"""Policies from elsewhere that learn from human labels, to compare with."""
+"""Policies from elsewhere, to compare with."""

@@ -23,7 +23,7 @@ from backend.commands.replay.series import series_of
 from backend.errors import ReplayError
 from camvo.policies.baselines import Majority, Random
 from camvo.policies.camvo import CaMVo
-from camvo.policies.cascade import Cascade
+from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 from camvo.replays.calibrated_scores import calibrated_scores

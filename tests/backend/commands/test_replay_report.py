@@ -32,7 +32,7 @@ from backend.commands.replay.series import series_of
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
-from camvo.policies.cascade import Cascade
+from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
 from camvo.replays.measures import full_vote, full_vote_weights

@@ -17,6 +17,11 @@ LABELS = ("neg", "neutral", "other", "pos")
 NOTHING = HumanTerms(1.0, np.zeros(3), {}, 0.0, 0)
 
 
+def right_of(model):
+    """The beliefs of a model of votes alone."""
+    return lambda rows: model.beliefs(rows)[0]
+
+
 def kept(votes, label):
     """A round in which arms "a", "b", "c" voted for these labels, and a person for ``label``."""
     cast = tuple(CastVote(arm, vote, 0.8) for arm, vote in zip(ARMS, votes, strict=True))
@@ -47,13 +52,34 @@ def test_corrected_probabilities_are_probabilities(model, labels):
 
 
 def test_a_corrected_label_follows_its_definition():
-    """p_j ∝ p_j^exponent · exp(terms of the arms that voted for j); what is left has its own term."""
+    """p_j ∝ p_j · exp(terms of the arms that voted for j / exponent); what is left has its own term."""
     terms = HumanTerms(0.7, np.array([0.5, -0.3, 0.2]), {}, 0.4, 5)
     right = np.array([[0.5, 0.2, 0.0]])
-    unscaled = np.array([0.5**0.7 * np.exp(0.7), 0.2**0.7 * np.exp(-0.3), 0.3**0.7 * np.exp(0.4)])
+    unscaled = np.array([0.5 * np.exp(0.7 / 0.7), 0.2 * np.exp(-0.3 / 0.7), 0.3 * np.exp(0.4 / 0.7)])
     expected = unscaled / unscaled.sum()
     found = terms.correct(np.array([[0, 1, 0]]), right)
     np.testing.assert_allclose(found[0, :2], expected[:2])
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_calibrated_label_follows_its_definition(others):
+    """p_j ∝ p_j^exponent · exp(term of label j), beside what is left if there are other labels."""
+    terms = HumanTerms(0.5, np.zeros(3), {"neg": 1.0}, 0.0, 5)
+    odds = {"neg": 0.5**0.5 * np.e, "pos": 0.2**0.5}
+    total = sum(odds.values()) + (0.3**0.5 if others else 0.0)
+    found = terms.calibrate({"neg": 0.5, "pos": 0.2}, others=others)
+    assert found == pytest.approx({label: value / total for label, value in odds.items()})
+
+
+def test_the_exponent_keeps_the_order_of_the_labels():
+    probabilities = {"neg": 0.6, "other": 0.3, "pos": 0.05}
+    surer, less = (
+        HumanTerms(e, np.zeros(3), {}, 0.0, 5).calibrate(probabilities, others=True) for e in (2, 0.3)
+    )
+    assert (
+        list(probabilities) == sorted(surer, key=surer.get, reverse=True) == sorted(less, key=less.get)[::-1]
+    )
+    assert surer["neg"] > probabilities["neg"] > less["neg"]
 
 
 def test_with_two_labels_a_labels_term_holds_without_votes_too():
@@ -68,16 +94,16 @@ def test_with_two_labels_a_labels_term_holds_without_votes_too():
     ids=["no vote", "no human label", "a label that no longer exists"],
 )
 def test_a_round_without_votes_or_a_human_label_of_the_label_set_does_not_count(round_):
-    assert fit_human_terms(made_up_kinds(3, 4), [round_], ARMS, LABELS) is None
+    assert fit_human_terms(right_of(made_up_kinds(3, 4)), [round_], ARMS, LABELS) is None
 
 
 def test_without_rounds_there_are_no_terms():
-    assert fit_human_terms(COINS, [], ARMS, ("neg", "pos")) is None
+    assert fit_human_terms(right_of(COINS), [], ARMS, ("neg", "pos")) is None
 
 
 def model_of(votes, labels):
     rows = rows_of(votes, labels)
-    return fit_kinds(rows.rows, rows.counts, labels, np.ones(3))
+    return right_of(fit_kinds(rows.rows, rows.counts, labels, np.ones(3)))
 
 
 @pytest.fixture(scope="module")

@@ -150,6 +150,17 @@ def test_people_who_agree_with_the_worst_arm_raise_what_it_says(labels):
     assert taught.model.accuracy.tolist() == fit(votes, names).model.accuracy.tolist()
 
 
+@pytest.mark.parametrize("labels", [2, 3, 5])
+def test_probabilities_sum_to_one_with_human_labels_that_contradict_the_votes(labels):
+    votes, names = votes_of(labels), NAMES[:labels]
+    taught = fit(votes, names, latest=human_rounds(votes[:80], (votes[:80, 0] + 1) % labels, names))
+    assert taught.human.exponent < 1.0
+    for cast in [{}, *cases(names)]:
+        probabilities = taught.probabilities(cast)
+        assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-9)
+        assert min(probabilities.values()) >= 0.0
+
+
 def test_a_pool_of_fifteen_arms_plans_with_a_shortlist():
     arms = tuple(f"arm{number:02}" for number in range(15))
     accuracy = np.linspace(0.4, 0.85, 15)

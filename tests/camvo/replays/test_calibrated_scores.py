@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.policies.baselines import Majority
-from camvo.policies.cascade import Cascade
+from camvo.policies.rivals.cascade import Cascade
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table

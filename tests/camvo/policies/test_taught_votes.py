@@ -16,6 +16,7 @@ from camvo.state.contribution import revision
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote
+from camvo.weights import vote_weights
 from camvo.weights.stacking_fit import ANCHORED, OPEN, fit_stacked_vote
 
 LABELS = ("no", "yes", "maybe", "other")
@@ -67,6 +68,14 @@ class Project:
     def weights(self):
         plan = self.plan()
         return dict(zip(plan.arms, plan.weights["q"].tolist(), strict=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def weights_settled_at_once():
+    """Projects are small here; without this, their first 50 rounds would ask all models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vote_weights, "ENOUGH_ROUNDS", 0)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ from typing import Final, Protocol
 import numpy as np
 
 from camvo.stages.stack_stops import Stops, learn_stops
+from camvo.state.confidences import ConfidenceCounts
 from camvo.state.kept_rounds import LatestRounds
+from camvo.weights.grades import NO_GRADES, Grades, learn_grades
 from camvo.weights.near_copies import near_copies_in
 from camvo.weights.stacking import StackedVote
 from camvo.weights.stacking_fit import ANCHORED, fit_stacked_vote
@@ -32,11 +34,13 @@ class Fit:
         stops: the stages and when to stop; ``None`` if the policy learns its stops from vote patterns.
         shares: arm → the share of its weight that it keeps beside its near-copies, in (0, 1]; empty if the
             policy does not use it.
+        grades: what the arms' confidences are worth.
     """
 
     stack: StackedVote
     stops: Stops | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
+    grades: Grades = NO_GRADES
 
 
 class FitData(Hashable, Protocol):
@@ -72,16 +76,18 @@ class WeightsFitData:
         labels: the label set.
         weights: (arm, ω), each as it would be without human labels. The votes of an arm whose weight is 0 are
             left out.
+        confidences: how sure the arms said they were.
     """
 
     latest: LatestRounds
     labels: tuple[str, ...]
     weights: tuple[tuple[str, float], ...]
+    confidences: ConfidenceCounts
 
     @property
     def basis(self) -> Hashable:
-        """The rounds, and the weights without human labels."""
-        return self.latest, frozenset(self.weights)
+        """The rounds, the weights without human labels, and the confidences."""
+        return self.latest, frozenset(self.weights), self.confidences
 
     @property
     def kind(self) -> Hashable:
@@ -90,12 +96,9 @@ class WeightsFitData:
 
     def compute(self) -> Fit:
         """Fit the stacked vote."""
-        weights = dict(self.weights)
-        return Fit(
-            fit_stacked_vote(
-                [round_.weighted(weights) for round_ in self.latest.rounds], self.labels, ANCHORED
-            )
-        )
+        weights, grades = dict(self.weights), learn_grades(self.confidences)
+        rounds = [round_.weighted(weights) for round_ in self.latest.rounds]
+        return Fit(fit_stacked_vote(rounds, self.labels, ANCHORED, grades), grades=grades)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class StackedFitData:
         prices: each arm's price as a share of the price of all, in the order of ``order``.
         price: λ, the probability of a right label that is worth the price of asking all arms.
         max_stages: the largest number of stages.
+        confidences: how sure the arms said they were.
     """
 
     latest: LatestRounds
@@ -117,11 +121,12 @@ class StackedFitData:
     prices: tuple[float, ...]
     price: float
     max_stages: int
+    confidences: ConfidenceCounts
 
     @property
     def basis(self) -> Hashable:
-        """The rounds."""
-        return self.latest
+        """The rounds, and the confidences."""
+        return self.latest, self.confidences
 
     @property
     def kind(self) -> Hashable:
@@ -130,7 +135,8 @@ class StackedFitData:
 
     def compute(self) -> Fit:
         """Fit the stacked vote, its stops and the shares of near-copies."""
-        stack = _stack(self.latest, self.labels)
+        grades = learn_grades(self.confidences)
+        stack = _stack(self.latest, self.labels, grades)
         stops = learn_stops(
             stack,
             self.latest.rounds,
@@ -139,14 +145,15 @@ class StackedFitData:
             self.labels,
             price=self.price,
             max_stages=self.max_stages,
+            grades=grades,
         )
-        return Fit(stack, stops, _shares(self.latest, self.labels, self.order))
+        return Fit(stack, stops, _shares(self.latest, self.labels, self.order), grades)
 
 
 @lru_cache(maxsize=16)
-def _stack(latest: LatestRounds, labels: tuple[str, ...]) -> StackedVote:
+def _stack(latest: LatestRounds, labels: tuple[str, ...], grades: Grades) -> StackedVote:
     """The stacked vote, cached apart from the stops, because it does not depend on the prices of a task."""
-    return fit_stacked_vote(latest.rounds, labels)
+    return fit_stacked_vote(latest.rounds, labels, grades=grades)
 
 
 def _shares(latest: LatestRounds, labels: tuple[str, ...], order: tuple[str, ...]) -> dict[str, float]:

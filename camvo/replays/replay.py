@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from camvo.replays.lookahead import LookaheadState
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
-from camvo.typing import Array, Votes
+from camvo.typing import Array, Confidences, Votes
 
 _QUESTION = "label"
 
@@ -103,17 +105,18 @@ def replay(
         contributions: list[Contribution] = []
         asked: list[list[bool]] = []
         for item, plan in zip(items, plan_window(policy, observations, table.prices), strict=True):
-            votes = _ask(policy, plan, table, item)
+            votes, confidences = _ask(policy, plan, table, item)
             asked.append([arm in votes for arm in table.prices])
-            decision = policy.decide(plan, votes).get(_QUESTION)
+            decision = policy.decide(plan, votes, confidences=confidences).get(_QUESTION)
             if decision is None:
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
             trace.trust[item] = decision.trust
-            contributions.append(policy.contribution(plan, _QUESTION, votes, decision.label))
+            learn = partial(policy.contribution, plan, _QUESTION, votes, confidences=confidences)
+            contributions.append(learn(decision.label))
             if human is not None and human[item]:
                 truth = table.labels[table.truth[item]]
-                corrected = policy.contribution(plan, _QUESTION, votes, truth, human=True)
+                corrected = learn(truth, human=True)
                 contributions.append(revision(contributions[-1], corrected))
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
@@ -150,11 +153,23 @@ def _windows(
             yield items, [{_QUESTION: Observation(state, context, table.labels)} for context in chunk]
 
 
-def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> Votes:
-    """Collect the votes that the policy asks for on one item."""
+def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> tuple[Votes, Confidences]:
+    """Collect the votes that the policy asks for on one item, and their confidences."""
     row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
+    sure = _confidences(table, item)
     votes: dict[str, dict[str, str]] = {}
-    while wanted := policy.ask(plan, votes):
+    confidences: dict[str, dict[str, float]] = {}
+    while wanted := policy.ask(plan, votes, confidences=confidences):
         for arm in wanted:
             votes[arm] = {_QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
-    return votes
+            if votes[arm] and arm in sure:
+                confidences[arm] = {_QUESTION: sure[arm]}
+    return votes, confidences
+
+
+def _confidences(table: VotesTable, item: int) -> dict[str, float]:
+    """Model → its confidence in its vote on one item, for the models that gave one."""
+    if table.confidences is None:
+        return {}
+    row = zip(table.prices, table.confidences[item].tolist(), strict=True)
+    return {arm: confidence for arm, confidence in row if not math.isnan(confidence)}

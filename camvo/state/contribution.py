@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from camvo.state.confidences import SureVote
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
 from camvo.typing import Array
@@ -42,6 +43,8 @@ class Contribution:
             correction does not change it and a withdrawal takes it back.
         kept: the round to keep whole, if any.
         dropped: the kept round that this event removes or replaces, if any.
+        compared: votes with a confidence beside the votes of other arms. Like ``exploration``, they count
+            ``rounds`` times.
 
     >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
     >>> Contribution.unpack(lesson.pack()).changes
@@ -54,6 +57,7 @@ class Contribution:
     exploration: ExplorationRound | None = None
     kept: KeptRound | None = None
     dropped: KeptRound | None = None
+    compared: tuple[SureVote, ...] = ()
 
     def pack(self) -> bytes:
         """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing."""
@@ -67,6 +71,8 @@ class Contribution:
         }
         if self.exploration is not None:
             header["probe"] = self.exploration.to_list()
+        if self.compared:
+            header["sure"] = [list(vote) for vote in self.compared]
         for name, round_ in (("kept", self.kept), ("dropped", self.dropped)):
             if round_ is not None:
                 header[name] = round_.to_list()
@@ -85,7 +91,8 @@ class Contribution:
         )
         context = np.frombuffer(body, header["dtype"]).astype(np.float64)
         exploration = ExplorationRound.from_list(header["probe"]) if "probe" in header else None
-        return cls(context, changes, header["rounds"], exploration, kept, dropped)
+        compared = tuple(SureVote(*vote) for vote in header.get("sure", ()))
+        return cls(context, changes, header["rounds"], exploration, kept, dropped, compared)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -114,4 +121,4 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
 def withdrawal(taught: Contribution) -> Contribution:
     """The contribution that takes back everything that a round taught."""
     nothing = Contribution(taught.context, (), rounds=0)
-    return replace(revision(taught, nothing), exploration=taught.exploration)
+    return replace(revision(taught, nothing), exploration=taught.exploration, compared=taught.compared)

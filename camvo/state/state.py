@@ -19,6 +19,7 @@ import numpy as np
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import NEWCOMER, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
+from camvo.state.confidences import ConfidenceSums
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRounds
 from camvo.state.linucb import Inverse, score
@@ -46,6 +47,7 @@ class State:
         pairs: which arms are right together.
         exploration: vote patterns of the exploration rounds.
         kept_rounds: the rounds that are kept whole.
+        confidences: how sure the arms said they were, beside whether they were right.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -68,6 +70,7 @@ class State:
         self.pairs = PairSums()
         self.exploration = ExplorationSums()
         self.kept_rounds = KeptRounds()
+        self.confidences = ConfidenceSums()
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -130,8 +133,12 @@ class State:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
             if contribution.dropped is not None:
                 self.kept_rounds.remove(contribution.dropped)
+                self.confidences.add_people(contribution.dropped, -1)
             if contribution.kept is not None:
                 self.kept_rounds.add(contribution.kept)
+                self.confidences.add_people(contribution.kept, +1)
+            if contribution.compared:
+                self.confidences.add(contribution.compared, contribution.rounds)
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, arm_lessons in lessons.items():
             if name not in self._arms:
@@ -162,6 +169,7 @@ class State:
             "pairs": self.pairs.names,
             "probes": self.exploration.to_list(),
             "rows": self.kept_rounds.to_list(),
+            "confidences": self.confidences.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -195,6 +203,8 @@ class State:
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.exploration = ExplorationSums.from_list(header["probes"])
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
+                if "confidences" in header:
+                    state.confidences = ConfidenceSums.from_list(header["confidences"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = cls._arm(
                         inverse=Inverse.from_arrays(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import ClassVar
 
@@ -161,12 +161,7 @@ def _in_order(
 
 def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Advance) -> ReplayRun:
     table, shuffle = experiment.table, experiment.shuffles[seed]
-    items = replace(
-        table,
-        contexts=table.contexts[shuffle.order],
-        votes=table.votes[shuffle.order],
-        truth=table.truth[shuffle.order],
-    )
+    items = table.take(shuffle.order)
     started = time.perf_counter()
     trace = replay(
         setting.policy,

@@ -48,6 +48,12 @@ def replay(
             rich_help_panel=DATA,
         ),
     ] = 0.0,
+    confidences: Annotated[
+        bool,
+        typer.Option(
+            help="Use the columns conf_<model>: how sure each model says it is.", rich_help_panel=DATA
+        ),
+    ] = True,
     policy: options.PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
     delta: options.Deltas = "0.97",
     k_min: options.KMins = "3",
@@ -75,4 +81,5 @@ def replay(
         embeddings=embeddings,
         human_labels=human_labels,
         limit=limit,
+        confidences=confidences,
     ).run(Console(), Console(stderr=True))

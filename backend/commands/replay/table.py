@@ -36,6 +36,7 @@ class TableReplay:
     embeddings: Path | None
     human_labels: float
     limit: int | None
+    confidences: bool = True
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results.
@@ -59,7 +60,14 @@ class TableReplay:
                 where=f"{self.votes}, --human-labels",
                 fix="fill the column truth, or leave --human-labels out",
             )
-        table = VotesTable(file.labels, prices, self._contexts(file, progress), file.votes, file.truth)
+        table = VotesTable(
+            file.labels,
+            prices,
+            self._contexts(file, progress),
+            file.votes,
+            file.truth,
+            file.confidences if self.confidences else None,
+        )
 
         shuffles = {
             seed: shuffle_items(table.truth, seed, self.limit, self.human_labels) for seed in self.study.seeds
@@ -98,7 +106,11 @@ class TableReplay:
                 for model, accuracy in zip(table.prices, accuracies, strict=True)
             },
             "clairvoyant": _clairvoyant(table),
-            "options": {"human_labels": self.human_labels, "limit": self.limit},
+            "options": {
+                "human_labels": self.human_labels,
+                "limit": self.limit,
+                "confidences": self.confidences,
+            },
         }
 
 

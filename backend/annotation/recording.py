@@ -90,7 +90,12 @@ def _record_round(
         confirmed=confirmation(decision.label, human, plan),
     )
     contribution = outcome.policy.contribution(
-        outcome.plan, question.name, outcome.votes, label, human=taught_by == "human"
+        outcome.plan,
+        question.name,
+        outcome.votes,
+        label,
+        human=taught_by == "human",
+        confidences=outcome.confidences,
     )
     store_round(connection, round_, contribution, now=now, examples=outcome.shown)
     return round_

@@ -8,6 +8,8 @@ from typing import Any
 
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+from camvo.stages.stages import on_question
+from camvo.typing import Confidences
 from camvo.votes import registry
 from camvo.votes.decision import Decision
 
@@ -25,6 +27,7 @@ class TaskOutcome:
         scores: the calibrated score by question, for questions whose policy score was calibrated.
         examples: the tasks shown as examples.
         shown: how many examples each model's prompt had.
+        confidences: for each model that says how sure it is, its confidences by question.
     """
 
     policy: Policy
@@ -35,6 +38,7 @@ class TaskOutcome:
     scores: Mapping[str, float]
     examples: Sequence[int] = ()
     shown: Mapping[str, int] = field(default_factory=dict)
+    confidences: Confidences = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -48,12 +52,17 @@ class TaskOutcome:
         return sum((expected | dict(self.costs)).values())
 
     def describe(self, question: str) -> dict[str, Any]:
-        """The JSON that a round stores: the plan, the aggregation, the policy's own score, the examples."""
+        """The JSON that a round stores: the plan, the aggregation and the policy's own score.
+
+        The confidences and the examples are in it if there are any.
+        """
         aggregation = self.plan.estimates[question].aggregation
-        description = {
+        description: dict[str, Any] = {
             "aggregation": registry.describe_aggregation(aggregation),
             "score": self.decisions[question].score,
         }
+        if sure := on_question(self.confidences, question):
+            description["confidences"] = sure
         if self.examples:
             description["examples"] = list(self.examples)
         return self.plan.describe(question) | description

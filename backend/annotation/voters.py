@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -29,11 +29,14 @@ class ModelReply:
         votes: question → vote; empty if the model failed.
         cost: what was paid for it, $.
         failure: the code of the reason why there are no votes; ``None`` if there are.
+        confidences: question → how sure the model says it is of its vote, in [0, 1]; questions of which it
+            says nothing are absent.
     """
 
     votes: Mapping[str, str]
     cost: float
     failure: str | None = None
+    confidences: Mapping[str, float] = field(default_factory=dict)
 
 
 class Voters:
@@ -80,7 +83,8 @@ class Voters:
         votes = _votes(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
         if votes:
-            return ModelReply(votes, answer.cost)
+            sure = {name: confidence for name, confidence in answer.confidences.items() if name in votes}
+            return ModelReply(votes, answer.cost, confidences=sure)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)

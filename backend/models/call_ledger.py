@@ -105,7 +105,7 @@ class CallLedger:
             self._contacts.note()
             if (stored := answers.find_by_key(connection, [key]).get(key)) is not None:
                 _record_use(connection, key, query)
-                return ClaimResult(content=stored.content)
+                return ClaimResult(content=stored.content, confidences=stored.confidences)
             claim = claims.acquire(connection, key, self._owner, LEASE, grace=self._contacts.grace)
             if claim is None:
                 return None
@@ -168,6 +168,7 @@ class CallLedger:
                     output_tokens=usage.output_tokens,
                     cost=usage.cost,
                     seconds=outcome.seconds,
+                    confidences=outcome.confidences,
                 )
                 answers.store(connection, stored, *task, now=self._clock())
             if call is not None:

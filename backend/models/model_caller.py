@@ -185,6 +185,7 @@ class ModelCaller:
             seconds=seconds,
             counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
+            tokens=received.tokens,
         )
 
     def _believed(self, direction: str, reported: int, most: int) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, exists, or_, select
 
@@ -33,6 +33,7 @@ class StoredAnswer:
         output_tokens: as counted by the provider, including reasoning tokens.
         cost: in $.
         seconds: duration of the call.
+        confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
     """
 
     key: str
@@ -42,6 +43,7 @@ class StoredAnswer:
     output_tokens: int
     cost: float
     seconds: float
+    confidences: Mapping[str, float] = field(default_factory=dict)
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
@@ -51,7 +53,8 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
     for start in range(0, len(unique_keys), _KEYS_PER_QUERY):
         for row in connection.execute(_FIND, {"keys": unique_keys[start : start + _KEYS_PER_QUERY]}):
             values = dict(row._mapping)
-            answers[row.key] = StoredAnswer(**(values | {"cost": from_picodollars(values["cost"])}))
+            values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
+            answers[row.key] = StoredAnswer(**values)
     return answers
 
 
@@ -65,6 +68,7 @@ def store(connection: Connection, answer: StoredAnswer, project: str, task: int,
         "output_tokens": answer.output_tokens,
         "cost": to_picodollars(answer.cost),
         "seconds": answer.seconds,
+        "confidences": dict(answer.confidences) or None,
         "created_at": now,
     }
     connection.execute(insert_new(connection.dialect, _table), row)

@@ -124,6 +124,7 @@ answers = Table(
     Column("cost", BigInteger, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("confidences", _JSON),
 )
 
 answer_tasks = Table(

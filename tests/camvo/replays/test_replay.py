@@ -8,6 +8,7 @@ import pytest
 from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
+from camvo.policies.stacked import Stacked
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
@@ -188,3 +189,46 @@ def test_a_human_label_of_an_item_whose_truth_is_unknown_is_refused():
     unsure = dataclasses.replace(table, truth=truth)
     with pytest.raises(InvalidParameterError, match="2 items whose truth is unknown; the first is item 4"):
         replay(Majority(), unsure, human=np.ones(10, dtype=np.bool_))
+
+
+def with_confidences(table, seed=0):
+    """Every model says 0.95 or 0.3, and is right as often."""
+    rng = np.random.default_rng(seed)
+    confidences = rng.choice([0.3, 0.95], size=table.votes.shape)
+    wrong = (table.truth[:, None] + 1 + rng.integers(2, size=table.votes.shape)) % 3
+    votes = np.where(rng.random(table.votes.shape) < confidences, table.truth[:, None], wrong)
+    return dataclasses.replace(table, votes=votes, confidences=confidences)
+
+
+def test_a_policy_that_uses_confidences_is_right_more_often():
+    table = with_confidences(drawn(items=600))
+    human = np.arange(600) < 60
+    sure, blind = (
+        replay(Stacked(first=150), items, window=20, human=human)
+        for items in (table, dataclasses.replace(table, confidences=None))
+    )
+    gain = np.mean(sure.labels[200:] == table.truth[200:]) - np.mean(blind.labels[200:] == table.truth[200:])
+    assert gain > 0.05
+
+
+def test_a_model_that_says_nothing_of_how_sure_it_is_votes_as_before():
+    table = drawn(items=100)
+    silent = dataclasses.replace(table, confidences=np.full(table.votes.shape, np.nan))
+    policy = Stacked(first=50)
+    assert replay(policy, silent).labels.tolist() == replay(policy, table).labels.tolist()
+
+
+@pytest.mark.parametrize("confidences", [np.full((300, 4), 1.5), np.full((300, 3), 0.5)])
+def test_confidences_outside_0_to_1_or_of_another_shape_are_refused(confidences):
+    with pytest.raises(InvalidParameterError, match="confidence"):
+        dataclasses.replace(drawn(), confidences=confidences)
+
+
+def test_items_that_are_taken_keep_their_confidences():
+    table = with_confidences(drawn())
+    taken = table.take(np.array([5, 2]))
+    assert taken.confidences.tolist() == table.confidences[[5, 2]].tolist()
+    assert (taken.truth.tolist(), taken.votes.tolist()) == (
+        table.truth[[5, 2]].tolist(),
+        table.votes[[5, 2]].tolist(),
+    )

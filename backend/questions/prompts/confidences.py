@@ -45,7 +45,7 @@ def answer_confidences(
     if not tokens or b"".join(token.text for token in tokens) != written:
         return {}
     spans = _property_spans(content)
-    if not spans and len(questions) == 1:
+    if "{" not in content and len(questions) == 1:
         spans = {questions[0].name: _stripped(content, 0, len(content))}
     confidences = {}
     for question in questions:

@@ -87,7 +87,7 @@ def test_without_such_columns_there_are_no_confidences(tmp_path: Path) -> None:
         ('m\n"yes"x\n', ", line 2: is not CSV ("),
         (
             "m,conf_n\nyes,0.5\n",
-            ", line 1: the column 'conf_n' has the confidences of 'n', which is no column (add its labels, or",
+            ", line 1: the column 'conf_n' has the confidences of 'n', which is no column (add its label",
         ),
         ("m,conf_m\nyes,0.5\nno,2\n", ", line 3, column 'conf_m': '2' is not a confidence (give a number"),
         ("m,conf_m\nyes,nan\n", ", line 2, column 'conf_m': 'nan' is not a confidence (give a number"),

@@ -390,6 +390,7 @@ def test_a_model_outside_the_pool_is_refused(name, model):
         policy_named(name, **model).plan(observations(states_after(name, 0), 99), COSTS)
 
 
+@every_policy
 def test_confidences_that_nothing_is_known_of_change_nothing(name: str, states: dict[str, State]) -> None:
     policy = policy_named(name)
     plan = policy.plan(observations(states, ROUNDS), COSTS)
@@ -399,6 +400,7 @@ def test_confidences_that_nothing_is_known_of_change_nothing(name: str, states: 
     assert policy.decide(plan, votes, confidences=sure) == policy.decide(plan, votes)
 
 
+@every_policy
 def test_confidences_are_learnt_for_labels_only(name: str, states: dict[str, State]) -> None:
     policy = policy_named(name)
     plan = policy.plan(observations(states, ROUNDS), COSTS)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from camvo.stages.stack_stops import Stops, learn_stops
-from camvo.state.confidences import ConfidenceCounts
+from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.weights.grades import NO_GRADES, Grades, learn_grades
 from camvo.weights.near_copies import near_copies_in
@@ -82,7 +82,7 @@ class WeightsFitData:
     latest: LatestRounds
     labels: tuple[str, ...]
     weights: tuple[tuple[str, float], ...]
-    confidences: ConfidenceCounts
+    confidences: ConfidenceCounts = NO_COUNTS
 
     @property
     def basis(self) -> Hashable:
@@ -121,7 +121,7 @@ class StackedFitData:
     prices: tuple[float, ...]
     price: float
     max_stages: int
-    confidences: ConfidenceCounts
+    confidences: ConfidenceCounts = NO_COUNTS
 
     @property
     def basis(self) -> Hashable:

@@ -104,6 +104,10 @@ class ConfidenceCounts:
         return sum(self.by_others.values()) + sum(self.by_people.values())
 
 
+NO_COUNTS: Final = ConfidenceCounts()
+"""The counts of arms that say nothing of how sure they are."""
+
+
 @dataclass(slots=True)
 class ConfidenceSums:
     """Signed sums over votes with a confidence.
@@ -117,7 +121,7 @@ class ConfidenceSums:
 
     by_others: Counter[SureVote] = field(default_factory=Counter)
     by_people: Counter[SureVote] = field(default_factory=Counter)
-    evidence: ConfidenceCounts = field(default_factory=ConfidenceCounts, compare=False)
+    evidence: ConfidenceCounts = field(default=NO_COUNTS, compare=False)
     _votes: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -76,18 +76,16 @@ class WeightsFitData:
         labels: the label set.
         weights: (arm, ω), each as it would be without human labels. The votes of an arm whose weight is 0 are
             left out.
-        confidences: how sure the arms said they were.
     """
 
     latest: LatestRounds
     labels: tuple[str, ...]
     weights: tuple[tuple[str, float], ...]
-    confidences: ConfidenceCounts = NO_COUNTS
 
     @property
     def basis(self) -> Hashable:
-        """The rounds, the weights without human labels, and the confidences."""
-        return self.latest, frozenset(self.weights), self.confidences
+        """The rounds, and the weights without human labels."""
+        return self.latest, frozenset(self.weights)
 
     @property
     def kind(self) -> Hashable:
@@ -96,9 +94,12 @@ class WeightsFitData:
 
     def compute(self) -> Fit:
         """Fit the stacked vote."""
-        weights, grades = dict(self.weights), learn_grades(self.confidences)
-        rounds = [round_.weighted(weights) for round_ in self.latest.rounds]
-        return Fit(fit_stacked_vote(rounds, self.labels, ANCHORED, grades), grades=grades)
+        weights = dict(self.weights)
+        return Fit(
+            fit_stacked_vote(
+                [round_.weighted(weights) for round_ in self.latest.rounds], self.labels, ANCHORED
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from camvo.stages.stopping_rule import StoppingRule, is_complete
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
-from camvo.weights.grades import NO_GRADES
 from camvo.weights.stacking import StackedVote
 from camvo.weights.vote_weights import VoteWeights, weights_by_agreement
 
@@ -73,7 +72,7 @@ class Sequential(Staged):
         evidence = observation.state.exploration.evidence
         by_agreement = _weights_by_agreement(evidence, len(observation.labels), tuple(costs.items()))
         weights = tuple([(arm, float(f"{weight:.2g}")) for arm, weight in by_agreement.items()])
-        return WeightsFitData(latest, observation.labels, weights, observation.state.confidences.evidence)
+        return WeightsFitData(latest, observation.labels, weights)
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
@@ -140,16 +139,14 @@ def _order_and_stages(
     weights = {question: source.by_arm() for question, source in vote_weights.items()}
     order, shares = most_weight_per_price(dict(costs), weights.values())
     questions = {}
-    for name, evidence, _, is_label_vote, fit in inputs:
+    for name, evidence, _, is_label_vote, _ in inputs:
         if not is_label_vote:
             ask_all = StoppingRule(len(order), ({},) * (policy.max_stages - 1), certain=True)
             questions[name] = AgreementStages((1.0,) * len(order), ask_all)
             continue
         in_order = tuple(weights[name][arm] for arm in order)
         certain, learned = _rules(evidence, order, shares, in_order, policy.max_stages, policy.agreement)
-        questions[name] = AgreementStages(
-            in_order, certain, learned, vote_weights[name], NO_GRADES if fit is None else fit.grades
-        )
+        questions[name] = AgreementStages(in_order, certain, learned, vote_weights[name])
     return order, questions
 
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from camvo.numerics.tolerances import TIE
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure
 from camvo.stages.stopping_rule import StoppingRule, is_certain
 from camvo.state.vote_patterns import SILENT, ExplorationRound, Signature, VotePattern, canonical
 from camvo.votes.decision import Decision
-from camvo.weights.grades import NO_GRADES, Grades
 from camvo.weights.vote_weights import VoteWeights
 
 
@@ -27,14 +25,12 @@ class AgreementStages:
         trial: the learned rule, if exploration overrules it in this round. The round then shows whether the
             learned rule would have been right.
         vote_weights: the source of the weights; ``None`` for a question whose votes are not labels.
-        grades: what the arms' confidences are worth. They count once there are human labels.
     """
 
     weights: tuple[float, ...]
     rule: StoppingRule
     trial: StoppingRule | None = None
     vote_weights: VoteWeights | None = None
-    grades: Grades = NO_GRADES
 
     @property
     def first(self) -> int:
@@ -47,7 +43,10 @@ class AgreementStages:
         return None if self.vote_weights is None else "labelled"
 
     def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast, sure: Sure = UNKNOWN) -> int:
-        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop.
+
+        Confidences do not count: a certificate is about the weights of votes.
+        """
         return self._follow(self.rule, stage, _signature(order[:asked], votes))
 
     def decision(
@@ -55,8 +54,7 @@ class AgreementStages:
     ) -> Decision:
         """The same label, with the stacked vote's probabilities once there are human labels.
 
-        If some arms say how sure they are, the label is then the most probable one that got a vote. The
-        decision stays as it is if no arm with a weight of its own has voted.
+        The decision stays as it is if no arm with a weight of its own has voted.
         """
         if self.vote_weights is None or self.vote_weights.stack is None:
             return decision
@@ -64,13 +62,8 @@ class AgreementStages:
         weighted_votes = {arm: vote for arm, vote in votes.items() if agreed[arm]}
         if not any(weighted_votes.values()):
             return decision
-        log_ratios = self.grades.log_ratios(sure)
-        posterior = stack.probabilities(weighted_votes, agreed, labels, log_ratios)
-        label = decision.label
-        if log_ratios:
-            leader, _ = stack.leader(weighted_votes, agreed, labels, log_ratios)
-            label = leader if posterior[leader] > posterior[label] + TIE else label
-        return Decision(label, posterior[label], posterior, stack.trust)
+        posterior = stack.probabilities(weighted_votes, agreed, labels)
+        return Decision(decision.label, posterior[decision.label], posterior, stack.trust)
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
         """The round's vote pattern, and whether the learned rule would have given the round's label."""

@@ -149,7 +149,9 @@ def _leaders(
     for i, round_ in enumerate(rounds):
         label_of = {vote.arm: vote.label if vote.label in labels else None for vote in round_.votes}
         weights = {vote.arm: vote.weight for vote in round_.votes}
-        log_ratios = {vote.arm: grades.log_ratio(vote.arm, vote.confidence) for vote in round_.votes}
+        log_ratios = {
+            vote.arm: grades.log_ratio(vote.arm, vote.label, vote.confidence) for vote in round_.votes
+        }
         votes = {arm: label_of[arm] for arm in order}
         if not any(votes.values()):
             continue

@@ -51,7 +51,7 @@ class WorthStages:
             return self.first
         if not any(votes.values()):
             return self.stops.after(asked, -math.inf)
-        log_ratios = self.grades.log_ratios(sure)
+        log_ratios = self.grades.log_ratios(votes, sure)
         _, margin = self.stack.leader(votes, self.weights, self.labels, log_ratios)
         return self.stops.after(asked, margin)
 
@@ -62,7 +62,7 @@ class WorthStages:
 
         Before the first human label, and without confidences, the decision stays that of the weighted vote.
         """
-        log_ratios = self.grades.log_ratios(sure)
+        log_ratios = self.grades.log_ratios(votes, sure)
         if self.stack is None or not (self.stack.arms or log_ratios):
             return decision
         posterior = self.stack.probabilities(votes, self.weights, labels, log_ratios)

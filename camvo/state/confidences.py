@@ -36,11 +36,13 @@ class SureVote(NamedTuple):
 
     Attributes:
         arm: the arm's name.
+        label: the label that it voted for.
         level: the level of its confidence, 0 to :data:`TOP_LEVEL`.
         right: whether the vote is that label.
     """
 
     arm: str
+    label: str
     level: int
     right: bool
 
@@ -82,13 +84,13 @@ def compared_with_others(
         others = {**totals, vote: totals[vote] - weights[arm]}
         (best, leader), *rest = sorted(((total, label) for label, total in others.items()), reverse=True)
         if best - (rest[0][0] if rest else 0.0) > TIE:
-            compared.append(SureVote(arm, level_of(sure[arm]), vote == leader))
+            compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == leader))
     return tuple(compared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfidenceCounts:
-    """Votes by arm, level and whether they were right. Hashed by identity, so that fits can be cached.
+    """Votes by arm, label, level and whether they were right. Hashed by identity, so that fits can be cached.
 
     Attributes:
         by_others: the votes compared with those of other arms → their number.
@@ -135,7 +137,7 @@ class ConfidenceSums:
         """Add (+1) or take back (−1) the comparisons with a round's human label, if it has one."""
         if round_.label is not None:
             compared = [
-                SureVote(vote.arm, level_of(vote.confidence), vote.label == round_.label)
+                SureVote(vote.arm, vote.label, level_of(vote.confidence), vote.label == round_.label)
                 for vote in round_.votes
                 if vote.confidence is not None and vote.label is not None
             ]

@@ -88,7 +88,7 @@ class Student:
 
 @lru_cache(maxsize=8)
 def teach(lessons: Lessons) -> Student | None:
-    """Teach a student; ``None`` if there are too few texts or labels. Cached by the identity of ``lessons``."""
+    """Teach a student; ``None`` with too few texts or labels. Cached by the identity of ``lessons``."""
     texts = lessons.texts
     counts = Counter(text.label for text in texts)
     labels = tuple(sorted(counts))

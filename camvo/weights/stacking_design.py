@@ -95,7 +95,7 @@ def _votes(
         if vote.label in label_at
     ]
     numbers = [
-        (vote.weight, grades.log_ratio(vote.arm, vote.confidence))
+        (vote.weight, grades.log_ratio(vote.arm, vote.label, vote.confidence))
         for row in rows
         for vote in row.votes
         if vote.label in label_at

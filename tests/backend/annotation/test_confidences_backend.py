@@ -53,7 +53,10 @@ def test_a_stored_answer_says_it_again(backend: Backend) -> None:
 
 def test_the_state_learns_from_other_models_and_from_people(backend: Backend) -> None:
     backend.predict(task(1))
-    right = {SureVote("red", level_of(0.9), True): 1, SureVote("green", level_of(0.6), True): 1}
+    right = {
+        SureVote("red", "Glad", level_of(0.9), True): 1,
+        SureVote("green", "Glad", level_of(0.6), True): 1,
+    }
     assert backend.state().confidences.by_others == right
     backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
     assert backend.state().confidences.by_people == {vote._replace(right=False): 1 for vote in right}

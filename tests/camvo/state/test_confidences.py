@@ -25,7 +25,9 @@ EQUAL = {"a": 1.0, "b": 1.0, "c": 1.0}
 SURE = {"a": 0.9, "b": 0.6}
 CONTEXT = np.array([1.0, 0.0])
 
-VOTES = st.builds(SureVote, st.sampled_from("ab"), st.integers(0, TOP_LEVEL), st.booleans())
+VOTES = st.builds(
+    SureVote, st.sampled_from("ab"), st.sampled_from(["yes", "no"]), st.integers(0, TOP_LEVEL), st.booleans()
+)
 
 
 def kept(label, sure=SURE):
@@ -47,19 +49,19 @@ def test_a_level_is_a_quarter_on_the_logit_scale(confidence):
 
 def test_a_vote_is_right_if_the_others_say_the_same():
     votes = {"a": "yes", "b": "yes", "c": "yes"}
-    assert compared_with_others(votes, EQUAL, {"a": 0.5}) == (SureVote("a", 40, True),)
+    assert compared_with_others(votes, EQUAL, {"a": 0.5}) == (SureVote("a", "yes", 40, True),)
 
 
 def test_an_arms_own_weight_does_not_make_it_right():
     votes = {"a": "yes", "b": "no", "c": "no"}
     weights = {"a": 9.0, "b": 1.0, "c": 1.0}
-    assert compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", 40, False),)
+    assert compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", "yes", 40, False),)
 
 
 def test_the_others_count_by_their_weights():
     votes = {"a": "yes", "b": "yes", "c": "no"}
     weights = {"a": 1.0, "b": 1.0, "c": 2.0}
-    assert compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", 40, False),)
+    assert compared_with_others(votes, weights, {"a": 0.5}) == (SureVote("a", "yes", 40, False),)
 
 
 @pytest.mark.parametrize(
@@ -95,14 +97,14 @@ def test_the_evidence_lags_behind_by_a_fifth_of_the_votes_at_most(votes):
 
 def test_the_evidence_is_renewed_when_votes_are_taken_back():
     sums = ConfidenceSums()
-    sums.add([SureVote("a", 3, True)], +1)
-    sums.add([SureVote("a", 3, True)], -1)
+    sums.add([SureVote("a", "yes", 3, True)], +1)
+    sums.add([SureVote("a", "yes", 3, True)], -1)
     assert sums.evidence.votes == 0
 
 
 def test_sums_read_back_are_the_same():
     sums = ConfidenceSums()
-    sums.add([SureVote("a", 3, True)] * 9, +1)
+    sums.add([SureVote("a", "yes", 3, True)] * 9, +1)
     sums.add_people(kept("yes"), +1)
     again = ConfidenceSums.from_list(json.loads(json.dumps(sums.to_list())))
     assert again == sums
@@ -113,33 +115,33 @@ def test_a_human_label_says_which_votes_were_right():
     state = State(2)
     state.add(Contribution(CONTEXT, (), kept=kept("yes")))
     assert state.confidences.by_people == {
-        SureVote("a", level_of(0.9), True): 1,
-        SureVote("b", level_of(0.6), False): 1,
+        SureVote("a", "yes", level_of(0.9), True): 1,
+        SureVote("b", "no", level_of(0.6), False): 1,
     }
 
 
 def test_a_changed_human_label_changes_them_and_a_withdrawn_one_takes_them_back():
     state = State(2)
-    voted = Contribution(CONTEXT, (), kept=kept(None), compared=(SureVote("a", 49, True),))
+    voted = Contribution(CONTEXT, (), kept=kept(None), compared=(SureVote("a", "yes", 49, True),))
     right, wrong = (Contribution(CONTEXT, (), kept=kept(label)) for label in ("yes", "no"))
     state.add(voted, revision(voted, right), revision(right, wrong))
-    assert state.confidences.by_people[SureVote("a", level_of(0.9), False)] == 1
+    assert state.confidences.by_people[SureVote("a", "yes", level_of(0.9), False)] == 1
     state.add(revision(wrong, voted))
     assert not state.confidences.by_people
-    assert state.confidences.by_others == {SureVote("a", 49, True): 1}
+    assert state.confidences.by_others == {SureVote("a", "yes", 49, True): 1}
     state.add(withdrawal(voted))
     assert not state.confidences.by_others
 
 
 def test_a_contribution_read_back_has_its_comparisons():
-    lesson = Contribution(CONTEXT, (), kept=kept("yes"), compared=(SureVote("a", 49, True),))
+    lesson = Contribution(CONTEXT, (), kept=kept("yes"), compared=(SureVote("a", "yes", 49, True),))
     again = Contribution.unpack(lesson.pack())
     assert (again.compared, again.kept) == (lesson.compared, lesson.kept)
 
 
 def test_a_snapshot_holds_them():
     state = State(2)
-    state.add(Contribution(CONTEXT, (), kept=kept("yes"), compared=(SureVote("a", 49, True),)))
+    state.add(Contribution(CONTEXT, (), kept=kept("yes"), compared=(SureVote("a", "yes", 49, True),)))
     assert State.restore(state.snapshot()).confidences == state.confidences
 
 

@@ -15,7 +15,7 @@ from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, SureVote, level
 from camvo.weights.grades import NO_GRADES, learn_grades
 
 TABLES = st.dictionaries(
-    st.builds(SureVote, st.sampled_from("ab"), st.integers(0, TOP_LEVEL), st.booleans()),
+    st.builds(SureVote, st.sampled_from("ab"), st.just("yes"), st.integers(0, TOP_LEVEL), st.booleans()),
     st.integers(1, 400),
     max_size=30,
 )
@@ -27,7 +27,9 @@ def drawn(n, seed=0, arm="a", accuracy=0.8, error=0.0):
     confidence = rng.beta(5.0 * accuracy, 5.0 * (1.0 - accuracy), size=n)
     right = (rng.random(n) < confidence) ^ (rng.random(n) < error)
     levels = [level_of(each) for each in confidence.tolist()]
-    return Counter(SureVote(arm, level, was) for level, was in zip(levels, right.tolist(), strict=True))
+    return Counter(
+        SureVote(arm, "yes", level, was) for level, was in zip(levels, right.tolist(), strict=True)
+    )
 
 
 @given(TABLES, TABLES)
@@ -75,7 +77,9 @@ def test_human_labels_overrule_the_others_votes():
 
 def test_a_confidence_that_says_nothing_is_worth_nothing():
     rng = np.random.default_rng(0)
-    votes = Counter(SureVote("a", int(rng.integers(30, 60)), bool(rng.random() < 0.8)) for _ in range(4000))
+    votes = Counter(
+        SureVote("a", "yes", int(rng.integers(30, 60)), bool(rng.random() < 0.8)) for _ in range(4000)
+    )
     assert learn_grades(ConfidenceCounts(votes, {})).arms["a"].log_ratios == pytest.approx(
         [0.0] * 3, abs=0.25
     )
@@ -83,7 +87,7 @@ def test_a_confidence_that_says_nothing_is_worth_nothing():
 
 @pytest.mark.parametrize(
     "votes",
-    [drawn(49), Counter({SureVote("a", 80, True): 500, SureVote("a", 80, False): 100})],
+    [drawn(49), Counter({SureVote("a", "yes", 80, True): 500, SureVote("a", "yes", 80, False): 100})],
     ids=["too few votes", "one level"],
 )
 def test_without_evidence_there_are_no_grades(votes):
@@ -96,14 +100,29 @@ def test_arms_are_learnt_apart():
     assert learn_grades(ConfidenceCounts(both, {})).arms["a"] == alone.arms["a"]
 
 
+def test_votes_for_a_label_have_a_scale_of_their_own_where_there_are_enough():
+    """The arm is sure of "no" whether or not it is right."""
+    sure_of_no = Counter(
+        {
+            SureVote("a", "no", level, right): 20 * (4 if right else 1)
+            for level in (70, 75, 80)
+            for right in (False, True)
+        }
+    )
+    grades = learn_grades(ConfidenceCounts(drawn(1000) + sure_of_no, {}))
+    assert grades.log_ratio("a", "no", 1.0) == pytest.approx(0.0, abs=0.1)
+    assert grades.log_ratio("a", "yes", 1.0) > 0.5
+    assert grades.log_ratio("a", "rare", 1.0) == grades.arms["a"].log_ratio(1.0)
+
+
 def test_an_arm_without_grades_or_without_a_confidence_adds_nothing():
     grades = learn_grades(ConfidenceCounts(drawn(1000), {}))
-    assert grades.log_ratio("a", None) == grades.log_ratio("other", 0.9) == 0.0
-    assert grades.log_ratios({"a": 1.0, "other": 1.0}) == {
+    assert grades.log_ratio("a", "yes", None) == grades.log_ratio("other", "yes", 0.9) == 0.0
+    assert grades.log_ratios({"a": "yes", "other": "no"}, {"a": 1.0, "other": 1.0}) == {
         "a": grades.arms["a"].log_ratios[-1],
         "other": 0.0,
     }
-    assert NO_GRADES.log_ratios({"a": 1.0}) == {}
+    assert NO_GRADES.log_ratios({"a": "yes"}, {"a": 1.0}) == {}
 
 
 def test_they_are_described_as_json():

@@ -221,7 +221,7 @@ def test_what_arms_say_of_how_sure_they_are_makes_the_vote_better():
                     cast(row),
                     weights,
                     LABELS,
-                    {vote.arm: grades.log_ratio(vote.arm, vote.confidence) for vote in row.votes},
+                    {vote.arm: grades.log_ratio(vote.arm, vote.label, vote.confidence) for vote in row.votes},
                 )[0]
                 == row.label
                 for row in others

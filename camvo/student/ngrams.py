@@ -46,8 +46,11 @@ def numbers_in(ngrams: Ngrams) -> NDArray[np.int64]:
 def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
     """The hash of each n-gram of one length: a polynomial of its characters modulo 2⁶⁴, mixed."""
     count = len(codes) - length + 1
-    hashes = np.full(count, np.uint64(length), dtype=np.uint64)
+    hashes: NDArray[np.uint64] = np.full(count, length, dtype=np.uint64)
     for offset in range(length):
-        hashes = (hashes + codes[offset : offset + count]) * _MULTIPLIER
-    hashes = (hashes ^ (hashes >> _HALF)) * _MIXER
-    return hashes >> _SHIFT
+        hashes += codes[offset : offset + count]
+        hashes *= _MULTIPLIER
+    hashes ^= hashes >> _HALF
+    hashes *= _MIXER
+    hashes >>= _SHIFT
+    return hashes

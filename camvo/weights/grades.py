@@ -3,8 +3,8 @@
 Models state confidences on scales of their own. Each arm's confidences are therefore sorted into a few
 *grades*, with about as many votes in each, and a grade is worth what it was worth before:
 log P(grade | right) − log P(grade | wrong), to be added to the log-odds of the vote. Calibration per model is
-the idea of UCCI; grades keep it a matter of counting. Where people have labelled enough of an arm's votes for a label,
-those are graded by themselves.
+the idea of UCCI; grades keep it a matter of counting. Where people have labelled enough of an arm's votes
+for a label, those are graded by themselves.
 
 Without human labels a vote counts as right if it is the label of the other arms' weighted vote. The others
 err too, so the log ratios come out too small rather than too large where errors are independent. Votes

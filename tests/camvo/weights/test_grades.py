@@ -100,7 +100,7 @@ def test_arms_are_learnt_apart():
     assert learn_grades(ConfidenceCounts(both, {})).arms["a"] == alone.arms["a"]
 
 
-def test_votes_for_a_label_have_a_scale_of_their_own_where_there_are_enough():
+def test_votes_for_a_label_have_a_scale_of_their_own_where_people_labelled_enough():
     """The arm is sure of "no" whether or not it is right."""
     sure_of_no = Counter(
         {
@@ -109,7 +109,9 @@ def test_votes_for_a_label_have_a_scale_of_their_own_where_there_are_enough():
             for right in (False, True)
         }
     )
-    grades = learn_grades(ConfidenceCounts(drawn(1000) + sure_of_no, {}))
+    by_others = learn_grades(ConfidenceCounts(drawn(1000) + sure_of_no, {}))
+    assert by_others.labels == {}
+    grades = learn_grades(ConfidenceCounts({}, drawn(1000) + sure_of_no))
     assert grades.log_ratio("a", "no", 1.0) == pytest.approx(0.0, abs=0.1)
     assert grades.log_ratio("a", "yes", 1.0) > 0.5
     assert grades.log_ratio("a", "rare", 1.0) == grades.arms["a"].log_ratio(1.0)

@@ -70,7 +70,7 @@ class Stacked(Staged):
             order,
             prices,
             1.0 / self.worth,
-            self.max_stages,
+            self.stages_of(costs),
             observation.state.confidences.evidence,
         )
 

@@ -12,6 +12,7 @@ from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.stages.exploration import uniform_draw
 from camvo.stages.stages import Stages, on_question
+from camvo.student.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.decision import Decision
 
@@ -61,6 +62,10 @@ class Staged(Ensemble):
             sure = on_question(confidences, question)
             decisions[question] = stages.questions[question].decision(decision, cast, labels, sure)
         return decisions
+
+    def stages_of(self, costs: Mapping[str, float]) -> int:
+        """The largest number of stages with these arms. The student answers at once, so it adds one."""
+        return self.max_stages + (STUDENT in costs)
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
         """The fit in the observation, or one computed now; ``None`` if no fit is needed."""

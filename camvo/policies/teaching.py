@@ -12,6 +12,7 @@ from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
+from camvo.student.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -178,4 +179,6 @@ def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureV
     if not sure:
         return ()
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
+    if STUDENT in weights:
+        weights[STUDENT] = 0.0  # it was taught by the others, so it is no witness for them
     return compared_with_others(votes, weights, sure)

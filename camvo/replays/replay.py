@@ -15,12 +15,12 @@ from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
+from camvo.replays.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
+from camvo.student.student import STUDENT
 from camvo.typing import Array, Confidences, Votes
-
-_QUESTION = "label"
 
 _AHEAD = 64
 """The number of contexts that are announced together. More would hardly be faster."""
@@ -53,6 +53,7 @@ def replay(
     window: int = 1,
     human: NDArray[np.bool_] | None = None,
     progress: Callable[[int], object] | None = None,
+    student: bool = False,
 ) -> Trace:
     """Run a policy over the items in order, and let it learn from them as the backend does.
 
@@ -67,13 +68,16 @@ def replay(
             voted label in the rewards, as it does for an annotation on the server. By default no item has a
             human label.
         progress: called after each window with its number of items.
+        student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
+            the labels that the other models voted for, and by those of humans. It does not appear in the
+            trace.
 
     Returns:
         The decisions, in the order of the table.
 
     Raises:
         InvalidParameterError: the window is smaller than 1, ``human`` does not have shape (n,), or ``human``
-            names an item whose truth is unknown.
+            names an item whose truth is unknown, or the student has no texts.
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -93,6 +97,8 @@ def replay(
     if human is not None:
         _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l)
+    pupil = StudentArm(state, table) if student else None
+    prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
         labels=np.full(n, -1),
@@ -104,20 +110,25 @@ def replay(
     for items, observations in _windows(state, table, window):
         contributions: list[Contribution] = []
         asked: list[list[bool]] = []
-        for item, plan in zip(items, plan_window(policy, observations, table.prices), strict=True):
-            votes, confidences = _ask(policy, plan, table, item)
+        for item, plan in zip(items, plan_window(policy, observations, prices), strict=True):
+            votes, confidences = _ask(policy, plan, table, item, pupil)
             asked.append([arm in votes for arm in table.prices])
-            decision = policy.decide(plan, votes, confidences=confidences).get(_QUESTION)
+            decision = policy.decide(plan, votes, confidences=confidences).get(QUESTION)
             if decision is None:
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
             trace.trust[item] = decision.trust
-            learn = partial(policy.contribution, plan, _QUESTION, votes, confidences=confidences)
-            contributions.append(learn(decision.label))
+            learn = partial(policy.contribution, plan, QUESTION, votes, confidences=confidences)
+            taught = learn(decision.label)
+            if pupil is not None:
+                taught = pupil.taught_too(taught, item, policy, plan, votes, confidences)
+            contributions.append(taught)
             if human is not None and human[item]:
                 truth = table.labels[table.truth[item]]
                 corrected = learn(truth, human=True)
-                contributions.append(revision(contributions[-1], corrected))
+                if pupil is not None:
+                    corrected = pupil.taught_by_human(corrected, item, truth)
+                contributions.append(revision(taught, corrected))
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
         if progress is not None:
@@ -150,20 +161,28 @@ def _windows(
         for first in range(0, len(contexts), window):
             chunk = contexts[first : first + window]
             items = range(start + first, start + first + len(chunk))
-            yield items, [{_QUESTION: Observation(state, context, table.labels)} for context in chunk]
+            yield items, [{QUESTION: Observation(state, context, table.labels)} for context in chunk]
 
 
-def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> tuple[Votes, Confidences]:
+def _ask(
+    policy: Policy, plan: Plan, table: VotesTable, item: int, pupil: StudentArm | None
+) -> tuple[Votes, Confidences]:
     """Collect the votes that the policy asks for on one item, and their confidences."""
     row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
     sure = _confidences(table, item)
+    said = None if pupil is None else pupil.vote(item)
+    if said is not None:
+        sure[STUDENT] = said.confidence
     votes: dict[str, dict[str, str]] = {}
     confidences: dict[str, dict[str, float]] = {}
     while wanted := policy.ask(plan, votes, confidences=confidences):
         for arm in wanted:
-            votes[arm] = {_QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
+            if arm == STUDENT and pupil is not None:
+                votes[arm] = {} if said is None else {QUESTION: said.label}
+            else:
+                votes[arm] = {QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
             if votes[arm] and arm in sure:
-                confidences[arm] = {_QUESTION: sure[arm]}
+                confidences[arm] = {QUESTION: sure[arm]}
     return votes, confidences
 
 

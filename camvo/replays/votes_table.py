@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ class VotesTable:
         truth: the position of the right label in ``labels``, shape (n,); −1 if it is unknown.
         confidences: how sure each model says it is of its vote, in [0, 1], shape (n, K); NaN where it says
             nothing. ``None`` if no model does.
+        texts: the text of each item, n of them, for the student; ``None`` if there are none.
 
     Raises:
         InvalidParameterError: the shapes do not agree in n or K, or a confidence is outside [0, 1].
@@ -46,6 +47,7 @@ class VotesTable:
     votes: NDArray[np.int64]
     truth: NDArray[np.int64]
     confidences: Array | None = None
+    texts: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.truth)
@@ -54,6 +56,8 @@ class VotesTable:
                 f"{n} items and {len(self.prices)} models need votes of shape ({n}, {len(self.prices)}) and"
                 f" contexts of shape ({n}, d), got {self.votes.shape} and {self.contexts.shape}"
             )
+        if self.texts is not None and len(self.texts) != n:
+            raise InvalidParameterError(f"{n} items need {n} texts, got {len(self.texts)}")
         if self.confidences is not None:
             if self.confidences.shape != self.votes.shape:
                 raise InvalidParameterError(
@@ -72,6 +76,7 @@ class VotesTable:
             votes=self.votes[items],
             truth=self.truth[items],
             confidences=None if self.confidences is None else self.confidences[items],
+            texts=None if self.texts is None else [self.texts[item] for item in items.tolist()],
         )
 
     @property

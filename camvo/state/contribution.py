@@ -11,6 +11,7 @@ import numpy as np
 from camvo.state.confidences import SureVote
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
+from camvo.student.taught_texts import TaughtText
 from camvo.typing import Array
 
 
@@ -45,6 +46,8 @@ class Contribution:
         dropped: the kept round that this event removes or replaces, if any.
         compared: votes with a confidence beside the votes of other arms. Like ``exploration``, they count
             ``rounds`` times.
+        taught: the text that teaches the student, if any.
+        untaught: the text that this event removes or replaces there, if any.
 
     >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
     >>> Contribution.unpack(lesson.pack()).changes
@@ -58,6 +61,8 @@ class Contribution:
     kept: KeptRound | None = None
     dropped: KeptRound | None = None
     compared: tuple[SureVote, ...] = ()
+    taught: TaughtText | None = None
+    untaught: TaughtText | None = None
 
     def pack(self) -> bytes:
         """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing."""
@@ -76,6 +81,9 @@ class Contribution:
         for name, round_ in (("kept", self.kept), ("dropped", self.dropped)):
             if round_ is not None:
                 header[name] = round_.to_list()
+        for name, text in (("taught", self.taught), ("untaught", self.untaught)):
+            if text is not None:
+                header[name] = text.to_list()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -92,7 +100,10 @@ class Contribution:
         context = np.frombuffer(body, header["dtype"]).astype(np.float64)
         exploration = ExplorationRound.from_list(header["probe"]) if "probe" in header else None
         compared = tuple(SureVote(*vote) for vote in header.get("sure", ()))
-        return cls(context, changes, header["rounds"], exploration, kept, dropped, compared)
+        taught, untaught = (
+            TaughtText.from_list(header[name]) if name in header else None for name in ("taught", "untaught")
+        )
+        return cls(context, changes, header["rounds"], exploration, kept, dropped, compared, taught, untaught)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -114,8 +125,16 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
     )
     changed = any(change.removed != change.added for change in changes)
     kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
-    rounds = after.rounds - before.rounds
-    return Contribution(before.context, changes if changed else (), rounds, kept=kept, dropped=dropped)
+    taught, untaught = (None, None) if before.taught == after.taught else (after.taught, before.taught)
+    return Contribution(
+        before.context,
+        changes if changed else (),
+        after.rounds - before.rounds,
+        kept=kept,
+        dropped=dropped,
+        taught=taught,
+        untaught=untaught,
+    )
 
 
 def withdrawal(taught: Contribution) -> Contribution:

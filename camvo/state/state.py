@@ -2,8 +2,9 @@
 
 A finished round adds a :class:`Contribution`. A human label adds another, which replaces the old rewards by
 new ones. Withdrawing the label adds the opposite. Learning, correcting and withdrawing are therefore one
-operation on signed sums. Only the vote patterns and the few rounds that are kept whole
-(:mod:`camvo.state.kept_rounds`) grow with the number of rounds.
+operation on signed sums. Only the vote patterns, the few rounds that are kept whole
+(:mod:`camvo.state.kept_rounds`) and the texts that teach the student, up to a fixed number, grow with the
+number of rounds.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from camvo.state.kept_rounds import KeptRounds
 from camvo.state.linucb import Inverse, score
 from camvo.state.pairs import PairSums
 from camvo.state.vote_patterns import ExplorationSums
+from camvo.student.taught_texts import TaughtTexts
 from camvo.typing import Array
 
 _SNAPSHOT_FORMAT = 5
@@ -48,6 +50,7 @@ class State:
         exploration: vote patterns of the exploration rounds.
         kept_rounds: the rounds that are kept whole.
         confidences: how sure the arms said they were, beside whether they were right.
+        texts: the texts that teach the student.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -71,6 +74,7 @@ class State:
         self.exploration = ExplorationSums()
         self.kept_rounds = KeptRounds()
         self.confidences = ConfidenceSums()
+        self.texts = TaughtTexts()
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -137,6 +141,10 @@ class State:
             if contribution.kept is not None:
                 self.kept_rounds.add(contribution.kept)
                 self.confidences.add_people(contribution.kept, +1)
+            if contribution.untaught is not None:
+                self.texts.remove(contribution.untaught)
+            if contribution.taught is not None:
+                self.texts.add(contribution.taught)
             if contribution.compared:
                 self.confidences.add(contribution.compared, contribution.rounds)
         self.rounds += sum(contribution.rounds for contribution in contributions)
@@ -170,6 +178,7 @@ class State:
             "probes": self.exploration.to_list(),
             "rows": self.kept_rounds.to_list(),
             "confidences": self.confidences.to_list(),
+            "texts": self.texts.to_list(),
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
@@ -205,6 +214,8 @@ class State:
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
                 if "confidences" in header:
                     state.confidences = ConfidenceSums.from_list(header["confidences"])
+                if "texts" in header:
+                    state.texts = TaughtTexts.from_list(header["texts"])
                 for position, (name, sums) in enumerate(header["arms"].items()):
                     state._arms[name] = cls._arm(
                         inverse=Inverse.from_arrays(

@@ -15,8 +15,8 @@ from camvo.typing import Array
 
 _OWN_WORDS, _COMMON_WORDS = 300, 600
 _SHORTEST, _LONGEST = 8, 20
-_TOPICAL, _ASIDE = (0.15, 0.5), (0.0, 0.3)
-"""The range of the share of words from an item's topic, and of those from another topic."""
+_ASIDE = 0.25
+"""The largest share of words from another topic than the item's."""
 
 _HARDNESS: Final = 0.8
 """How far the errors of models depend on how clear a text is, on the probit scale."""
@@ -26,7 +26,12 @@ _DIMENSION: Final = 8
 
 
 def draw_topic_texts(
-    models: Mapping[str, SyntheticModel], *, items: int, topics: int, seed: int
+    models: Mapping[str, SyntheticModel],
+    *,
+    items: int,
+    topics: int,
+    seed: int,
+    topical: tuple[float, float] = (0.25, 0.7),
 ) -> VotesTable:
     """Draw texts of 8 to 20 made-up words, each about one topic, and the votes of models on the topic.
 
@@ -39,12 +44,14 @@ def draw_topic_texts(
         items: n, the number of items.
         topics: M ≥ 2, the number of labels.
         seed: the same seed draws the same table.
+        topical: the range of the share of an item's words that are of its topic; at most 0.75. The larger it
+            is, the more the texts teach.
     """
     rng = np.random.default_rng(seed)
     vocabulary = _words(rng, topics * _OWN_WORDS + _COMMON_WORDS)
     truth = rng.integers(topics, size=items)
     aside = (truth + rng.integers(1, topics, size=items)) % topics
-    clear, distracting = rng.uniform(*_TOPICAL, size=items), rng.uniform(*_ASIDE, size=items)
+    clear, distracting = rng.uniform(*topical, size=items), rng.uniform(0.0, _ASIDE, size=items)
     texts = [
         _text(rng, vocabulary, (int(own), int(other)), (share, distraction), topics)
         for own, other, share, distraction in zip(truth, aside, clear, distracting, strict=True)

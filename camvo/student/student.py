@@ -73,17 +73,11 @@ class Student:
 
     def vote(self, ngrams: Ngrams) -> StudentVote | None:
         """What the student says of a text; ``None`` if it does not expect to be right."""
-        (first,), (lead,) = self.leaders(_design([ngrams], self.rarity))
+        numbers = numbers_in(ngrams)
+        scores = _unit(self.rarity[numbers]) @ self.weights[numbers] + self.shares
+        (first,), (lead,) = _leaders(scores[None])
         confidence = float(expit(self.line[0] + self.line[1] * lead))
         return StudentVote(self.labels[first], confidence) if confidence >= _LEAST_PROBABILITY else None
-
-    def leaders(self, design: Any) -> tuple[NDArray[np.int64], Array]:
-        """The first label of each text and its lead over the second, shape (n,) each.
-
-        Args:
-            design: the texts' features, sparse, shape (n, F).
-        """
-        return _leaders(np.asarray(design @ self.weights) + self.shares)
 
 
 @lru_cache(maxsize=8)
@@ -129,12 +123,16 @@ def _fit(texts: Sequence[TaughtText], truth: NDArray[np.int64], labels: Sequence
 def _design(ngrams: Sequence[Ngrams], rarity: Array) -> Any:
     """The texts' features weighted by rarity, each text of length 1; sparse, shape (n, F)."""
     rows = [numbers_in(each) for each in ngrams]
-    values = [rarity[row] for row in rows]
-    values = [value / math.sqrt(float(value @ value) or 1.0) for value in values]
+    values = [_unit(rarity[row]) for row in rows]
     ends = np.cumsum([0, *map(len, rows)])
     empty: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
     columns = np.concatenate(rows or empty)
     return sparse.csr_matrix((np.concatenate(values or empty), columns, ends), (len(rows), len(rarity)))
+
+
+def _unit(values: Array) -> Array:
+    """The vector scaled to length 1; empty if it is empty."""
+    return values / math.sqrt(float(values @ values) or 1.0)
 
 
 def _leaders(scores: Array) -> tuple[NDArray[np.int64], Array]:

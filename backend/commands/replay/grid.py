@@ -48,6 +48,7 @@ class Experiment:
         lambda_l: λ_L of the state.
         window: items that are planned on the same state.
         calibrate: whether to compute the scores that the server would have returned, too.
+        student: whether the student votes too.
     """
 
     table: VotesTable
@@ -55,6 +56,7 @@ class Experiment:
     lambda_l: float = 1.0
     window: int = 1
     calibrate: bool = False
+    student: bool = False
 
 
 def shuffle_items(truth: NDArray[np.int64], seed: int, limit: int | None, human_labels: float) -> Shuffle:
@@ -170,6 +172,7 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         window=experiment.window,
         human=shuffle.human,
         progress=advance,
+        student=experiment.student,
     )
     seconds = time.perf_counter() - started
     calibrated = calibrated_scores(trace, items, shuffle.human) if experiment.calibrate else None

@@ -54,6 +54,14 @@ def replay(
             help="Use the columns conf_<model>: how sure each model says it is.", rich_help_panel=DATA
         ),
     ] = True,
+    student: Annotated[
+        bool,
+        typer.Option(
+            "--student",
+            help="Let a student that reads the texts vote too, for nothing.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
     policy: options.PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
     delta: options.Deltas = "0.97",
     k_min: options.KMins = "3",
@@ -82,4 +90,5 @@ def replay(
         human_labels=human_labels,
         limit=limit,
         confidences=confidences,
+        student=student,
     ).run(Console(), Console(stderr=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from backend.commands.replay.grid import shuffle_items
 from backend.commands.replay.prices import read_prices
 from backend.commands.replay.results import summaries_of
 from backend.commands.replay.study import ReplayStudy
-from backend.commands.replay.votes_file import VotesFile, read_votes
+from backend.commands.replay.votes_file import TEXT, VotesFile, read_votes
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
 from camvo.replays.measures import full_vote, full_vote_weights, model_accuracy
 from camvo.replays.votes_table import VotesTable
+from camvo.student.student import STUDENT
 from camvo.typing import Array
 
 
@@ -37,6 +39,7 @@ class TableReplay:
     human_labels: float
     limit: int | None
     confidences: bool = True
+    student: bool = False
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results.
@@ -67,6 +70,7 @@ class TableReplay:
             file.votes,
             file.truth,
             file.confidences if self.confidences else None,
+            self._texts(file),
         )
 
         shuffles = {
@@ -74,7 +78,7 @@ class TableReplay:
         }
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
         with progress_bar(progress, "replaying", items, transient=True) as advance:
-            runs = self.study.run(table, shuffles, settings, advance)
+            runs = self.study.run(table, shuffles, settings, advance, student=self.student)
         rows = [run.row for run in runs]
         summaries = summaries_of(rows)
         self.study.write_json(
@@ -90,6 +94,20 @@ class TableReplay:
             return read_embeddings(self.embeddings, file)
         with progress_bar(progress, "embedding", len(file.truth), transient=True) as advance:
             return embed_texts(file, Embedder(), advance)
+
+    def _texts(self, file: VotesFile) -> Sequence[str] | None:
+        """The texts that the student reads; ``None`` without it."""
+        if not self.student:
+            return None
+        if file.texts is None:
+            raise ReplayError(
+                f"no column {TEXT!r} for the student", where=f"{self.votes}, --student", fix="add it"
+            )
+        if STUDENT in file.models:
+            raise ReplayError(
+                f"a model has the student's name, {STUDENT!r}", where=str(self.votes), fix="rename the column"
+            )
+        return file.texts
 
     def _facts(self, table: VotesTable) -> dict[str, Any]:
         accuracies = model_accuracy(table.votes, table.truth).tolist()
@@ -110,6 +128,7 @@ class TableReplay:
                 "human_labels": self.human_labels,
                 "limit": self.limit,
                 "confidences": self.confidences,
+                "student": self.student,
             },
         }
 

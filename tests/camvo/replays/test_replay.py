@@ -8,10 +8,15 @@ import pytest
 from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
+from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
+from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
+from camvo.replays.student_arm import QUESTION, StudentArm
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
+from camvo.replays.topic_texts import draw_topic_texts
 from camvo.replays.votes_table import VotesTable
+from camvo.student.student import LEAST_TEXTS, STUDENT
 
 MODELS = {
     "large": SyntheticModel(0.92, 10.0),
@@ -232,3 +237,54 @@ def test_items_that_are_taken_keep_their_confidences():
         table.truth[[5, 2]].tolist(),
         table.votes[[5, 2]].tolist(),
     )
+
+
+def topics(items=400):
+    return draw_topic_texts(MODELS, items=items, topics=3, seed=0)
+
+
+def test_the_student_costs_nothing_and_is_no_model_of_the_trace():
+    trace = replay(Majority(), topics(), student=True)
+    assert trace.asked.shape == (400, 4)
+    assert set(trace.costs) == {13.5}
+
+
+def test_the_student_changes_nothing_before_it_has_learnt():
+    table = topics(LEAST_TEXTS)
+    with_student, without = (replay(Majority(), table, student=on) for on in (True, False))
+    assert with_student.labels.tolist() == without.labels.tolist()
+
+
+def test_the_student_votes_once_it_has_learnt():
+    table = topics(600)
+    votes = np.full_like(table.votes, -1)  # all models fall silent
+    votes[:500] = table.votes[:500]
+    trace = replay(Majority(), dataclasses.replace(table, votes=votes), student=True)
+    said = trace.labels[500:] >= 0
+    assert said.mean() > 0.5
+    assert np.mean(trace.labels[500:][said] == table.truth[500:][said]) > 0.8
+
+
+def test_the_student_does_not_teach_itself():
+    """With no other vote there is no label from which it could learn."""
+    table = topics()
+    state = LookaheadState(table.contexts.shape[1], 1.0)
+    arm = StudentArm(state, table)
+    policy = Majority()
+    plan = policy.plan(
+        {QUESTION: Observation(state, table.contexts[0], table.labels)}, {**table.prices, STUDENT: 0.0}
+    )
+    alone = {STUDENT: {QUESTION: table.labels[0]}}
+    lesson = policy.contribution(plan, QUESTION, alone, table.labels[0])
+    assert arm.taught_too(lesson, 0, policy, plan, alone, {}).taught is None
+    both = alone | {"large": {QUESTION: table.labels[1]}}
+    assert arm.taught_too(lesson, 0, policy, plan, both, {}).taught.label == table.labels[1]
+
+
+NAMESAKE = {"student": 1.0, "a": 1.0, "b": 1.0, "c": 1.0}
+
+
+@pytest.mark.parametrize("table", [drawn(), dataclasses.replace(topics(), prices=NAMESAKE)])
+def test_the_student_needs_texts_and_its_name(table):
+    with pytest.raises(InvalidParameterError, match="student"):
+        replay(Majority(), table, student=True)

@@ -74,6 +74,8 @@ class Reply:
         refusal: str | None = None,
         reasoning_tokens: int = 0,
         logprobs: Sequence[tuple[str, float]] | None = None,
+        version: str = "test",
+        fingerprint: str | None = None,
     ) -> Reply:
         """Make a chat completion.
 
@@ -86,6 +88,8 @@ class Reply:
             reasoning_tokens: the part of the output tokens that is reported as reasoning.
             logprobs: the text of each token of the answer and the log-probability that is reported for it;
                 ``None`` reports none.
+            version: the name of the model that is reported to have answered.
+            fingerprint: the ``system_fingerprint`` that is reported, if any.
         """
         text = json.dumps(dict(content)) if isinstance(content, Mapping) else content
         message = {"role": "assistant", "content": text, "refusal": refusal}
@@ -93,7 +97,8 @@ class Reply:
             "id": "chatcmpl-test",
             "object": "chat.completion",
             "created": 1,
-            "model": "test",
+            "model": version,
+            "system_fingerprint": fingerprint,
             "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         }
         if logprobs is not None:

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from backend.commands.replay.grid import shuffle_items
-from backend.commands.replay.prices import read_prices
-from backend.commands.replay.votes_file import read_votes
+from backend.commands.replay.inputs.prices import read_prices
+from backend.commands.replay.inputs.votes_file import read_votes
 from camvo.policies.policy import Policy
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.commands.replay.votes_file import VotesFile, read_votes
+from backend.commands.replay.inputs.votes_file import VotesFile, read_votes
 from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import replay

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from camvo.errors import CamvoError, InvalidParameterError, SnapshotError
     from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
     from camvo.policies.camvo import CaMVo, CCaMVo
-    from camvo.policies.cascade import Cascade
     from camvo.policies.estimates import Observation
+    from camvo.policies.joint import Joint
     from camvo.policies.plan import Plan
     from camvo.policies.policy import Policy
+    from camvo.policies.rivals.best_single import BestSingle
+    from camvo.policies.rivals.cascade import Cascade
+    from camvo.policies.rivals.router import Router
     from camvo.policies.sequential import Sequential
     from camvo.policies.stacked import Stacked
     from camvo.questions.question import Question
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Baseline",
+    "BestSingle",
     "CCaMVo",
     "CaMVo",
     "CamvoError",
@@ -49,6 +53,7 @@ __all__ = [
     "Fixed",
     "Guarantee",
     "InvalidParameterError",
+    "Joint",
     "LabelVote",
     "Majority",
     "NumericVote",
@@ -60,6 +65,7 @@ __all__ = [
     "Question",
     "Random",
     "RankingVote",
+    "Router",
     "ScoredLabel",
     "Scorer",
     "Sequential",
@@ -78,11 +84,14 @@ _MODULES: Final = {
     "camvo.errors": ("CamvoError", "InvalidParameterError", "SnapshotError"),
     "camvo.policies.baselines": ("Baseline", "Fixed", "Majority", "Random", "Single"),
     "camvo.policies.camvo": ("CCaMVo", "CaMVo"),
-    "camvo.policies.cascade": ("Cascade",),
+    "camvo.policies.rivals.cascade": ("Cascade",),
     "camvo.policies.estimates": ("Observation",),
+    "camvo.policies.joint": ("Joint",),
     "camvo.policies.plan": ("Plan",),
     "camvo.policies.policy": ("Policy",),
     "camvo.questions.question": ("Question",),
+    "camvo.policies.rivals.best_single": ("BestSingle",),
+    "camvo.policies.rivals.router": ("Router",),
     "camvo.policies.sequential": ("Sequential",),
     "camvo.policies.stacked": ("Stacked",),
     "camvo.questions.task": ("ScoredLabel", "Task"),

@@ -24,6 +24,7 @@ ROOMS = {
         "state",
         "subsets",
         "weights",
+        "joint",
         "stages",
         "policies",
         "questions",

@@ -89,7 +89,7 @@ class Annotator:
             finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
         if failed_before:
             await self._note(lambda connection: forget_failure(connection, job))
-        if job.audit:
+        if job.audit or any(round_.audit for round_ in finished.values()):  # ``audit`` may have been lowered
             return None
         decided = [
             (question.question, finished[question.key]) for question in questions if question.key in finished
@@ -141,7 +141,10 @@ class Annotator:
             raise no_vote_error(job, replies)
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
-        outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences)
+        versions = {arm: reply.version for arm, reply in replies.items() if reply.version is not None}
+        outcome = TaskOutcome(
+            policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions
+        )
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )

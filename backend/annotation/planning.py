@@ -41,7 +41,10 @@ class Planner:
         for question, context in zip(questions, contexts, strict=True):
             key = StateKey(job.project, question.key.control, question.key.epoch)
             state = await self._states.current(
-                key, dimension=context.shape[0], lambda_l=job.settings.policy.lambda_l
+                key,
+                dimension=context.shape[0],
+                lambda_l=job.settings.policy.lambda_l,
+                linear=policy.linear(question.aggregation),
             )
             observation = Observation(state, context, question.question.options, question.aggregation)
             if (data := policy.fit_data(observation, costs)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -72,7 +73,7 @@ def _record_round(
     decision = outcome.decisions[question.name]
     plan = outcome.describe(question.name)
     human = human_label(connection, question.key, plan)
-    label, taught_by = teacher(decision.label, human, job.settings)
+    label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
     round_ = Round(
         key=question.key,
         plan=plan,
@@ -89,7 +90,7 @@ def _record_round(
         human=human,
         confirmed=confirmation(decision.label, human, plan),
     )
-    contribution = outcome.policy.contribution(
+    lesson = outcome.policy.contribution(
         outcome.plan,
         question.name,
         outcome.votes,
@@ -97,5 +98,6 @@ def _record_round(
         human=taught_by == "human",
         confidences=outcome.confidences,
     )
+    contribution = replace(lesson, versions=outcome.versions)
     store_round(connection, round_, contribution, now=now, examples=outcome.shown)
     return round_

@@ -28,6 +28,7 @@ class TaskOutcome:
         examples: the tasks shown as examples.
         shown: how many examples each model's prompt had.
         confidences: for each model that says how sure it is, its confidences by question.
+        versions: the version that each model's answer reports, for those that report one.
     """
 
     policy: Policy
@@ -39,6 +40,7 @@ class TaskOutcome:
     examples: Sequence[int] = ()
     shown: Mapping[str, int] = field(default_factory=dict)
     confidences: Confidences = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -63,6 +65,8 @@ class TaskOutcome:
         }
         if sure := on_question(self.confidences, question):
             description["confidences"] = sure
+        if self.versions:
+            description["versions"] = dict(self.versions)
         if self.examples:
             description["examples"] = list(self.examples)
         return self.plan.describe(question) | description

@@ -31,12 +31,14 @@ class ModelReply:
         failure: the code of the reason why there are no votes; ``None`` if there are.
         confidences: question → how sure the model says it is of its vote, in [0, 1]; questions of which it
             says nothing are absent.
+        version: the model's name at its provider, as the answer reports it; ``None`` if it reports none.
     """
 
     votes: Mapping[str, str]
     cost: float
     failure: str | None = None
     confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
 
 
 class Voters:
@@ -84,7 +86,9 @@ class Voters:
         self._pool.judge(arm, usable=bool(votes))
         if votes:
             sure = {name: confidence for name, confidence in answer.confidences.items() if name in votes}
-            return ModelReply(votes, answer.cost, confidences=sure)
+            # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
+            version = (answer.version or "").partition(" ")[0] or None
+            return ModelReply(votes, answer.cost, confidences=sure, version=version)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)

@@ -1,7 +1,8 @@
-"""The progress bar of long commands."""
+"""The progress of long commands: a bar in a terminal, a line now and then in a file."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -12,20 +13,55 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 Advance: TypeAlias = Callable[[int], object]
 """Called with the number of items that were finished since the last call."""
 
+EVERY = 15.0
+"""Seconds between two lines where no bar can be drawn."""
+
 
 @contextmanager
 def progress_bar(
-    console: Console, description: str, total: int, *, transient: bool = False
+    console: Console,
+    description: str,
+    total: int,
+    *,
+    transient: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
-    """Draw a progress bar if the console is a terminal.
+    """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
 
     Args:
         console: where it is drawn.
         description: the text before the bar.
         total: how many items there are.
         transient: whether the bar disappears at the end.
+        clock: the time in seconds, for the lines.
     """
+    if not console.is_terminal:
+        yield _Lines(console, description, total, clock).advance
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=transient, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=transient) as bar:
         task = bar.add_task(description, total=total)
         yield lambda items: bar.advance(task, items)
+
+
+class _Lines:
+    """Progress as lines such as ``replaying: 3,000 of 14,014 (21%), about 60 s left``."""
+
+    def __init__(self, console: Console, description: str, total: int, clock: Callable[[], float]) -> None:
+        self._console, self._description, self._total, self._clock = console, description, total, clock
+        self._done = 0
+        self._started = self._printed = clock()
+
+    def advance(self, items: int) -> None:
+        self._done += items
+        now = self._clock()
+        if now - self._printed < EVERY or not self._done:
+            return
+        self._printed = now
+        left = (now - self._started) * max(self._total - self._done, 0) / self._done
+        self._console.print(
+            f"{self._description}: {self._done:,} of {self._total:,}"
+            f" ({self._done / max(self._total, 1):.0%}), about {left:,.0f} s left",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -14,9 +14,9 @@ from backend.errors import ConfigError
 from backend.ledger import Ledger
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
-from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share
+from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
-from backend.server.status.report import Alert, ProjectReport, Report
+from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
 
 
@@ -77,8 +77,16 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         console.print(f"{name:<16} {escape(value)}", highlight=False)
     for question in project.questions:
         if question.current:
+            if question.guarantee.blind:
+                line = f"{question.control}: {_labelled(question.guarantee)}"
+                console.print(f"{'blind':<16} {escape(line)}", highlight=False)
             guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
             console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
+        if question.votes is not None:
+            worth = _worth(question.control, question.votes)
+            console.print(f"{'votes':<16} {escape(worth)}", highlight=False)
+            for line in _stops(question):
+                console.print(f"{'early stops':<16} {escape(line)}", highlight=False)
     for model in project.models:
         if (examples := model.examples) is not None:
             parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
@@ -110,15 +118,29 @@ def _score(reliability: ReliabilityReport) -> str:
     )
 
 
+def _labelled(guarantee: GuaranteeReport) -> str:
+    labelled = f"{count(guarantee.labelled)} of {of(guarantee.blind, 'blind task')} labelled"
+    if guarantee.next_task is None:
+        return f"{labelled}; all of them count"
+    counted = f"the first {count(guarantee.run)} of the queue count"
+    return f"{labelled}; {counted}; next is task {guarantee.next_task}"
+
+
 def _guaranteed(guarantee: GuaranteeReport) -> str:
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}"
+    later = f"; {of(guarantee.beyond, 'later label')} not covered" if guarantee.beyond else ""
+    hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"
     return (
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
-        f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones"
+        f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones{later} ({hashes})"
     )
+
+
+def _worth(control: str, votes: VotesReport) -> str:
+    return f"{control}: {of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
 
 
 def _votes(project: ProjectReport) -> Table:
@@ -162,6 +184,16 @@ def _questions(project: ProjectReport) -> Table:
             moment(question.last_at),
         )
     return table
+
+
+def _stops(question: QuestionReport) -> list[str]:
+    """Return what chance found out about early stops, and what began anew."""
+    if (stops := question.stops) is None:
+        return []
+    lines = [f"after {of(restart.after, 'round')}: {restart.message}" for restart in stops.restarts]
+    if stops.tried:
+        lines.insert(0, f"right in {count(stops.right)} of {of(stops.tried, 'round')} that chance tested")
+    return [f"{question.control}: {line}" for line in lines]
 
 
 def _table(first: str, *others: str) -> Table:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
 
-from backend.ledger import human_annotations
-from backend.ledger.rounds import RoundKey, Teacher
+from backend.ledger import blind_tasks, human_annotations
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from camvo.votes import consensus, registry
 from camvo.votes.aggregation import Aggregation
@@ -37,25 +39,51 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
     Returns:
         The label; ``None`` if no answer counts or the answers are tied.
     """
+    counted = counted_answers(connection, key, plan)
+    truths = [annotation for annotation in counted if annotation.ground_truth]
+    answers = [annotation.labels[key.control] for annotation in truths or counted]
+    return consensus.agreed_answer(aggregation_of(plan), answers, plan["labels"])
+
+
+def counted_answers(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> list[Annotation]:
+    """The annotations that answer the question of a round and count, by id."""
     aggregation, options = aggregation_of(plan), plan["labels"]
-    teaching = [
+    return [
         annotation
         for annotation in human_annotations.of_task(connection, key.project, key.task)
         if annotation.teaches
         and not annotation.withdrawn
         and consensus.is_answer(aggregation, annotation.labels.get(key.control), options)
     ]
-    truths = [annotation for annotation in teaching if annotation.ground_truth]
-    answers = [annotation.labels[key.control] for annotation in truths or teaching]
-    return consensus.agreed_answer(aggregation, answers, options)
 
 
-def teacher(voted: str, human: str | None, settings: Settings) -> tuple[str, Teacher]:
+def hear_blind(connection: Connection, round_: Round, round_id: int) -> None:
+    """Tell the queue of blind tasks what people say about a blind round, if anybody has annotated its task.
+
+    A task whose annotations are skipped, deleted or withdrawn has no answer that stands, and counts as wrong.
+    """
+    key = round_.key
+    if not human_annotations.is_annotated(connection, key.project, key.task):
+        return
+    counted = counted_answers(connection, key, round_.plan)
+    aggregation = aggregation_of(round_.plan)
+    rewards = {
+        annotation.annotation_id: aggregation.reward(round_.label, annotation.labels[key.control])
+        for annotation in counted
+    }
+    said = json.dumps([[annotation.annotation_id, annotation.labels[key.control]] for annotation in counted])
+    blind_tasks.hear(connection, round_, round_id, rewards, said)
+
+
+def teacher(voted: str, human: str | None, settings: Settings, *, blind: bool) -> tuple[str, Teacher]:
     """The label that rewards are computed with, and its source.
 
-    It is the human label if there is one and ``human_rewards`` is on, else the voted label.
+    It is the human label if there is one, ``human_rewards`` is on and the task is not blind; else the voted
+    label. Blind labels certify labels and scores, so they must not teach what these are counted from.
     """
-    return (voted, "vote") if human is None or not settings.human_rewards else (human, "human")
+    if human is None or blind or not settings.human_rewards:
+        return voted, "vote"
+    return human, "human"
 
 
 def confirmation(voted: str, human: str | None, plan: Mapping[str, Any]) -> float | None:

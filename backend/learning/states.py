@@ -11,21 +11,27 @@ from typing import TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer, events, snapshots
+from backend.learning.teaching import append_restart
+from backend.ledger import Ledger, Writer, drift_tests, events, snapshots
 from backend.ledger.database import outages
 from backend.ledger.events import Event
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution
+from camvo.state.findings import findings
+from camvo.state.restart import Restart
 from camvo.state.state import State
 
 SNAPSHOT_EVERY = 500
 """Events between two snapshots of a state, and so the most that a start-up has to add up."""
 
 COPIES = 64
-"""States kept in memory; one with seven arms at d = 384 takes 8 MB."""
+"""States kept in memory; one with seven arms at d = 384 and their linear models takes 8 MB."""
 
 _PORTION = 256
 """Events added at once."""
+
+_NEWS = 1.05
+"""The growth of the number of rounds after which what the tests have found is stored again."""
 
 _T = TypeVar("_T")
 Clock = Callable[[], float]
@@ -47,6 +53,7 @@ class _Copy:
     state: State
     sequence: int = 0
     snapshot: int = 0
+    reported: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -64,7 +71,7 @@ class States:
         self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
         self._copies: dict[StateKey, _Copy] = {}
 
-    async def current(self, key: StateKey, *, dimension: int, lambda_l: float) -> State:
+    async def current(self, key: StateKey, *, dimension: int, lambda_l: float, linear: bool = True) -> State:
         """The state of a question with every event now in the ledger.
 
         The state belongs to this object. Read it before the next ``await``, and do not keep it.
@@ -73,16 +80,23 @@ class States:
             key: the question.
             dimension: the embedder's d.
             lambda_l: the ridge parameter.
+            linear: whether the state keeps the linear models of the context. They are added up from the
+                ledger's first event if the policy begins to read them.
         """
         copy = self._copies.pop(key, None)
-        if copy is None or copy.state.lambda_l != lambda_l or copy.state.dimension != dimension:
-            copy = _Copy(State(dimension, lambda_l))
+        if copy is None or _form(copy.state) != (dimension, lambda_l, linear):
+            copy = _Copy(State(dimension, lambda_l, linear=linear))
         self._copies[key] = copy
         self._forget_idle()
         async with copy.turn:
             if copy.sequence == 0:
                 await self._restore(key, copy)
             await self._catch_up(key, copy)
+            while (restart := copy.state.restart_due()) is not None:
+                await self._append(key, copy, restart)
+                await self._catch_up(key, copy)
+                copy.reported = 0
+            await self._report(key, copy)
             if copy.sequence - copy.snapshot >= SNAPSHOT_EVERY:
                 await self._save(key, copy)
         return copy.state
@@ -98,11 +112,11 @@ class States:
             lambda connection: snapshots.latest(connection, key.project, key.control, key.epoch)
         ):
             try:
-                state = State.restore(snapshot.state)
+                state = State.restore(snapshot.state, linear=copy.state.linear)
             except SnapshotError as error:
                 _log.warning("snapshot_skipped", project=key.project, control=key.control, reason=str(error))
                 continue
-            if (state.dimension, state.lambda_l) == (copy.state.dimension, copy.state.lambda_l):
+            if _form(state) == _form(copy.state):
                 copy.state, copy.sequence, copy.snapshot = state, snapshot.sequence, snapshot.sequence
                 return
 
@@ -127,6 +141,32 @@ class States:
             if len(new_events) < _PORTION:
                 return
 
+    async def _append(self, key: StateKey, copy: _Copy, restart: Restart) -> None:
+        names, sequence, dimension = (
+            (key.project, key.control, key.epoch),
+            copy.sequence,
+            copy.state.dimension,
+        )
+        _log.warning(
+            "restart", project=key.project, control=key.control, kind=restart.kind, model=restart.arm
+        )
+        await self._writer.persist(
+            lambda connection: append_restart(
+                connection, *names, sequence, restart, dimension, now=self._clock()
+            )
+        )
+
+    async def _report(self, key: StateKey, copy: _Copy) -> None:
+        """Store what the tests have found, if that is news."""
+        rounds = copy.state.rounds
+        if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
+            tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
+            await self._writer.persist(
+                lambda connection: drift_tests.store(
+                    connection, key.project, key.control, key.epoch, sequence, tests, now=self._clock()
+                )
+            )
+
     async def _save(self, key: StateKey, copy: _Copy) -> None:
         data, sequence = copy.state.snapshot(), copy.sequence
         copy.snapshot = sequence
@@ -138,3 +178,8 @@ class States:
 
     async def _in_reader(self, function: Callable[[Connection], _T]) -> _T:
         return await outages.read(self._ledger, self._readers, function)
+
+
+def _form(state: State) -> tuple[int, float, bool]:
+    """What a copy must have in common with the state that is asked for."""
+    return state.dimension, state.lambda_l, state.linear

@@ -1,6 +1,6 @@
 """What rounds teach: rewards by the vote at first, corrected by signed contributions as humans answer.
 
-Every correction is an event of its own, so each process's state can catch up by addition.
+Every correction and every restart is an event of its own, so each process's state can catch up by addition.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from backend.learning.human_labels import confirmation, human_label, teacher
-from backend.ledger import events, rounds, votes
+from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
+from backend.ledger import blind_tasks, events, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, revision
+from camvo.state.restart import Restart
 
 
 def store_round(
@@ -27,7 +28,7 @@ def store_round(
     now: float,
     examples: Mapping[str, int],
 ) -> None:
-    """Store a finished round, the outcome of each vote, and what the round teaches.
+    """Store a finished round, the outcome of each vote, and what the round teaches; a blind one is queued.
 
     Args:
         connection: a write transaction.
@@ -41,6 +42,9 @@ def store_round(
     confirmed = _confirmed(round_, round_.human)
     votes.store(connection, round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples)
     _append(connection, round_.key, "round", contribution, round_id, now)
+    if round_.audit:
+        blind_tasks.enter(connection, round_, round_id)
+        hear_blind(connection, round_, round_id)
 
 
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
@@ -55,7 +59,9 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
-        label, by = teacher(round_.label, human, settings)
+        if round_.audit:
+            hear_blind(connection, round_, round_.id)
+        label, by = teacher(round_.label, human, settings, blind=round_.audit)
         if (label, by) == (round_.taught, round_.taught_by):
             continue
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
@@ -65,6 +71,46 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    sequence: int,
+    restart: Restart,
+    dimension: int,
+    *,
+    now: float,
+) -> None:
+    """Append a restart to the ledger, unless another process has appended one since.
+
+    If both do so at once, the second has no effect, because both have the same number.
+
+    Args:
+        connection: a write transaction.
+        project: the state's project.
+        control: the name of its control tag.
+        epoch: its epoch.
+        sequence: the number of the last event after which the restart was due.
+        restart: what begins anew.
+        dimension: d, the length of the state's contexts.
+        now: unix seconds.
+    """
+    later = events.after(connection, project, sequence, control=control, epoch=epoch)
+    if any(event.kind == "restart" for event in later):
+        return
+    events.append(
+        connection,
+        project,
+        control=control,
+        epoch=epoch,
+        kind="restart",
+        contribution=Contribution.of_restart(restart, dimension).pack(),
+        round_id=None,
+        now=now,
+    )
 
 
 def _append(  # noqa: PLR0917 - the columns of one event

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from backend.ledger import example_texts, failed_tasks, human_annotations, rounds, votes
+from backend.ledger import blind_tasks, example_texts, failed_tasks, human_annotations, rounds, votes
 from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
@@ -21,12 +21,16 @@ _NEXT = select(_left.c.project, _left.c.task).order_by(_left.c.project, _left.c.
 
 
 def mark(connection: Connection, project: str, tasks: Sequence[int], now: float) -> None:
-    """Remember that tasks are deleted, and that their records are to be forgotten."""
+    """Remember that tasks are deleted, and that their records are to be forgotten.
+
+    Blind ones count as wrong from now on.
+    """
     if not tasks:
         return
     dialect = connection.dialect
     connection.execute(insert_each(dialect, _table, "task", tasks, project=project, deleted_at=now))
     connection.execute(insert_each(dialect, _left, "task", tasks, project=project))
+    blind_tasks.count_as_wrong(connection, project, tasks)
 
 
 def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] | None:

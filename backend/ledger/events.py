@@ -14,7 +14,7 @@ from backend.ledger.database import tables
 _table = tables.events
 _APPEND = insert(_table)
 
-Kind = Literal["round", "revision"]
+Kind = Literal["round", "revision", "restart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,10 @@ class Event:
         sequence: the event's number within the project: 1, 2, 3 … without gaps.
         control: the name of the question's control tag.
         epoch: the question's epoch, which selects the state that the event adds to.
-        kind: ``"round"`` for a finished round, ``"revision"`` for a correction of an earlier round.
-        round_id: the round the event belongs to; that round may have been deleted since.
+        kind: ``"round"`` for a finished round, ``"revision"`` for a correction of an earlier round, and
+            ``"restart"`` for what begins anew because the tasks or a model have changed.
+        round_id: the round the event belongs to, ``None`` for a restart; that round may have been deleted
+            since.
         contribution: packed bytes (:class:`camvo.state.contribution.Contribution`).
         created_at: unix seconds.
     """

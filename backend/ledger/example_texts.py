@@ -50,7 +50,8 @@ def store(  # noqa: PLR0917 - the columns of one row
 def labelled_tasks(connection: Connection, project: str, control: str, epoch: str) -> list[LabelledTask]:
     """Return the question's human-labelled tasks, the latest first, at most :data:`MAX_TASKS`.
 
-    A task whose texts have changed since its round is left out.
+    Blind tasks are left out, because an example teaches the votes, and tasks whose texts have changed since
+    their round.
     """
     same_task = and_(
         *(_table.c[name] == _rounds.c[name] for name in ("project", "task", "control", "question"))
@@ -59,7 +60,7 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
         select(_rounds.c.task, _rounds.c.question, _table.c.texts, _rounds.c.human, _rounds.c.context)
         .join(_table, same_task)
         .where(_rounds.c.project == project, _rounds.c.control == control, _rounds.c.epoch == epoch)
-        .where(_rounds.c.human.is_not(None))
+        .where(_rounds.c.human.is_not(None), ~_rounds.c.audit)
         .order_by(_rounds.c.id.desc())
         .limit(MAX_TASKS)
     )

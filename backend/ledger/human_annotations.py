@@ -129,6 +129,12 @@ def of_task(connection: Connection, project: str, task: int) -> list[Annotation]
     return [_annotation(row) for row in rows]
 
 
+def is_annotated(connection: Connection, project: str, task: int) -> bool:
+    """Whether the task ever had an annotation, even if it was skipped, withdrawn or deleted since."""
+    query = select(_table.c.annotation_id).where(_table.c.project == project, _table.c.task == task)
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def annotated_tasks(connection: Connection, project: str) -> list[int]:
     """Return every task that ever had an annotation, in ascending order, even if it was deleted since."""
     query = select(_table.c.task).where(_table.c.project == project, _table.c.task.is_not(None)).distinct()

@@ -64,8 +64,10 @@ def count_blind_tasks(connection: Connection, project: str) -> int:
 
 
 def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
-    """Return the ids of the latest rounds with a human label, at most :data:`MAX_LABELLED_ROUNDS`."""
-    query = select(_columns.id).where(_of(project, control, epoch), _columns.human.is_not(None))
+    """Return the ids of the latest rounds that people teach, at most :data:`MAX_LABELLED_ROUNDS`."""
+    query = select(_columns.id).where(
+        _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit
+    )
     return list(connection.scalars(query.order_by(_columns.id.desc()).limit(MAX_LABELLED_ROUNDS)))
 
 

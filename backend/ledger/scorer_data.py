@@ -1,32 +1,36 @@
-"""The rounds from which a question's scorer is fitted: votes, voted label and human confirmation."""
+"""The rounds from which a question's scorer is fitted: votes, voted label and human confirmation.
+
+Of blind rounds only the votes are used: their human labels certify the scores, so they must not teach them.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from backend.ledger.database import tables
 from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 
 _columns = tables.rounds.c
+_taught = case((~_columns.audit, _columns.confirmed))
 
 
 def count_rounds(connection: Connection, project: str, control: str, epoch: str) -> tuple[int, int]:
-    """Count a question's rounds in an epoch: all of them, and those with a human label."""
-    query = select(func.count(), func.count(_columns.confirmed)).where(_of(project, control, epoch))
+    """Count a question's rounds in an epoch: all of them, and those whose human label teaches."""
+    query = select(func.count(), func.count(_taught)).where(_of(project, control, epoch))
     rounds, confirmed = connection.execute(query).one()
     return rounds, confirmed
 
 
 def latest_rounds(connection: Connection, project: str, control: str, epoch: str) -> list[FinishedRound]:
-    """Return a question's latest rounds and its latest human-labelled rounds, each once, oldest first."""
-    of_question, is_confirmed = _of(project, control, epoch), _columns.confirmed.is_not(None)
+    """Return a question's latest rounds and its latest rounds that people teach, each once, oldest first."""
+    of_question, teaches = _of(project, control, epoch), _taught.is_not(None)
     query = (
-        select(_columns.id, _columns.votes, _columns.label, _columns.confirmed)
+        select(_columns.id, _columns.votes, _columns.label, _taught.label("confirmed"))
         .where(of_question)
         .order_by(_columns.id.desc())
     )
     rows = {row.id: row for row in connection.execute(query.limit(MOST_ROUNDS))}
-    rows |= {row.id: row for row in connection.execute(query.where(is_confirmed).limit(MOST_CONFIRMED))}
+    rows |= {row.id: row for row in connection.execute(query.where(teaches).limit(MOST_CONFIRMED))}
     return [FinishedRound(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
 
 

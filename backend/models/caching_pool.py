@@ -60,7 +60,7 @@ class CachingPool:
         self._pool, self._calls = pool, calls
         self._retries, self._clock = retries, clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
-        pool.gate.hold_while(lambda: calls.settlements.waiting > 0)
+        pool.gate.hold_by(calls.settlements.check)
 
     async def ask(
         self, query: ModelQuery, patience: float, usable: Callable[[str], bool] = lambda content: True
@@ -124,7 +124,13 @@ class CachingPool:
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
                 metrics.answers_reused.labels(model=query.model).inc()
-                return PaidAnswer(claimed.content, 0.0, stored=True, confidences=claimed.confidences)
+                return PaidAnswer(
+                    claimed.content,
+                    0.0,
+                    stored=True,
+                    confidences=claimed.confidences,
+                    version=claimed.version,
+                )
             try:
                 return await self._call(key, query, claimed.call, until)
             except ModelError as error:
@@ -167,9 +173,9 @@ class CachingPool:
             raise
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
         confidences = answer_confidences(answer.content, answer.tokens, query.questions)
-        outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences)
+        outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
         await self._calls.settle(key, query, call, outcome)
-        return PaidAnswer(answer.content, answer.cost, confidences=confidences)
+        return PaidAnswer(answer.content, answer.cost, confidences=confidences, version=answer.version)
 
     def _unknown_cost(self, query: ModelQuery, error: ModelError) -> float:
         """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""

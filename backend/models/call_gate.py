@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backend.errors import LedgerError, StoppingError
+from backend.errors import StoppingError
 
 
 class CallGate:
@@ -15,11 +15,11 @@ class CallGate:
 
     def __init__(self) -> None:
         self._is_shut = False
-        self._is_held: Callable[[], bool] = lambda: False
+        self._check_ledger: Callable[[], None] = lambda: None
 
-    def hold_while(self, condition: Callable[[], bool]) -> None:
-        """Let no call start while a condition holds."""
-        self._is_held = condition
+    def hold_by(self, check: Callable[[], None]) -> None:
+        """Let no call start while ``check`` raises an error."""
+        self._check_ledger = check
 
     def shut(self) -> None:
         """Let no further call start; those in flight are not affected."""
@@ -33,12 +33,7 @@ class CallGate:
             LedgerError: paid answers wait for the database, so the answer could not be stored either.
         """
         self.check()
-        if self._is_held():
-            raise LedgerError(
-                "no call may start while paid answers wait to be stored",
-                fix="look for ledger_down in the log",
-                temporary=True,
-            )
+        self._check_ledger()
 
     def check(self) -> None:
         """Return unless the process stops.
@@ -47,6 +42,9 @@ class CallGate:
             StoppingError: the process stops.
         """
         if self._is_shut:
-            raise StoppingError(
-                "the server stops and asks no further model", fix="ask again when it has started"
-            )
+            raise stopping()
+
+
+def stopping() -> StoppingError:
+    """Return the error of a call that does not start because the process stops."""
+    return StoppingError("the server stops and asks no further model", fix="ask again when it has started")

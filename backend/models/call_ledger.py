@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -20,6 +18,7 @@ from sqlalchemy import Connection
 from backend.errors import LedgerError, ModelTimeoutError, NotBookedError, TaskError
 from backend.ledger import Writer, deleted_tasks
 from backend.ledger.calls import answers, claims
+from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
@@ -31,11 +30,11 @@ from camvo.errors import CamvoError
 _POLL = 0.2
 """Seconds between two reads of the ledger while another process makes the same call."""
 
-_GRACE = 30.0
-"""Seconds from the latest possible end of an attempt until its reservation counts as spent."""
-
 LEASE = 15.0
 """Seconds until a claim expires unless it is renewed, so the longest wait after a process crashed."""
+
+_GRACE = 30.0
+"""Seconds from the latest possible end of an attempt until its reservation counts as spent."""
 
 _T = TypeVar("_T")
 
@@ -55,7 +54,7 @@ class CallLedger:
         self._owner = uuid.uuid4().hex
         self._claimed: set[str] = set()
         self._not_booked: set[int] = set()
-        self._contacts = _Contacts()
+        self._contacts = Contacts(LEASE)
         self.settlements = Settlements(writer)
 
     async def renew_claims(self) -> None:
@@ -105,7 +104,9 @@ class CallLedger:
             self._contacts.note()
             if (stored := answers.find_by_key(connection, [key]).get(key)) is not None:
                 _record_use(connection, key, query)
-                return ClaimResult(content=stored.content, confidences=stored.confidences)
+                return ClaimResult(
+                    content=stored.content, confidences=stored.confidences, version=stored.version
+                )
             claim = claims.acquire(connection, key, self._owner, LEASE, grace=self._contacts.grace)
             if claim is None:
                 return None
@@ -169,6 +170,7 @@ class CallLedger:
                     cost=usage.cost,
                     seconds=outcome.seconds,
                     confidences=outcome.confidences,
+                    version=outcome.version,
                 )
                 answers.store(connection, stored, *task, now=self._clock())
             if call is not None:
@@ -220,30 +222,6 @@ async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
         raise NotBookedError(
             f"the ledger could not book the call: {reason}", where=f"{query.model}, task {query.task}"
         ) from error
-
-
-class _Contacts:
-    """When this process last reached the ledger.
-
-    A process that is back after an outage takes over no claim for a while: the claim's owner could not renew
-    it either, and may hold an answer that is not stored yet.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last = self._back = -math.inf
-
-    def note(self) -> None:
-        """Note that the ledger is reached."""
-        at = self._clock()
-        if math.isfinite(self._last) and at - self._last > 2 / 3 * LEASE:
-            self._back = at
-        self._last = at
-
-    @property
-    def grace(self) -> float:
-        """Seconds for which expired claims of other owners are left alone."""
-        return LEASE if self._clock() - self._back < LEASE else 0.0
 
 
 def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:

@@ -12,6 +12,7 @@ from backend.questions.prompts.message_parts import Messages, content_parts, tex
 from backend.settings import ModelSettings
 
 _BYTES_PER_TOKEN = 64
+_LONGEST_VERSION = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class ProviderResponse:
         finish_reason: why the model stopped, in OpenAI's words.
         refused: whether the model refused to answer.
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
+        version: what the provider says answered: the model's name there and, after a space, the fingerprint
+            of its system. ``None`` if it says nothing.
     """
 
     content: str
@@ -33,6 +36,7 @@ class ProviderResponse:
     finish_reason: str | None
     refused: bool
     tokens: tuple[AnswerToken, ...] = ()
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class ModelAnswer:
         counted: our own count of the input tokens; ``Pool.observe`` compares it with ``input_tokens``.
         estimated: whether the provider reported no usage, so that tokens and cost are estimates.
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
+        version: as in :class:`ProviderResponse`.
     """
 
     content: str
@@ -58,6 +63,7 @@ class ModelAnswer:
     counted: int = 0
     estimated: bool = False
     tokens: tuple[AnswerToken, ...] = ()
+    version: str | None = None
 
 
 def litellm_request(
@@ -117,6 +123,7 @@ def read_response(response: Any) -> ProviderResponse:
         finish_reason=getattr(choices[0], "finish_reason", None) if choices else None,
         refused=bool(getattr(message, "refusal", None) or provider_fields.get("refusal")),
         tokens=_answer_tokens(getattr(choices[0], "logprobs", None)) if choices else (),
+        version=_version(response),
     )
 
 
@@ -135,6 +142,13 @@ def _answer_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:
 
 def _field(content: Any, name: str) -> Any:
     return content.get(name) if isinstance(content, Mapping) else getattr(content, name, None)
+
+
+def _version(response: Any) -> str | None:
+    """Return the model and the system's fingerprint that a response names; litellm passes both on."""
+    reported = [getattr(response, name, None) for name in ("model", "system_fingerprint")]
+    words = ["".join(value.split())[:_LONGEST_VERSION] for value in reported if isinstance(value, str)]
+    return " ".join(word for word in words if word.isprintable()).strip() or None
 
 
 def _token_count(value: object) -> int:

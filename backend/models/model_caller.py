@@ -18,13 +18,13 @@ from backend.errors import (
     Usage,
 )
 from backend.models import litellm_info
-from backend.models.call_gate import CallGate
+from backend.models.call_gate import CallGate, stopping
 from backend.models.calls import ModelAnswer, longest_answer, read_response, response_error
 from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error
 from backend.models.model import Model
 from backend.models.rates import headers
-from backend.models.rates.gate import Gate
+from backend.models.rates.gate import RateGate
 from backend.models.rates.lease_holder import Passage
 from backend.models.rates.outcomes import CallEnd
 from backend.models.rates.stores import Clock, RateStore
@@ -50,7 +50,7 @@ class ModelCaller:
         self.breaker = CircuitBreaker(clock)
         self._clock = clock
         self._capped: set[str] = set()
-        self._rates = None if model.settings.is_embedded else Gate(model.settings, rates, clock)
+        self._rates = None if model.settings.is_embedded else RateGate(model.settings, rates, clock)
 
     @property
     def resting(self) -> bool:
@@ -102,6 +102,11 @@ class ModelCaller:
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
             return self._answer(response, counted, most, seconds)
 
+    def refuse_waiting(self) -> None:
+        """Refuse the calls that wait for their turn, because the process stops."""
+        if self._rates is not None:
+            self._rates.refuse_waiting(stopping)
+
     def _refuse_without_key(self) -> None:
         model = self.model
         if model.key is None and model.settings.api_key_env is not None:
@@ -120,6 +125,7 @@ class ModelCaller:
             StoppingError: the process stops.
             LedgerError: paid answers wait for the database.
         """
+        self._gate.check()  # a refused call would wait for another turn
         patience = until - asyncio.get_running_loop().time()
         try:
             if patience <= 0.0:
@@ -186,6 +192,7 @@ class ModelCaller:
             counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
             tokens=received.tokens,
+            version=received.version,
         )
 
     def _believed(self, direction: str, reported: int, most: int) -> int:

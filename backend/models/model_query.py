@@ -49,12 +49,13 @@ class CallEstimate:
 class ClaimResult:
     """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make.
 
-    ``confidences`` are those of the stored answer.
+    ``confidences`` and ``version`` are those of the stored answer.
     """
 
     content: str | None = None
     call: int | None = None
     confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class CallOutcome:
         code: the code of the error; ``None`` for an answer.
         seconds: duration of the attempt.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
+        version: what the provider says answered; ``None`` if it says nothing.
     """
 
     content: str | None
@@ -74,6 +76,7 @@ class CallOutcome:
     code: str | None
     seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,12 @@ class PaidAnswer:
         cost: what this query paid for it, $; 0 for a stored or shared answer.
         stored: whether the ledger had the answer before anybody asked for it in this run.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
+        version: what the provider says answered: the model's name there and, after a space, the fingerprint
+            of its system. ``None`` if it said nothing.
     """
 
     content: str
     cost: float
     stored: bool = False
     confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None

@@ -140,6 +140,11 @@ class Pool:
         """
         return await self._caller(name).attempt(messages, schema, timeout, questions)
 
+    def refuse_waiting(self) -> None:
+        """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
+        for caller in self._callers.values():
+            caller.refuse_waiting()
+
     def _model(self, name: str) -> Model:
         return self._caller(name).model
 

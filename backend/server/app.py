@@ -52,7 +52,8 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app = Flask("camvo")
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
-    _register_views(app, runtime, environment)
+    _register_interface(app, runtime, environment)
+    _register_pages(app, runtime, environment)
     _register_guards(app, runtime, environment)
     register_refusals(app, environment)
     _warn_if_open(environment)
@@ -74,7 +75,8 @@ def _warn_if_open(environment: Environment) -> None:
         )
 
 
-def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> None:
+def _register_interface(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    """Register what Label Studio requests of an ML backend."""
     version = runtime.settings.model_version
     # Hundreds of predictions may wait, but few compute: each thread that does keeps a webhook waiting.
     turns = threading.BoundedSemaphore(_TURNS)
@@ -118,6 +120,10 @@ def _register_views(app: Flask, runtime: Runtime, environment: Environment) -> N
     @app.route("/versions", methods=["GET", "POST"])
     def versions() -> Response:
         return jsonify(versions=[version])
+
+
+def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    """Register CaMVo's own pages, for people and for monitoring."""
 
     @app.get("/status")
     def status() -> Response:

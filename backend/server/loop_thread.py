@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -30,6 +31,11 @@ class LoopThread:
     def submit(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run a coroutine on the loop; its result is a future for other threads."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call a function on the loop, or not at all if the loop has stopped; a signal handler may do so."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(callback)
 
     def stop(self) -> None:
         """Stop the loop, cancel what still runs on it, and wait for the thread to end."""

@@ -186,7 +186,7 @@ class Runtime:
         for part in parts(event):
             self._write(prepare_event(part, self.settings, self.clock))
         if event.task_ids:
-            self._thread.loop.call_soon_threadsafe(self._deletions.wake)
+            self._thread.call_soon(self._deletions.wake)
 
     def _write(self, function: Callable[[Connection], object]) -> None:
         """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.
@@ -228,9 +228,11 @@ class Runtime:
     def stop_asking(self) -> None:
         """Ask no model any more, because the process stops; a signal handler may call this.
 
-        Calls in flight go on. A task that needs another one gets no prediction.
+        Calls in flight go on. A task that needs another one gets no prediction, also if the call waits for
+        its rate already.
         """
         self.pool.gate.shut()
+        self._thread.call_soon(self.pool.refuse_waiting)
 
     def close(self, patience: float = 10.0) -> None:
         """Let jobs and trainings finish for ``patience`` seconds, then stop; paid answers are stored."""

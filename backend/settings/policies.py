@@ -21,11 +21,11 @@ NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
 Rounds = Annotated[Whole, Field(ge=0)]
 Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
-PolicyName = Literal["camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single"]
+PolicyName = Literal["camvo", "ccamvo", "joint", "sequential", "stacked", "baseline", "majority", "single"]
 
 _NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
-DEFAULT_POLICY: Final = "sequential"
+DEFAULT_POLICY: Final = "joint"
 """The policy without a ``policy`` section, for tasks whose votes are all labels."""
 
 _DEFAULT_WITHOUT_LABELS: Final = "camvo"
@@ -49,8 +49,9 @@ class PolicySettings(BaseModel):
     model_config = FROZEN
 
     name: PolicyName | None = None
-    """Algorithm 1; the same for correlated models; asking in stages while votes can still change the label;
-    asking in stages while votes are worth their price; Algorithm 2; all models with equal weights; one model.
+    """Algorithm 1; the same for correlated models; asking while votes are worth their price, by one model of
+    votes; asking in stages while votes can still change the label; asking in stages while votes are worth
+    their price, by human labels; Algorithm 2; all models with equal weights; one model.
     ``None`` only without a section (:func:`policy_of`)."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach (``camvo``, ``ccamvo``)."""
@@ -60,8 +61,11 @@ class PolicySettings(BaseModel):
     """Share of labels that must equal the vote of all models (``sequential``)."""
     max_stages: AtLeastOne = 3
     """The most stages of a task (``sequential``, ``stacked``). A task sent alone is decided in one."""
-    worth: Worth = 75.0
-    """What one more right label is worth, in prices of asking every model (``stacked``)."""
+    worth: Worth | None = None
+    """What one more right label is worth, in prices of asking every model (``joint``, ``stacked``).
+
+    ``None`` is the policy's own default.
+    """
     first: Rounds = 200
     """Rounds that ask every model, at the start and after a model joins (``stacked``)."""
     alpha: NotNegative = 0.25
@@ -102,17 +106,17 @@ def policy_of(
 
     This is the named policy. Without a name it is
 
-    - ``camvo`` if any question's votes are not labels: the stopping rules of ``sequential`` are about labels,
+    - ``camvo`` if any question's votes are not labels: the model of votes of ``joint`` is about labels,
       and without them it would ask every model;
     - the policy whose parameter the project overrides in its extra params (:func:`implied_policy`);
-    - ``sequential`` otherwise.
+    - ``joint`` otherwise.
 
     Args:
         settings: the section ``policy``, with the project's overrides.
         aggregations: how the votes on each of the task's questions are counted.
         alone: whether someone may be waiting for this one task. It is then decided in one stage.
     """
-    parameters = settings.model_dump()
+    parameters = settings.model_dump(exclude_none=True)
     if alone:
         parameters["max_stages"] = 1
     name: str = settings.name or implied_policy(settings) or DEFAULT_POLICY
@@ -131,9 +135,12 @@ def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:
 
 
 _OVERRIDES_OF: Final[Mapping[str, frozenset[str]]] = {
-    name: parameters_of(name) - parameters_of(DEFAULT_POLICY) for name in ("camvo", "stacked")
+    "camvo": parameters_of("camvo") - parameters_of(DEFAULT_POLICY),
+    "stacked": parameters_of("stacked") - parameters_of("sequential") - parameters_of(DEFAULT_POLICY),
+    "sequential": parameters_of("sequential") - parameters_of(DEFAULT_POLICY),
 }
-"""The parameters of each policy that the default lacks."""
+"""The parameters that imply each policy: those that the default lacks. ``max_stages`` implies ``sequential``,
+which was the default when such extra params were stored."""
 
 
 def implied_policy(settings: PolicySettings) -> str | None:

@@ -21,6 +21,8 @@ RIVALS = {
     "cascade": ("cascade", ""),
     "learned cascade": ("learned", ""),
     "random": ("random", ""),
+    "best single by the same labels": ("best-single", ""),
+    "router": ("router", ""),
 }
 TO_EVERYONE = ("cascade", "random")
 """Families whose dearest setting asks every model and weighs every vote the same."""
@@ -49,6 +51,16 @@ def cells(records: Sequence[Mapping[str, Any]]) -> list[str]:
         cell(column(records, "points"), 2, sign=True),
         cell(100.0 * column(records, "cost_share")),
         *errors,
+    ]
+
+
+def spread(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Cells with the lowest, the median and the highest points and share of the cost over the shuffles."""
+    points, costs = column(records, "points"), 100.0 * column(records, "cost_share")
+    return [
+        f"{value:{form}}"
+        for values, form in ((points, "+.2f"), (costs, ".1f"))
+        for value in np.quantile(values, (0.0, 0.5, 1.0)).tolist()
     ]
 
 

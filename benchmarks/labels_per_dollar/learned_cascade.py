@@ -52,7 +52,12 @@ def cascades(table: VotesTable, labelled: int, thresholds: Sequence[float]) -> I
         labels, scores = _last_given(table.votes[:, order], chances, last)
         labels[:labelled], scores[:labelled] = first, chances[rows[:labelled], -1]
         yield Trace(
-            labels, np.where(labels >= 0, scores, np.nan), asked @ prices, asked, np.zeros(len(labels))
+            labels=labels,
+            scores=np.where(labels >= 0, scores, np.nan),
+            costs=asked @ prices,
+            asked=asked,
+            trust=np.zeros(len(labels)),
+            labelled_at=np.where(rows < labelled, rows + 1, 0),
         )
 
 

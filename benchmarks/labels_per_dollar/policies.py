@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.cascade import Cascade
 from camvo.policies.policy import Policy
+from camvo.policies.rivals.best_single import BestSingle
+from camvo.policies.rivals.cascade import Cascade
+from camvo.policies.rivals.router import Router
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 
@@ -16,6 +18,8 @@ CCAMVO_DELTAS = (0.9, 0.95, 0.97)
 THRESHOLDS = (0.9, 0.99, 0.999)
 LEARNED_THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SHARES = (0.2, 0.35, 0.5)
+GAINS = (-0.05, 0.0, 0.05, 0.1, 0.2, 0.4)
+"""Thresholds of the router: the gain from which on the dearest model is asked."""
 WORTHS = (25.0, 75.0, 200.0)
 LABELLED = 0.05
 SHOWN = (
@@ -59,6 +63,15 @@ def stacked(items: int, worths: tuple[float, ...]) -> dict[str, Policy]:
     """Stacked voting that asks every model about the first 5%, which humans label, and at least about 200."""
     first = max(round(LABELLED * items), Stacked.first)
     return {f"stacked, worth {worth:g}": Stacked(first=first, worth=worth) for worth in worths}
+
+
+def labelled_rivals(items: int) -> dict[str, Policy]:
+    """Rivals that learn from the first 5% of the items, which humans label."""
+    first = round(LABELLED * items)
+    return {
+        "best-single, same labels": BestSingle(first=first),
+        **{f"router {gain:g}": Router(threshold=gain, first=first) for gain in GAINS},
+    }
 
 
 def others(best: str) -> dict[str, Policy]:

@@ -12,7 +12,8 @@ import numpy as np
 import policies
 from numpy.typing import NDArray
 
-from backend.commands.replay.grid import Experiment, Shuffle, replay_all
+from backend.commands.replay.grid import Experiment, replay_all
+from backend.commands.replay.inputs.orders import Shuffle
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun
 from camvo.policies.policy import Policy

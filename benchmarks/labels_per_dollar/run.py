@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ import numpy as np
 import policies
 from records import CONFIRMED, RecordsFile, record, reordered
 
-from backend.commands.replay import contexts, prices, votes_file
-from backend.commands.replay.grid import Shuffle
+from backend.commands.replay.inputs import contexts, prices, votes_file
+from backend.commands.replay.inputs.orders import Shuffle
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun, row_of
 from backend.models.embedder.embedder import Embedder
@@ -82,6 +82,7 @@ def whole(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     file.replay(projected(table, OURS), confirmed(table, count), policies.taught((0.99,), "500 labels"), jobs)
     file.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
     file.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
+    file.replay(table, labelled, policies.labelled_rivals(len(table.truth)), jobs)
     file.replay(projected(table, FEW), orders, policies.others(best), jobs)
     file.replay(table, orders, policies.ccamvo(), jobs)
     names = [f"learned cascade {threshold:g}" for threshold in policies.LEARNED_THRESHOLDS]
@@ -149,10 +150,14 @@ def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
 
 def carry_over(out: Path, draws: int, jobs: int) -> None:
     """Replay synthetic tables, on which no parameter was chosen."""
-    for number, kind in enumerate(made_up.KINDS):
-        tables = [made_up.drawn(kind, seed) for seed in range(draws)]
+    for number, kind in enumerate(made_up.KINDS.values()):
+        tables = [made_up.drawn(kind, seed).table for seed in range(draws)]
         file = RecordsFile(
-            out / f"made-up-{number:02d}.json", **asdict(kind), correlation=correlation(tables)
+            out / f"made-up-{number:02d}.json",
+            name=kind.name,
+            items=kind.items,
+            labels=kind.labels,
+            correlation=correlation(tables),
         )
         joined = replace(
             tables[0],
@@ -169,6 +174,7 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
         file.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
         file.replay(joined, labelled, policies.stacked(kind.items, (75.0,)), jobs)
         file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
+        file.replay(joined, labelled, policies.labelled_rivals(kind.items), jobs)
 
 
 def correlation(tables: Iterable[VotesTable]) -> float:

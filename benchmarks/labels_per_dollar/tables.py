@@ -26,6 +26,7 @@ from comparison import (
     cheapest_within,
     column,
     compared,
+    spread,
     table,
 )
 
@@ -98,6 +99,8 @@ def real(name: str, stored: Mapping[str, Any]) -> None:
     heads = ["", "points", "% of the cost", "ECE of its score", "shown, no labels", "shown, 500 labels"]
     lines = [[label, *cells(records)] for label, records in rows.items()]
     print(table(heads, [*lines, *bounds(stored, rows)]))
+    heads = ["over the shuffles", "points: low", "half", "high", "% of the cost: low", "half", "high"]
+    print(table(heads, [[label, *spread(records)] for label, records in rows.items()]))
     ours = [label for label in OURS if label in rows]
     print(
         table(["at equal cost, minus", *ours], [[r, *(compared(rows, o, r) for o in ours)] for r in RIVALS])

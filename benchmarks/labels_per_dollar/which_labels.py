@@ -123,8 +123,8 @@ def main() -> None:
     print("| | " + " | ".join(f"{way}, {count}" for way in WAYS for count in LABELS) + " |")
     for stem, table in tables(options.votes, options.embeddings):
         print(line(stem, [gains(table, seed) for seed in range(options.shuffles)]), flush=True)
-    for kind in made_up.KINDS:
-        drawn = (made_up.drawn(kind, seed) for seed in range(max(options.shuffles // 2, 2)))
+    for kind in made_up.KINDS.values():
+        drawn = (made_up.drawn(kind, seed).table for seed in range(max(options.shuffles // 2, 2)))
         name = f"{kind.name}; {kind.labels} labels, {kind.items:,} items"
         print(line(name, [gains(table, 0) for table in drawn]), flush=True)
 

@@ -16,6 +16,9 @@ from scipy.optimize import brentq
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 
+_LARGEST = 1e150
+"""Numbers above this are divided by the largest, so that differences and products do not overflow."""
+
 _SERIES_LIMIT = 1e-3
 """Below this exponent the closed form cancels; four terms of the series are exact to 1e-13."""
 
@@ -45,6 +48,10 @@ def expected_closeness(
     >>> round(expected_closeness(0.5, [0.5, 0.5], [0.9, 0.9], low=0, high=1, scale=1), 3)
     0.95
     """
+    unit = max(abs(low), abs(high))
+    if unit > _LARGEST:
+        low, high, answer, scale = low / unit, high / unit, answer / unit, scale / unit
+        votes = [vote / unit for vote in votes]
     rates = np.array([1.0 / (scale * _spread(p)) for p in correctness])
     knots = np.unique(np.clip([low, high, answer - scale, answer, answer + scale, *votes], low, high))
     log_density = -np.abs(knots[:, None] - np.asarray(votes, dtype=np.float64)) @ rates

@@ -13,9 +13,11 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from camvo.joint.joint_fit import JointFit, fit_joint
 from camvo.stages.stack_stops import Stops, learn_stops
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.kept_rounds import LatestRounds
+from camvo.state.vote_patterns import PatternCounts
 from camvo.weights.grades import NO_GRADES, Grades, learn_grades
 from camvo.weights.near_copies import near_copies_in
 from camvo.weights.stacking import StackedVote
@@ -35,12 +37,14 @@ class Fit:
         shares: arm → the share of its weight that it keeps beside its near-copies, in (0, 1]; empty if the
             policy does not use it.
         grades: what the arms' confidences are worth.
+        joint: the model of votes and what follows from it; ``None`` if the policy does not use it.
     """
 
-    stack: StackedVote
+    stack: StackedVote = field(default_factory=StackedVote)
     stops: Stops | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     grades: Grades = NO_GRADES
+    joint: JointFit | None = None
 
 
 class FitData(Hashable, Protocol):
@@ -149,6 +153,37 @@ class StackedFitData:
             grades=grades,
         )
         return Fit(stack, stops, _shares(self.latest, self.labels, self.order), grades)
+
+
+@dataclass(frozen=True, slots=True)
+class JointFitData:
+    """The data for a fit of the model of votes and its human terms.
+
+    Attributes:
+        evidence: the vote patterns of past rounds.
+        latest: the latest rounds that are kept whole, those with a human label.
+        labels: the label set.
+        prices: (arm, its price in right labels), the cheapest first.
+    """
+
+    evidence: PatternCounts
+    latest: LatestRounds
+    labels: tuple[str, ...]
+    prices: tuple[tuple[str, float], ...]
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds."""
+        return self.evidence, self.latest
+
+    @property
+    def kind(self) -> Hashable:
+        """The policy, the label set and the arms, so that tasks of all lengths share one fit."""
+        return "joint", self.labels, frozenset(arm for arm, _ in self.prices)
+
+    def compute(self) -> Fit:
+        """Fit the model of votes."""
+        return Fit(joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices)))
 
 
 @lru_cache(maxsize=16)

@@ -16,7 +16,7 @@ from camvo.policies.teaching import TaughtRound
 from camvo.state.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.state.contribution import Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
-from camvo.votes.aggregation import Ballot
+from camvo.votes.aggregation import Aggregation, Ballot
 from camvo.votes.decision import Decision
 
 
@@ -60,6 +60,10 @@ class Ensemble:
         if self.estimator not in ESTIMATORS:
             raise InvalidParameterError(f'estimator must be "moments" or "mle", got {self.estimator!r}')
 
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether the policy reads the linear models of the context for a question that is so aggregated."""
+        return True
+
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """``None``: the policy needs no background fit."""
         return None
@@ -93,6 +97,7 @@ class Ensemble:
             lambda_r=self.lambda_r,
             estimator=self.estimator,
             correlated=self.correlated,
+            linear=self.linear(observation.aggregation),
         )
 
     def choose(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from camvo.policies.background_fits import Fit
 from camvo.state.beta_mixture import EstimatorName, posterior
-from camvo.state.state import State
+from camvo.state.state import State, check_contexts
 from camvo.subsets.copula import Copula, copula_seed
 from camvo.typing import Array
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
+
+UNREAD = 0.5
+"""q of every arm where a policy does not read the linear models. Without spread, Est is μ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Estimates:
         correctness: the probability of being right from which the posterior of a vote is computed.
         aggregation: how votes on the question become one answer.
         copula: the dependence of the arms' correctness; ``None`` if the policy does not need it.
+        histories: arm → the number of the history behind its columns; 0 for arms that are absent.
+        restarts: how many restarts the state had.
     """
 
     labels: tuple[str, ...]
@@ -70,6 +75,8 @@ class Estimates:
     correctness: Array
     aggregation: Aggregation = LABEL_VOTE
     copula: Copula | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +124,7 @@ def estimate(
     lambda_r: float,
     estimator: EstimatorName = "moments",
     correlated: bool = False,
+    linear: bool = True,
 ) -> Estimates:
     """Score every arm on one question of one task.
 
@@ -127,13 +135,19 @@ def estimate(
         lambda_r: λ_R, as in :class:`Scoring`.
         estimator: as in :class:`Scoring`.
         correlated: whether to compute the arms' copula (Appendix G) from their present correlation.
+        linear: whether to read the state's linear models. Otherwise every q is ½ with width 0, and what is
+            believed of an arm is its μ.
 
     Raises:
         InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
             decide (no label, fewer than two items to rank).
     """
     state = observation.state
-    q, width = state.score(arms, observation.context)
+    if linear:
+        q, width = state.score(arms, observation.context)
+    else:
+        check_contexts([observation.context], state.dimension)
+        q, width = np.full(len(arms), UNREAD), np.zeros(len(arms))
     guess = observation.aggregation.guess(observation.labels)
     n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
         q, width, guess
@@ -150,6 +164,8 @@ def estimate(
         correctness=correctness,
         aggregation=observation.aggregation,
         copula=copula,
+        histories=state.histories.current_of(arms),
+        restarts=state.drift.restarts,
     )
 
 

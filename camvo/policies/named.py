@@ -8,15 +8,19 @@ from typing import Final
 
 from camvo.policies.baselines import Baseline, Fixed, Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
-from camvo.policies.cascade import Cascade
 from camvo.policies.ensemble import Ensemble
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
+from camvo.policies.rivals.best_single import BestSingle
+from camvo.policies.rivals.cascade import Cascade
+from camvo.policies.rivals.router import Router
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 
 POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "camvo": CaMVo,
     "ccamvo": CCaMVo,
+    "joint": Joint,
     "sequential": Sequential,
     "stacked": Stacked,
     "baseline": Baseline,
@@ -25,6 +29,8 @@ POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "random": Random,
     "single": Single,
     "subset": Fixed,
+    "best-single": BestSingle,
+    "router": Router,
 }
 """Name → policy class."""
 

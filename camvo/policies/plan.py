@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from camvo.policies.estimates import Estimates
+from camvo.stages.joint_stages import JointStages
 from camvo.stages.stages import Stages
 from camvo.typing import Array
 
@@ -47,9 +48,11 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
-    stages: Stages | None = None
+    stages: Stages | JointStages | None = None
 
-    def staged(self, stages: Stages, weights: Mapping[str, Array], exploration_rate: float) -> Plan:
+    def staged(
+        self, stages: Stages | JointStages, weights: Mapping[str, Array], exploration_rate: float
+    ) -> Plan:
         """The same plan with its arms asked in stages.
 
         Args:
@@ -81,13 +84,15 @@ class Plan:
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}
-        described = {
+        described: dict[str, Any] = {
             "labels": list(estimates.labels),
             "subset": list(self.subset),
             "confidence": self.confidence,
             "complete": self.complete,
             "arms": arms,
         }
+        if estimates.histories:
+            described["histories"] = dict(estimates.histories)
         if self.stages is not None:
             described |= self.stages.describe(question)
         return described

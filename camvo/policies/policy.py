@@ -21,6 +21,7 @@ from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.state.contribution import Contribution
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
+from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 
 
@@ -29,7 +30,7 @@ class Policy(Protocol):
 
     >>> import camvo
     >>> import numpy as np
-    >>> policy: camvo.Policy = camvo.Sequential()
+    >>> policy: camvo.Policy = camvo.Joint()
     >>> state = camvo.State(dimension=2)
     >>> observations = {"mood": camvo.Observation(state, np.array([1.0, 0.0]), ("neg", "pos"))}
     >>> plan = policy.plan(observations, {"small": 0.1, "large": 5.0})
@@ -38,6 +39,10 @@ class Policy(Protocol):
     ((), 'pos')
     >>> state.add(policy.contribution(plan, "mood", votes, "pos"))
     """
+
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether it reads the linear models of the context; if not, the state need not keep them."""
+        ...
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """The data a background fit would use now, or ``None`` if no fit is needed."""

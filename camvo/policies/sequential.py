@@ -8,7 +8,7 @@ rounds. Human labels refine the weights (``docs/sequential.md``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 from camvo.weights.one_coin import LEAST_WEIGHT
 from camvo.weights.stacking import StackedVote
-from camvo.weights.vote_weights import VoteWeights, weights_by_agreement
+from camvo.weights.vote_weights import VoteWeights, weights_are_settled, weights_by_agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Sequential(Staged):
     >>> prices = {"small": 0.1, "large": 5.0}
     >>> policy = camvo.Sequential()
     >>> question = camvo.Question(("neg", "pos"), prices=prices, dimension=2, policy=policy)
-    >>> for _ in range(20):
+    >>> for _ in range(60):
     ...     task = question.task([1.0, 0.0])
     ...     while models := task.ask():
     ...         task.add(dict.fromkeys(models, "pos"))
@@ -84,6 +84,7 @@ class Sequential(Staged):
                 _QuestionInputs(
                     question,
                     observation.state.exploration.evidence,
+                    observation.state.exploration.stop_evidence,
                     observation.labels,
                     observation.aggregation == LABEL_VOTE,
                     self._fit(observation, costs),
@@ -91,11 +92,10 @@ class Sequential(Staged):
                 for question, observation in sorted(observations.items())
             ]
         )
-        order, questions = _order_and_stages(self, tuple(costs.items()), inputs)
-        rounds = min(observation.state.rounds for observation in observations.values())
-        everyone, certificate = propensities(rounds)
-        if any(question.trial is None for question in questions.values()):
-            certificate = 1.0
+        order, questions, settled = _order_and_stages(self, tuple(costs.items()), inputs)
+        states = [observation.state for observation in observations.values()]
+        rounds = min(state.rounds - state.restarted_at for state in states)
+        everyone, certificate = _propensities(rounds, questions.values(), settled=settled)
         exploration = explore(draw, everyone, certificate)
         if exploration == "nobody":
             questions = {
@@ -104,9 +104,7 @@ class Sequential(Staged):
                 else replace(question, rule=question.trial, trial=None)
                 for name, question in questions.items()
             }
-        stages = Stages(
-            order, exploration, (everyone, max(everyone, certificate)), self.stages_of(costs) - 1, questions
-        )
+        stages = Stages(order, exploration, (everyone, certificate), self.stages_of(costs) - 1, questions)
         positions = [order.index(arm) for arm in plan.arms]
         weights = {
             name: np.array(question.weights)[positions]
@@ -121,6 +119,7 @@ class _QuestionInputs(NamedTuple):
 
     question: str
     evidence: PatternCounts
+    stop_evidence: PatternCounts
     labels: tuple[str, ...]
     is_label_vote: bool
     fit: Fit | None
@@ -129,8 +128,11 @@ class _QuestionInputs(NamedTuple):
 @lru_cache(maxsize=64)
 def _order_and_stages(
     policy: Sequential, costs: tuple[tuple[str, float], ...], inputs: tuple[_QuestionInputs, ...]
-) -> tuple[tuple[str, ...], Mapping[str, AgreementStages]]:
-    """The order of asking, and each question's stages: the certain rule, with the learned one as trial."""
+) -> tuple[tuple[str, ...], Mapping[str, AgreementStages], bool]:
+    """The order of asking, each question's stages, and whether the weights of all questions are settled.
+
+    The stages follow the certain rule, with the learned one as trial.
+    """
     vote_weights = {
         question.question: VoteWeights(
             _weights_by_agreement(question.evidence, len(question.labels), costs), _stack(question.fit)
@@ -141,15 +143,37 @@ def _order_and_stages(
     weights = {question: source.by_arm() for question, source in vote_weights.items()}
     order, shares = most_weight_per_price(dict(costs), weights.values())
     questions, stages = {}, policy.stages_of(dict(costs))
-    for name, evidence, _, is_label_vote, _ in inputs:
+    for name, _, evidence, _, is_label_vote, _ in inputs:
         if not is_label_vote:
             ask_all = StoppingRule(len(order), ({},) * (stages - 1), certain=True)
             questions[name] = AgreementStages((1.0,) * len(order), ask_all)
             continue
         in_order = tuple(weights[name][arm] for arm in order)
         certain, learned = _rules(evidence, order, shares, in_order, stages, policy.agreement)
-        questions[name] = AgreementStages(in_order, certain, learned, vote_weights[name])
-    return order, questions
+        questions[name] = AgreementStages(
+            in_order, certain, learned, vote_weights[name], 1.0 - policy.agreement
+        )
+    by_price = cheapest_first({arm: cost for arm, cost in costs if arm != STUDENT})
+    settled = [
+        weights_are_settled(question.evidence, *by_price, len(question.labels))
+        for question in inputs
+        if question.is_label_vote
+    ]
+    return order, questions, all(settled)
+
+
+def _propensities(rounds: int, questions: Iterable[AgreementStages], *, settled: bool) -> tuple[float, float]:
+    """The probabilities of asking all arms, and of asking at least until the label is certain.
+
+    All arms are asked until the weights are settled. The label has to be certain while a question has no
+    learned rule.
+    """
+    everyone, certificate = propensities(rounds)
+    if any(question.trial is None for question in questions):
+        certificate = 1.0
+    if not settled:
+        everyone = 1.0
+    return everyone, max(everyone, certificate)
 
 
 def _stack(fit: Fit | None) -> StackedVote | None:

@@ -14,7 +14,9 @@ from camvo.stages.exploration import uniform_draw
 from camvo.stages.stages import Stages, on_question
 from camvo.student.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
+from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
+from camvo.votes.labels import LABEL_VOTE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,10 @@ class Staged(Ensemble):
         super().__post_init__()
         if self.max_stages < 1:
             raise InvalidParameterError(f"max_stages must be at least 1, got {self.max_stages}")
+
+    def linear(self, aggregation: Aggregation) -> bool:
+        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
+        return aggregation != LABEL_VOTE
 
     def assemble(
         self,
@@ -89,6 +95,6 @@ class Staged(Ensemble):
 
     @staticmethod
     def _stages(plan: Plan) -> Stages:
-        if plan.stages is None:
+        if not isinstance(plan.stages, Stages):
             raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
         return plan.stages

@@ -69,6 +69,9 @@ class TaughtRound:
         sure: arm → confidence in [0, 1], of the arms that gave one.
         compared: the votes with a confidence beside the votes of other arms; empty for a stored round,
             because they count once too.
+        histories: arm → the number of the history that the round belongs to; 0 for arms that are absent.
+        restarts: how many restarts the state had when the round was planned; 0 for a stored round, in which
+            only the exploration round would need it.
     """
 
     context: Array
@@ -83,6 +86,8 @@ class TaughtRound:
     exploration: ExplorationRound | None = None
     sure: Sure = field(default_factory=dict)
     compared: tuple[SureVote, ...] = ()
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
 
     @classmethod
     def planned(
@@ -102,7 +107,15 @@ class TaughtRound:
         sure = on_question(confidences, question) if estimates.aggregation == LABEL_VOTE else UNKNOWN
         if stages is None:
             compared = _compared(plan, question, cast, sure) if len(cast) == len(plan.arms) else ()
-            return cls(estimates.context, cast, q, estimates.aggregation, sure=sure, compared=compared)
+            return cls(
+                estimates.context,
+                cast,
+                q,
+                estimates.aggregation,
+                sure=sure,
+                compared=compared,
+                histories=estimates.histories,
+            )
         kept_kind = stages.questions[question].kept
         column = estimates.agreement if kept_kind == "labelled" else plan.weights[question]
         return cls(
@@ -118,6 +131,8 @@ class TaughtRound:
             exploration=None if kept_kind is None else stages.exploration_round(question, cast),
             sure=sure,
             compared=_compared(plan, question, cast, sure) if stages.exploration == "everyone" else (),
+            histories=estimates.histories,
+            restarts=estimates.restarts,
         )
 
     @classmethod
@@ -132,8 +147,9 @@ class TaughtRound:
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
         aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
+        histories = plan.get("histories", {})
         if stages is None:
-            return cls(context, votes, q, aggregation)
+            return cls(context, votes, q, aggregation, histories=histories)
         # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
         kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
@@ -147,6 +163,7 @@ class TaughtRound:
             everyone=stages.get("coin") == "everyone",
             weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
             sure=plan.get("confidences", UNKNOWN),
+            histories=histories,
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
@@ -161,7 +178,7 @@ class TaughtRound:
         rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
-        rewards = replace(rewards, compared=self.compared)
+        rewards = replace(rewards, compared=self.compared, histories=self.histories, restarts=self.restarts)
         if self.kept is None or self.weights is None:
             return rewards
         kept_round = KeptRound.of(

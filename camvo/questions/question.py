@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.estimates import Observation
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
-from camvo.policies.sequential import Sequential
 from camvo.questions.task import KEY, Task
 from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation
@@ -33,7 +33,7 @@ class Question:
             number or a free text.
         prices: model → expected price of asking it about one task, finite and not negative, in any one unit.
         dimension: d, the length of every embedding. It may be left out if ``state`` is given.
-        policy: decides which models to ask and how their votes count; :class:`camvo.Sequential` by default.
+        policy: decides which models to ask and how their votes count; :class:`camvo.Joint` by default.
         aggregation: how votes become one answer; a weighted vote over ``labels`` by default.
         lambda_l: λ_L > 0, the ridge strength of the linear model in a new state; 1 by default.
         state: the state to continue from, for example ``camvo.State.restore(snapshot)``. It is used in
@@ -82,9 +82,9 @@ class Question:
         self.labels = _checked_labels(labels)
         aggregation.guess(self.labels)  # refuses labels that the aggregation cannot decide between
         self.prices = _checked_prices(prices)
-        self.policy: Policy = Sequential() if policy is None else policy
+        self.policy: Policy = Joint() if policy is None else policy
         self.aggregation = aggregation
-        self.state = _checked_state(state, dimension, lambda_l)
+        self.state = _checked_state(state, dimension, lambda_l, linear=self.policy.linear(aggregation))
 
     def task(self, embedding: ArrayLike) -> Task:
         """Plan one task.
@@ -132,13 +132,20 @@ def _checked_prices(prices: Mapping[str, float]) -> dict[str, float]:
     return {model: float(price) for model, price in prices.items()}
 
 
-def _checked_state(state: State | None, dimension: int | None, lambda_l: float | None) -> State:
+def _checked_state(
+    state: State | None, dimension: int | None, lambda_l: float | None, *, linear: bool
+) -> State:
     if state is None:
         if dimension is None:
             raise InvalidParameterError(
                 "a new question needs the length of its embeddings", fix="pass dimension=, or a state="
             )
-        return State(dimension, 1.0 if lambda_l is None else lambda_l)
+        return State(dimension, 1.0 if lambda_l is None else lambda_l, linear=linear)
+    if linear and not state.linear:
+        raise InvalidParameterError(
+            "the state keeps no linear models of the context, which the policy reads",
+            fix="make the state with linear=True, or choose another policy",
+        )
     parameters = (("dimension", dimension, state.dimension), ("lambda_l", lambda_l, state.lambda_l))
     for name, argument, value in parameters:
         if argument is not None and argument != value:

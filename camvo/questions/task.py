@@ -177,6 +177,7 @@ class Task:
         )
         change = lesson if self._taught is None else revision(self._taught, lesson)
         self._state.add(change)
+        self._state.restart_if_due()
         self._taught = lesson
 
     def withdraw(self) -> None:

@@ -23,10 +23,10 @@ def calibrated_scores(
     These scores influence no decision, so they can be computed after the replay.
 
     Args:
-        trace: the decisions of the replay.
+        trace: the decisions of the replay, and when humans labelled them.
         table: the items, in the order of the trace.
-        human: whether a human labels each item after its decision, shape (n,). By default no item has a
-            human label.
+        human: whether a human labels each item right after its decision, shape (n,), in the place of
+            ``trace.labelled_at``.
         growth: the relative growth of the number of rounds, or of human labels, after which the scorer is
             fitted again.
 
@@ -37,18 +37,28 @@ def calibrated_scores(
     arms, count = tuple(table.prices), len(table.labels)
     (items,) = np.nonzero(trace.labels >= 0)
     votes, decided = np.where(trace.asked, table.votes, -1)[items], trace.labels[items]
-    labelled = np.zeros(len(items), dtype=np.bool_) if human is None else human[items]
-    rounds = _finished_rounds(votes, decided, np.where(labelled, table.truth[items], -1), arms, table.labels)
-    ends = [*_fit_points(labelled, growth), len(items)]
+    at = trace.labelled_at if human is None else np.where(human, np.arange(len(human)) + 1, 0)
+    known_from = _known_from(at[items], items)
+    unlabelled = _finished_rounds(votes, decided, np.full(len(items), -1), arms, table.labels)
+    labelled = _finished_rounds(votes, decided, table.truth[items], arms, table.labels)
+    ends = [*_fit_points(known_from, growth), len(items)]
     for start, end in pairwise([0, *ends]):
-        (confirmed,) = np.nonzero(labelled[:start])
+        (confirmed,) = np.nonzero(known_from <= start)
         latest = sorted({*range(max(0, start - MOST_ROUNDS), start), *confirmed[-MOST_CONFIRMED:].tolist()})
-        fitted = scorer.fit_scorer([rounds[position] for position in latest], arms, table.labels)
+        known = set(confirmed.tolist())
+        rounds = [(labelled if position in known else unlabelled)[position] for position in latest]
+        fitted = scorer.fit_scorer(rounds, arms, table.labels)
         chances = fitted.panel.chances(votes[start:end], count)
         calibrated = fitted.calibration(chances[np.arange(end - start), decided[start:end]])
         scored = items[start:end]
         scores[scored] = scorer.blend_scores(calibrated, trace.scores[scored], trace.trust[scored])
     return scores
+
+
+def _known_from(labelled_at: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each of n decided items, after how many of them its human label is known; n + 1 for never."""
+    known = np.searchsorted(items, labelled_at, side="left")
+    return np.where(labelled_at > 0, np.maximum(known, np.arange(len(items)) + 1), len(items) + 1)
 
 
 def _finished_rounds(
@@ -70,10 +80,11 @@ def _finished_rounds(
     ]
 
 
-def _fit_points(labelled: NDArray[np.bool_], growth: float) -> Iterator[int]:
+def _fit_points(known_from: NDArray[np.int64], growth: float) -> Iterator[int]:
     """Yield the numbers of rounds after which the scorer is fitted again."""
     fitted_rounds = fitted_labels = 0
-    for rounds, labels in enumerate(np.cumsum(labelled)[:-1].tolist(), start=1):
+    counts = np.searchsorted(np.sort(known_from), np.arange(1, len(known_from)), side="right")
+    for rounds, labels in enumerate(counts.tolist(), start=1):
         if rounds - fitted_rounds > growth * fitted_rounds or labels - fitted_labels > growth * fitted_labels:
             fitted_rounds, fitted_labels = rounds, labels
             yield rounds

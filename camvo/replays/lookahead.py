@@ -17,7 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg.blas import dger
 
-from camvo.state.arm import Arm, Update
+from camvo.errors import InvalidParameterError
+from camvo.state.arm import NOT_LINEAR, Arm, Update
 from camvo.state.beta_mixture import BetaSums
 from camvo.state.linucb import Inverse, score
 from camvo.state.state import State, check_contexts
@@ -136,8 +137,8 @@ class LookaheadArm(Arm):
 
     def __init__(
         self,
-        inverse: Inverse,
-        b: Array,
+        inverse: Inverse | None,
+        b: Array | None,
         rewards: int = 0,
         reward_sum: float = 0.0,
         mixture: BetaSums | None = None,
@@ -149,13 +150,13 @@ class LookaheadArm(Arm):
     def inverse(self) -> Inverse:
         """LinUCB's A⁻¹, up to date."""
         self._settle()
-        return self._inverse
+        return super().inverse
 
     @property
     def b(self) -> Array:
         """LinUCB's b, shape (d,), up to date."""
         self._settle()
-        return self._b
+        return super().b
 
     def _learn_contexts(self, updates: Sequence[Update], withdrawn: Sequence[Array]) -> None:
         if withdrawn or self.lookahead is None or not self.lookahead.learn(updates):
@@ -164,7 +165,7 @@ class LookaheadArm(Arm):
 
     def _settle(self) -> None:
         if self.lookahead is not None:
-            self.lookahead.settle(self._inverse, self._b)
+            self.lookahead.settle(super().inverse, super().b)
             self.lookahead = None
 
 
@@ -174,10 +175,11 @@ class LookaheadState(State):
     Args:
         dimension: d, the dimension of the contexts.
         lambda_l: λ_L > 0, the ridge penalty of LinUCB.
+        linear: as in :class:`State`.
     """
 
-    def __init__(self, dimension: int, lambda_l: float = 1.0) -> None:
-        super().__init__(dimension, lambda_l)
+    def __init__(self, dimension: int, lambda_l: float = 1.0, *, linear: bool = True) -> None:
+        super().__init__(dimension, lambda_l, linear=linear)
         self._announced: AnnouncedContexts | None = None
 
     def announce(self, contexts: Sequence[Array]) -> None:
@@ -210,8 +212,11 @@ class LookaheadState(State):
             The estimates and widths of :meth:`State.score`, shape (m, K) each.
 
         Raises:
-            InvalidParameterError: a context does not have shape (d,) or is not finite.
+            InvalidParameterError: a context does not have shape (d,) or is not finite, or the state keeps no
+                linear models.
         """
+        if not self.linear:
+            raise InvalidParameterError(NOT_LINEAR)
         announced = self._announced
         span = None if announced is None else announced.span(contexts)
         if announced is None or span is None:

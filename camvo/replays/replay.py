@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,17 @@ from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
+from camvo.replays.review_queue import ReviewQueue
 from camvo.replays.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
 from camvo.student.student import STUDENT
 from camvo.typing import Array, Confidences, Votes
+from camvo.votes.labels import LABEL_VOTE
+
+Answers: TypeAlias = tuple[Votes, Confidences]
+"""Votes on one item, and the confidences of those arms that gave one."""
 
 _AHEAD = 64
 """The number of contexts that are announced together. More would hardly be faster."""
@@ -36,6 +42,8 @@ class Trace:
         costs: the cost of each item, in the unit of the table's prices, shape (n,).
         asked: whether each model was asked, shape (n, K), in the order of the table's prices.
         trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.votes.decision.Decision`).
+        labelled_at: the number of items that had been decided when a human labelled each item, shape (n,); 0
+            for items that no human labels.
     """
 
     labels: NDArray[np.int64]
@@ -43,6 +51,7 @@ class Trace:
     costs: Array
     asked: NDArray[np.bool_]
     trust: Array
+    labelled_at: NDArray[np.int64]
 
 
 def replay(
@@ -52,6 +61,8 @@ def replay(
     lambda_l: float = 1.0,
     window: int = 1,
     human: NDArray[np.bool_] | None = None,
+    reviewed: float = 0.0,
+    complete: bool = False,
     progress: Callable[[int], object] | None = None,
     student: bool = False,
 ) -> Trace:
@@ -67,6 +78,10 @@ def replay(
         human: whether a human labels each item after its decision, shape (n,). The truth then replaces the
             voted label in the rewards, as it does for an annotation on the server. By default no item has a
             human label.
+        reviewed: the share of the decided items that humans label from a review queue, in [0, 1]: after each
+            window, those of all unlabelled items that have the lowest scores of the policy.
+        complete: whether the models that were left out are asked about every item that a human labels. Their
+            votes then teach with the label, and are paid for.
         progress: called after each window with its number of items.
         student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
             the labels that the other models voted for, and by those of humans. It does not appear in the
@@ -76,8 +91,8 @@ def replay(
         The decisions, in the order of the table.
 
     Raises:
-        InvalidParameterError: the window is smaller than 1, ``human`` does not have shape (n,), or ``human``
-            names an item whose truth is unknown, or the student has no texts.
+        InvalidParameterError: the window is smaller than 1, ``reviewed`` is not in [0, 1], ``human`` does not
+            have shape (n,), or names an item whose truth is unknown, or the student has no texts.
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -94,9 +109,10 @@ def replay(
     n = len(table.truth)
     if window < 1:
         raise InvalidParameterError(f"window must be at least 1, got {window}")
-    if human is not None:
-        _check_human(human, table.truth)
-    state = LookaheadState(table.contexts.shape[1], lambda_l)
+    human = np.zeros(n, dtype=np.bool_) if human is None else human
+    _check_human(human, table.truth)
+    queue = ReviewQueue(reviewed)
+    state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
     pupil = StudentArm(state, table) if student else None
     prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
     positions = {label: position for position, label in enumerate(table.labels)}
@@ -106,35 +122,62 @@ def replay(
         costs=np.zeros(n),
         asked=np.zeros(table.votes.shape, dtype=np.bool_),
         trust=np.zeros(n),
+        labelled_at=np.zeros(n, dtype=np.int64),
     )
     for items, observations in _windows(state, table, window):
         contributions: list[Contribution] = []
         asked: list[list[bool]] = []
         for item, plan in zip(items, plan_window(policy, observations, prices), strict=True):
-            votes, confidences = _ask(policy, plan, table, item, pupil)
+            said = _all_answers(table, item, pupil)
+            votes, confidences = _ask(policy, plan, said)
             asked.append([arm in votes for arm in table.prices])
             decision = policy.decide(plan, votes, confidences=confidences).get(QUESTION)
             if decision is None:
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
             trace.trust[item] = decision.trust
-            learn = partial(policy.contribution, plan, QUESTION, votes, confidences=confidences)
-            taught = learn(decision.label)
+            taught = policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
             if pupil is not None:
                 taught = pupil.taught_too(taught, item, policy, plan, votes, confidences)
             contributions.append(taught)
-            if human is not None and human[item]:
+            if table.truth[item] >= 0:
                 truth = table.labels[table.truth[item]]
-                corrected = learn(truth, human=True)
-                if pupil is not None:
-                    corrected = pupil.taught_by_human(corrected, item, truth)
-                contributions.append(revision(taught, corrected))
+                answers = said if complete else (votes, confidences)
+                correct = partial(_correction, policy, plan, answers, truth, taught, pupil, item)
+                if human[item]:
+                    contributions.append(correct())
+                    trace.labelled_at[item] = item + 1
+                else:
+                    queue.add(item, decision.score, correct)
+        for reviewed_item, correction in queue.due():
+            contributions.append(correction())
+            trace.labelled_at[reviewed_item] = items.stop
         trace.asked[items.start : items.stop] = asked
         state.add(*contributions)
+        state.restart_if_due()
         if progress is not None:
             progress(len(items))
+    if complete:
+        trace.asked[trace.labelled_at > 0] = True
     trace.costs[:] = trace.asked @ np.array([*table.prices.values()])
     return trace
+
+
+def _correction(  # noqa: PLR0917 - a round, and whom its label teaches
+    policy: Policy,
+    plan: Plan,
+    answers: Answers,
+    truth: str,
+    taught: Contribution,
+    pupil: StudentArm | None,
+    item: int,
+) -> Contribution:
+    """What a human label changes of what the round taught."""
+    votes, confidences = answers
+    corrected = policy.contribution(plan, QUESTION, votes, truth, human=True, confidences=confidences)
+    if pupil is not None:
+        corrected = pupil.taught_by_human(corrected, item, truth)
+    return revision(taught, corrected)
 
 
 def _check_human(human: NDArray[np.bool_], truth: NDArray[np.int64]) -> None:
@@ -164,26 +207,28 @@ def _windows(
             yield items, [{QUESTION: Observation(state, context, table.labels)} for context in chunk]
 
 
-def _ask(
-    policy: Policy, plan: Plan, table: VotesTable, item: int, pupil: StudentArm | None
-) -> tuple[Votes, Confidences]:
+def _ask(policy: Policy, plan: Plan, said: Answers) -> Answers:
     """Collect the votes that the policy asks for on one item, and their confidences."""
-    row = dict(zip(table.prices, table.votes[item].tolist(), strict=True))
-    sure = _confidences(table, item)
-    said = None if pupil is None else pupil.vote(item)
-    if said is not None:
-        sure[STUDENT] = said.confidence
-    votes: dict[str, dict[str, str]] = {}
-    confidences: dict[str, dict[str, float]] = {}
+    known, sure = said
+    votes: dict[str, Mapping[str, str]] = {}
+    confidences: dict[str, Mapping[str, float]] = {}
     while wanted := policy.ask(plan, votes, confidences=confidences):
-        for arm in wanted:
-            if arm == STUDENT and pupil is not None:
-                votes[arm] = {} if said is None else {QUESTION: said.label}
-            else:
-                votes[arm] = {QUESTION: table.labels[row[arm]]} if row[arm] >= 0 else {}
-            if votes[arm] and arm in sure:
-                confidences[arm] = {QUESTION: sure[arm]}
+        votes |= {arm: known[arm] for arm in wanted}
+        confidences |= {arm: sure[arm] for arm in wanted if arm in sure}
     return votes, confidences
+
+
+def _all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> Answers:
+    """The votes of all models and of the student on one item, and the confidences of those that gave one."""
+    row = zip(table.prices, table.votes[item].tolist(), strict=True)
+    votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
+    sure = _confidences(table, item)
+    if pupil is not None:
+        vote = pupil.vote(item)
+        votes[STUDENT] = {} if vote is None else {QUESTION: vote.label}
+        if vote is not None:
+            sure[STUDENT] = vote.confidence
+    return votes, {arm: {QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
 
 
 def _confidences(table: VotesTable, item: int) -> dict[str, float]:

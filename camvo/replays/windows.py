@@ -9,7 +9,7 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice, Ensemble, arms_and_prices
-from camvo.policies.estimates import Estimates, Observation, Scoring, copula_of
+from camvo.policies.estimates import UNREAD, Estimates, Observation, Scoring, copula_of
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
@@ -59,7 +59,11 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
         raise InvalidParameterError("tasks that are planned together must share one state for each question")
     if not isinstance(state, LookaheadState):
         return [policy.estimate(observation, arms) for observation in observations]
-    q, width = state.score_window(arms, [observation.context for observation in observations])
+    shape = (len(observations), len(arms))
+    if policy.linear(observations[0].aggregation):
+        q, width = state.score_window(arms, [observation.context for observation in observations])
+    else:
+        q, width = np.full(shape, UNREAD), np.zeros(shape)
     guess = np.array([[observation.aggregation.guess(observation.labels)] for observation in observations])
     scoring = Scoring(state, arms, policy.alpha, policy.lambda_r, policy.estimator)
     n, mu, lower, weights, correctness = scoring.columns(q, width, guess)
@@ -75,6 +79,8 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
             correctness=correctness[task],
             aggregation=observation.aggregation,
             copula=copula_of(state, arms, observation.context) if policy.correlated else None,
+            histories=state.histories.current_of(arms),
+            restarts=state.drift.restarts,
         )
         for task, observation in enumerate(observations)
     ]

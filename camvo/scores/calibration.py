@@ -5,13 +5,15 @@ changes.
 
 - Few labels: Beta calibration (Kull, Silva Filho and Flach, 2017), logit p = a·ln s − b·ln(1 − s) + c with
   a, b ≥ 0. Platt scaling of the logits is the special case a = b. A normal prior is centred on the identity,
-  a = b = 1 and c = 0. Without labels the map changes nothing, and a handful of labels cannot reverse it.
+  a = b = 1 and c = 0, so the map changes nothing without labels. Its covariance is that of the maps which
+  made-up tables of many kinds need. A few labels therefore move the map in the directions in which such maps
+  differ.
 - Many labels: isotonic regression (PAVA), which can take any monotone shape. The Beta map contributes
   observations worth :data:`_ANCHOR_LABELS` labels in all, spread over the scores. A range of scores without
   an error is therefore not mapped to certainty.
 
-The isotonic map is used if its log loss over five folds is lower than the Beta map's by more than two
-standard errors of the difference. That takes thousands of labels, or scores that no Beta map can correct.
+The isotonic map is used if its log loss over five folds is lower than the Beta map's by more than one
+standard error of the difference.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 
-_SLOPE_SPREAD, _SHIFT_SPREAD = 0.2, 0.3
-"""The prior's standard deviations: of a and b around 1, and of c around 0."""
+_PRIOR_MEAN = np.array((1.0, 1.0, 0.0))
+_PRIOR_COVARIANCE = np.array(((1.2, -0.64, 1.1), (-0.64, 0.64, -0.9), (1.1, -0.9, 1.44)))
+"""The prior of a, b and c. The deviation of the map's logit is 0.4 at a score of 0.5, and 0.9 at 0.9."""
+
+_GATE = 1.0
+"""The isotonic map has to be better by this many standard errors."""
 
 _ANCHOR_LABELS, _ANCHOR_POINTS = 20.0, 50
 """The Beta map's weight in the isotonic map, in labels, and the number of scores it is spread over."""
@@ -93,7 +99,7 @@ def fit_calibration(scores: ArrayLike, right: ArrayLike) -> Calibration:
     if len(s) < _FEWEST_ISOTONIC:
         return beta
     gain = _isotonic_gains(s, r)
-    return _fit_isotonic(s, r, beta) if gain.mean() > 2.0 * gain.std() / np.sqrt(len(s)) else beta
+    return _fit_isotonic(s, r, beta) if gain.mean() > _GATE * gain.std() / np.sqrt(len(s)) else beta
 
 
 def _isotonic_gains(scores: Array, right: Array) -> Array:
@@ -111,16 +117,15 @@ def _isotonic_gains(scores: Array, right: Array) -> Array:
 
 def _fit_beta_map(scores: Array, right: Array) -> Calibration:
     """The Beta map with the highest posterior density (maximum a posteriori)."""
-    features, prior = _features(scores), np.array((1.0, 1.0, 0.0))
-    scale = np.array((_SLOPE_SPREAD, _SLOPE_SPREAD, _SHIFT_SPREAD))
+    features, precision = _features(scores), np.linalg.inv(_PRIOR_COVARIANCE)
 
     def loss(x: Array) -> tuple[float, Array]:
-        eta, deviation = features @ x, (x - prior) / scale
-        value = (np.logaddexp(0.0, eta) - right * eta).sum() + 0.5 * deviation @ deviation
-        return float(value), features.T @ (expit(eta) - right) + deviation / scale
+        eta, pull = features @ x, precision @ (x - _PRIOR_MEAN)
+        value = (np.logaddexp(0.0, eta) - right * eta).sum() + 0.5 * pull @ (x - _PRIOR_MEAN)
+        return float(value), features.T @ (expit(eta) - right) + pull
 
     bounds = [(0.0, None), (0.0, None), (None, None)]
-    a, b, shift = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
+    a, b, shift = minimize(loss, _PRIOR_MEAN, jac=True, method="L-BFGS-B", bounds=bounds).x.tolist()
     return Calibration(slopes=(a, b), shift=shift, labels=len(scores))
 
 

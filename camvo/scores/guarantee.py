@@ -8,26 +8,36 @@ stays valid under repeated looks:
   right. A label belongs to the test if its score is at least s and it was audited.
 - The test's wealth starts at 1. At each label it is multiplied by 1 + λ(r − m), with r = 1 for a right label
   and 0 for a wrong one. The bet λ = u/m is mixed over a fixed grid of u in (0, 1).
-- If the hypothesis holds, the wealth is a supermartingale. By Ville's inequality it ever reaches G/α with
-  probability at most α/G, for G thresholds.
-- If the wealth reaches G/α, the share of right labels is therefore above m, with confidence 1 − α for all
-  thresholds and all looks together.
+- If the hypothesis holds, the wealth is a supermartingale. By Ville's inequality it ever reaches 1/a with
+  probability at most a. A threshold that may err with probability a therefore needs the wealth 1/a.
+- The error α is split in two halves. One is shared equally by all G thresholds. The other half belongs to
+  the highest threshold, which hands all it has to the next lower one once it is certified, and so on
+  downwards (the *fallback procedure* of Wiens). The half from the top needs fewer labels where most scores
+  are high. The shared half certifies a lower threshold where few scores reach the highest.
 
 Betting and the beta-binomial mixture are equivalent for binary outcomes. A bet u is the likelihood ratio of
 m + (1 − m)u to m, and a uniform u is a mixture over shares above m only. The two-sided mixture also spreads
 over shares below m, which cannot support the claim, so its bound is looser. A mixture of finitely many bets
-needs no integration. The wealth depends on how many labels were right and wrong, not on their order. It is
-computed from counts, and a withdrawn answer is subtracted from them. A partly right label counts in both,
-which can only lower the wealth, because the logarithm is concave.
+needs no integration. The grid of bets has equal weights at quantiles of Beta(1, ½), which prefers shares
+near 1. At 97% it needs a sixth fewer labels than a uniform grid where none is wrong, as many where two are
+wrong, and 3% more where five or ten are.
+
+The wealth depends on how many labels were right and wrong, not on their order. It is computed from counts,
+and a withdrawn answer is subtracted from them. A partly right label counts in both, which can only lower the
+wealth, because the logarithm is concave.
 
 The certified quantity is the mean, over all audited labels so far with a score of at least s, of their
-probability of being right when they came. It holds if texts, models and calibration drift, and if a label's
-score depends on all previous rounds. It says nothing about future labels from another distribution. It
-requires that
+probability of being right when they came. It says nothing about future labels from another distribution. What
+is handed down presumes that a threshold whose share is above m stays above it; the shared half holds also if
+texts, models and calibration drift, and if a label's score depends on all previous rounds. The test requires
+that
 
 - audits were chosen at random before any vote,
-- the human saw no prediction, and
-- the score was fixed before the human answered.
+- they come in an order that was fixed before any answer, and none is left out
+  (:mod:`camvo.scores.blind_queue`),
+- the human saw no prediction,
+- the score was fixed before the human answered, and
+- the human's answer taught neither the label nor the score.
 """
 
 from __future__ import annotations
@@ -46,8 +56,8 @@ from camvo.typing import Array
 GRID = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
 """The default thresholds, fixed before any audit."""
 
-_BETS = (np.arange(32) + 0.5) / 32
-"""The grid of u = λm, shape (32,)."""
+_BETS = 1.0 - (1.0 - (np.arange(32) + 0.5) / 32) ** 2
+"""The grid of u = λm, shape (32,): quantiles of Beta(1, ½), all of the same weight."""
 
 _BISECTIONS = 50
 
@@ -58,7 +68,8 @@ class Certified:
 
     Attributes:
         threshold: s; labels with at least this score may be accepted.
-        bound: at least this share of these labels is right, with the guarantee's confidence.
+        bound: at least this share of these labels is right, with the guarantee's confidence; the target, or
+            more where the threshold's own part of the error allows it.
         audits: the number of audited labels with at least this score.
         right: the sum of their rewards.
         freed: the share of audited labels with at least this score, which estimates the share of all labels
@@ -125,34 +136,49 @@ class Guarantee:
 
     @property
     def bounds(self) -> Array:
-        """A lower bound of the share of right labels for each threshold, valid at every look, shape (G,)."""
+        """A lower bound of the share of right labels for each threshold, valid at every look, shape (G,).
+
+        All bounds hold together. Each uses its threshold's own part of the error, nothing handed down.
+        """
+        required = -np.log(self._own_errors)
         low: Array = np.zeros(len(self.grid))
         high: Array = np.ones(len(self.grid))
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2.0
-            exceeded = _log_wealth(*self._above, middle) >= self._required_log_wealth
+            exceeded = _log_wealth(*self._above, middle) >= required
             low, high = np.where(exceeded, middle, low), np.where(exceeded, high, middle)
         return low
 
     def certified(self) -> Certified | None:
         """Return the smallest certified threshold, or ``None`` if no threshold is certified."""
-        passed = self.log_wealth(self.target) >= self._required_log_wealth
-        if not passed.any():
+        at = self._smallest_certified()
+        if at is None:
             return None
-        at = int(passed.argmax())
         wrong, right = (float(count[at]) for count in self._above)
         return Certified(
             threshold=self.grid[at],
-            bound=float(self.bounds[at]),
+            bound=max(self.target, float(self.bounds[at])),
             audits=round(wrong + right),
             right=right,
             freed=(wrong + right) / float(self.counts.sum()),
         )
 
+    def _smallest_certified(self) -> int | None:
+        """The index of the smallest certified threshold; each hands its error down once it is certified."""
+        log_wealth, own, found, handed = self.log_wealth(self.target), self._own_errors, None, 0.0
+        for at in reversed(range(len(self.grid))):
+            error = own[at] + handed
+            certified = log_wealth[at] >= -math.log(error)
+            found, handed = (at, error) if certified else (found, 0.0)
+        return found
+
     @property
-    def _required_log_wealth(self) -> float:
-        """The logarithm of G/α, the wealth that certifies a threshold."""
-        return math.log(len(self.grid) / (1.0 - self.confidence))
+    def _own_errors(self) -> Array:
+        """Each threshold's own part of the error, shape (G,); they sum to α."""
+        alpha = 1.0 - self.confidence
+        errors: Array = np.full(len(self.grid), alpha / 2.0 / len(self.grid))
+        errors[-1] += alpha / 2.0
+        return errors
 
     @property
     def _above(self) -> tuple[Array, Array]:

@@ -25,12 +25,14 @@ class AgreementStages:
         trial: the learned rule, if exploration overrules it in this round. The round then shows whether the
             learned rule would have been right.
         vote_weights: the source of the weights; ``None`` for a question whose votes are not labels.
+        promised: the largest share of labels in which the learned rule was to differ from the full vote.
     """
 
     weights: tuple[float, ...]
     rule: StoppingRule
     trial: StoppingRule | None = None
     vote_weights: VoteWeights | None = None
+    promised: float | None = None
 
     @property
     def first(self) -> int:
@@ -67,8 +69,11 @@ class AgreementStages:
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
         """The round's vote pattern, and whether the learned rule would have given the round's label."""
-        pattern = VotePattern.of(sorted(order), votes, everyone=first == len(order))
-        return ExplorationRound(pattern, self._trial_is_right(order, votes))
+        everyone = first == len(order)
+        pattern = VotePattern.of(sorted(order), votes, everyone=everyone)
+        right = self._trial_is_right(order, votes)
+        promised = None if right is None else self.promised
+        return ExplorationRound(pattern, right, promised, () if everyone else tuple(order[:first]))
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The weights and rules, and the source of the weights, as plain JSON."""

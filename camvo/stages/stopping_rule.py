@@ -21,7 +21,8 @@ class StoppingRule:
             after the next stage. The number of arms asked so far means stop.
         certain: whether the rule stops only at certain labels. The patterns with a certain label are not in
             ``moves``; the caller tests them with :func:`is_certain`.
-        error: the expected share of labels that differ from the full vote. Certain labels count as right.
+        error: the share of labels that differed from the full vote in rounds that did not choose the rule.
+            Certain labels count as right.
         price: λ, the price of an error in prices of asking all models; 0 for a certain rule.
     """
 
@@ -44,7 +45,7 @@ class StoppingRule:
         last = stage == len(self.moves) - 1
         if self.certain and last:
             return arms
-        return self.moves[stage].get(groups, arms if last else (len(groups) + arms + 1) // 2)
+        return self.moves[stage].get(groups, unseen_move(len(groups), arms, last=last))
 
     def describe(self) -> dict[str, Any]:
         """The rule as plain JSON."""
@@ -56,6 +57,11 @@ class StoppingRule:
             "error": self.error,
             "price": self.price,
         }
+
+
+def unseen_move(asked: int, arms: int, *, last: bool) -> int:
+    """How many arms to have asked after the next stage if the votes so far form a pattern never seen."""
+    return arms if last else (asked + arms + 1) // 2
 
 
 def is_complete(groups: Signature, weights: Sequence[float]) -> bool:

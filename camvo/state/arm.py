@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from camvo.errors import InvalidParameterError
 from camvo.numerics.tolerances import clip
 from camvo.state.beta_mixture import NO_EVIDENCE, BetaSums, EstimatorName
 from camvo.state.contribution import Change
@@ -23,6 +24,9 @@ coefficients of the Beta mixture's evidence.
 NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
 """The standing of an arm without rewards."""
 
+NOT_LINEAR = "the state keeps no linear models of the context; make it with linear=True"
+"""What reading A⁻¹ or b of such a state is answered with."""
+
 Update: TypeAlias = tuple[Array, bool, float]
 """A context e of shape (d,), whether A becomes A + eeᵀ, and the factor s by which b becomes b + s·e."""
 
@@ -33,6 +37,7 @@ class Arm:
     Attributes:
         inverse: LinUCB's A⁻¹.
         b: LinUCB's b, shape (d,).
+        linear: whether the arm has A⁻¹ and b at all.
         rewards: N, the number of rewards.
         reward_sum: Σr.
         mixture: the sums of the Beta mixture.
@@ -42,8 +47,8 @@ class Arm:
 
     def __init__(
         self,
-        inverse: Inverse,
-        b: Array,
+        inverse: Inverse | None,
+        b: Array | None,
         rewards: int = 0,
         reward_sum: float = 0.0,
         mixture: BetaSums | None = None,
@@ -57,12 +62,21 @@ class Arm:
     @property
     def inverse(self) -> Inverse:
         """LinUCB's A⁻¹."""
+        if self._inverse is None:
+            raise InvalidParameterError(NOT_LINEAR)
         return self._inverse
 
     @property
     def b(self) -> Array:
         """LinUCB's b, shape (d,)."""
+        if self._b is None:
+            raise InvalidParameterError(NOT_LINEAR)
         return self._b
+
+    @property
+    def linear(self) -> bool:
+        """Whether the arm has A⁻¹ and b; without them it learns nothing from contexts."""
+        return self._inverse is not None
 
     @property
     def mu(self) -> float | None:
@@ -104,14 +118,17 @@ class Arm:
 
     def _learn_contexts(self, updates: Sequence[Update], withdrawn: Sequence[Array]) -> None:
         """Update A⁻¹ and b for all changes at once (line 18), and reverse it for withdrawn contexts."""
-        self._add_contexts([context for context, grows, _ in updates if grows], +1)
-        self._add_contexts(withdrawn, -1)
+        if self._inverse is None or self._b is None:
+            return
+        _add_contexts(self._inverse, [context for context, grows, _ in updates if grows], +1)
+        _add_contexts(self._inverse, withdrawn, -1)
         contexts, _, shifts = zip(*updates, strict=True)
         self._b += np.array(shifts) @ np.array(contexts)
 
-    def _add_contexts(self, contexts: Sequence[Array], sign: int) -> None:
-        if contexts:
-            rows = np.array(contexts, dtype=np.float64)
-            solved = np.empty_like(rows)
-            self._inverse.solve(rows, solved)
-            self._inverse.update(rows, solved, sign)
+
+def _add_contexts(inverse: Inverse, contexts: Sequence[Array], sign: int) -> None:
+    if contexts:
+        rows = np.array(contexts, dtype=np.float64)
+        solved = np.empty_like(rows)
+        inverse.solve(rows, solved)
+        inverse.update(rows, solved, sign)

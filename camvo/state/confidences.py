@@ -105,6 +105,10 @@ class ConfidenceCounts:
         """The number of comparisons."""
         return sum(self.by_others.values()) + sum(self.by_people.values())
 
+    def renamed(self, names: Mapping[str, str]) -> ConfidenceCounts:
+        """The same counts with other names (old → new) for some arms."""
+        return ConfidenceCounts(_renamed(self.by_others, names), _renamed(self.by_people, names))
+
 
 NO_COUNTS: Final = ConfidenceCounts()
 """The counts of arms that say nothing of how sure they are."""
@@ -153,6 +157,12 @@ class ConfidenceSums:
         if not counted <= self._votes <= counted * _GROWTH:
             self.evidence = ConfidenceCounts(dict(self.by_others), dict(self.by_people))
 
+    def renamed(self, names: Mapping[str, str]) -> ConfidenceSums:
+        """The same sums with other names (old → new) for some arms."""
+        return ConfidenceSums(
+            _renamed(self.by_others, names), _renamed(self.by_people, names), self.evidence.renamed(names)
+        )
+
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
         parts = (self.by_others, self.by_people, self.evidence.by_others, self.evidence.by_people)
@@ -163,3 +173,9 @@ class ConfidenceSums:
         """Inverse of :meth:`to_list`."""
         parts = [Counter({SureVote(*vote): count for *vote, count in part}) for part in data]
         return cls(parts[0], parts[1], ConfidenceCounts(dict(parts[2]), dict(parts[3])))
+
+
+def _renamed(counts: Mapping[SureVote, int], names: Mapping[str, str]) -> Counter[SureVote]:
+    return Counter(
+        {vote._replace(arm=names.get(vote.arm, vote.arm)): count for vote, count in counts.items()}
+    )

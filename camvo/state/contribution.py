@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from camvo.state.confidences import SureVote
 from camvo.state.kept_rounds import KeptRound
+from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationRound
 from camvo.student.taught_texts import TaughtText
 from camvo.typing import Array
@@ -48,6 +50,10 @@ class Contribution:
             ``rounds`` times.
         taught: the text that teaches the student, if any.
         untaught: the text that this event removes or replaces there, if any.
+        histories: arm → the number of the history in which the round was planned; 0 for arms that are absent.
+        restarts: how many restarts the state had when the round was planned.
+        versions: arm → the version that its answer in this round reports. Arms without one are absent.
+        restart: what begins anew with this event; such an event teaches nothing else.
 
     >>> lesson = Contribution(np.array([1.0, 0.0]), (Change("small", 0.5, None, 1.0),))
     >>> Contribution.unpack(lesson.pack()).changes
@@ -63,6 +69,20 @@ class Contribution:
     compared: tuple[SureVote, ...] = ()
     taught: TaughtText | None = None
     untaught: TaughtText | None = None
+    histories: Mapping[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    restart: Restart | None = None
+
+    @classmethod
+    def of_restart(cls, restart: Restart, dimension: int) -> Contribution:
+        """The event of a restart.
+
+        Args:
+            restart: what begins anew.
+            dimension: d, the length of the state's contexts.
+        """
+        return cls(np.zeros(dimension), (), rounds=0, restart=restart)
 
     def pack(self) -> bytes:
         """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing."""
@@ -84,6 +104,15 @@ class Contribution:
         for name, text in (("taught", self.taught), ("untaught", self.untaught)):
             if text is not None:
                 header[name] = text.to_list()
+        header |= {
+            name: dict(numbers)
+            for name, numbers in (("histories", self.histories), ("versions", self.versions))
+            if numbers
+        }
+        if self.restarts:
+            header["restarts"] = self.restarts
+        if self.restart is not None:
+            header["restart"] = self.restart.to_dict()
         return (
             json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
         )
@@ -103,7 +132,21 @@ class Contribution:
         taught, untaught = (
             TaughtText.from_list(header[name]) if name in header else None for name in ("taught", "untaught")
         )
-        return cls(context, changes, header["rounds"], exploration, kept, dropped, compared, taught, untaught)
+        return cls(
+            context,
+            changes,
+            header["rounds"],
+            exploration,
+            kept,
+            dropped,
+            compared,
+            taught,
+            untaught,
+            histories=header.get("histories", {}),
+            restarts=header.get("restarts", 0),
+            versions=header.get("versions", {}),
+            restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
+        )
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:
@@ -126,18 +169,20 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
     changed = any(change.removed != change.added for change in changes)
     kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
     taught, untaught = (None, None) if before.taught == after.taught else (after.taught, before.taught)
+    rounds = after.rounds - before.rounds
     return Contribution(
         before.context,
         changes if changed else (),
-        after.rounds - before.rounds,
+        rounds,
         kept=kept,
         dropped=dropped,
         taught=taught,
         untaught=untaught,
+        histories=before.histories,
     )
 
 
 def withdrawal(taught: Contribution) -> Contribution:
     """The contribution that takes back everything that a round taught."""
-    nothing = Contribution(taught.context, (), rounds=0)
+    nothing = Contribution(taught.context, (), rounds=0, histories=taught.histories)
     return replace(revision(taught, nothing), exploration=taught.exploration, compared=taught.compared)

@@ -61,6 +61,11 @@ class KeptRound:
         votes = (vote._replace(weight=weights[vote.arm]) for vote in self.votes if weights.get(vote.arm))
         return replace(self, votes=tuple(votes))
 
+    def renamed(self, names: Mapping[str, str]) -> KeptRound:
+        """The same round with other names (old → new) for some arms."""
+        votes = (vote._replace(arm=names.get(vote.arm, vote.arm)) for vote in self.votes)
+        return replace(self, votes=tuple(sorted(votes, key=lambda vote: vote.arm)))
+
     @classmethod
     def of(
         cls,
@@ -150,6 +155,13 @@ class KeptRounds:
                 self._pools[round_.arms] -= round_.everyone
                 return
         self.owed[round_] += 1
+
+    def renamed(self, names: Mapping[str, str]) -> KeptRounds:
+        """The same rounds with other names (old → new) for some arms."""
+        owed: Counter[KeptRound] = Counter()
+        for round_, count in self.owed.items():
+            owed[round_.renamed(names)] += count
+        return KeptRounds([round_.renamed(names) for round_ in self.rounds], owed)
 
     def everyone_rounds(self, arms: Collection[str]) -> int:
         """How many rounds asked their whole pool, with all of ``arms`` in it, independently of the votes."""

@@ -69,6 +69,11 @@ class PairSums:
         if len(self._waiting) >= _WAITING:
             self._settle()
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give some arms other names (old → new)."""
+        self._settle()
+        self._index = {names.get(name, name): position for name, position in self._index.items()}
+
     def _settle(self) -> None:
         """Add up the rounds that were collected."""
         if not self._waiting:

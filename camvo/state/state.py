@@ -5,31 +5,40 @@ new ones. Withdrawing the label adds the opposite. Learning, correcting and with
 operation on signed sums. Only the vote patterns, the few rounds that are kept whole
 (:mod:`camvo.state.kept_rounds`) and the texts that teach the student, up to a fixed number, grow with the
 number of rounds.
+
+The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are no sums: they depend on
+the order of the rounds, and a corrected or withdrawn round stays in them. What they demand becomes a
+contribution of its own (:meth:`State.restart_due`), so that the state changes at the same place of every
+ledger's replay.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 from zipfile import BadZipFile
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError, SnapshotError
-from camvo.state.arm import NEWCOMER, Arm, Standing
+from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.confidences import ConfidenceSums
 from camvo.state.contribution import Change, Contribution
+from camvo.state.drift_tests import DriftTests
+from camvo.state.histories import Histories
 from camvo.state.kept_rounds import KeptRounds
 from camvo.state.linucb import Inverse, score
 from camvo.state.pairs import PairSums
+from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationSums
 from camvo.student.taught_texts import TaughtTexts
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 5
+_SNAPSHOT_FORMAT = 6
 
 
 class State:
@@ -43,6 +52,9 @@ class State:
     Args:
         dimension: d ≥ 1, the length of the contexts.
         lambda_l: λ_L > 0, the ridge strength of the linear models.
+        linear: whether to keep the arms' linear models of the context (A⁻¹ and b): d² numbers an arm, 132 MB
+            for seven arms at d = 1,536. Policies that never read them need none
+            (:meth:`camvo.policies.ensemble.Ensemble.linear`).
 
     Attributes:
         rounds: t, the number of completed rounds.
@@ -51,6 +63,10 @@ class State:
         kept_rounds: the rounds that are kept whole.
         confidences: how sure the arms said they were, beside whether they were right.
         texts: the texts that teach the student.
+        drift: the tests of the stops' promise and of the arms.
+        histories: which history of each arm is current.
+        restarted_at: t at the last restart; 0 if there was none.
+        restarts: the restarts, the oldest first.
 
     >>> import numpy as np
     >>> state = State(dimension=2, lambda_l=1.0)
@@ -62,19 +78,24 @@ class State:
     _arm: ClassVar[type[Arm]] = Arm
     """The class of one arm's sums; a subclass of the state may replace it."""
 
-    def __init__(self, dimension: int, lambda_l: float = 1.0) -> None:
+    def __init__(self, dimension: int, lambda_l: float = 1.0, *, linear: bool = True) -> None:
         if dimension < 1 or not lambda_l > 0:
             raise InvalidParameterError(
                 f"a state needs a dimension ≥ 1 and λ_L > 0, got {dimension} and {lambda_l}"
             )
         self.dimension = dimension
         self.lambda_l = float(lambda_l)
+        self.linear = linear
         self.rounds = 0
         self.pairs = PairSums()
         self.exploration = ExplorationSums()
         self.kept_rounds = KeptRounds()
         self.confidences = ConfidenceSums()
         self.texts = TaughtTexts()
+        self.drift = DriftTests()
+        self.histories = Histories()
+        self.restarted_at = 0
+        self.restarts: list[Restart] = []
         self._arms: dict[str, Arm] = {}
 
     def __getitem__(self, arm: str) -> Arm:
@@ -106,8 +127,11 @@ class State:
             The estimates and the widths, shape (K,) each.
 
         Raises:
-            InvalidParameterError: the context does not fit the state or is not finite.
+            InvalidParameterError: the context does not fit the state or is not finite, or the state keeps no
+                linear models.
         """
+        if not self.linear:
+            raise InvalidParameterError(NOT_LINEAR)
         rows = check_contexts([context], self.dimension)
         scored = self._rewarded(arms)
         solved = np.empty((len(scored), *rows.shape))
@@ -126,38 +150,127 @@ class State:
             InvalidParameterError: a context has another dimension than the state, or a withdrawn context was
                 never added.
         """
-        lessons: dict[str, list[tuple[Array, Change]]] = {}
         for contribution in contributions:
             if contribution.context.shape != (self.dimension,):
                 raise InvalidParameterError(
                     f"the context has shape {contribution.context.shape}, "
                     f"but the state has d = {self.dimension}"
                 )
-            for change in contribution.changes:
+        start = 0
+        for position, contribution in enumerate(contributions):
+            if contribution.restart is not None:
+                self._add(contributions[start:position])
+                self._restart(contribution.restart)
+                start = position + 1
+        self._add(contributions[start:])
+
+    def restart_due(self) -> Restart | None:
+        """What has to begin anew by now, if anything; to be added as a contribution, and asked for again."""
+        if (changed := self.histories.changed_version()) is not None:
+            arm, version, history = changed
+            before = self.histories.version(arm)
+            due: Restart | None = Restart(
+                "version",
+                self.drift.restarts,
+                arm=arm,
+                history=history,
+                resumed=history < self.histories.next(arm),
+                version=version,
+                before=before,
+            )
+        else:
+            due = self.drift.due()
+            if due is not None and due.arm is not None:
+                due = replace(due, history=self.histories.next(due.arm))
+        return None if due is None else replace(due, at=self.rounds)
+
+    def restart_if_due(self) -> None:
+        """Add the restarts that are due, for a state whose contributions are kept nowhere else."""
+        while (restart := self.restart_due()) is not None:
+            self._restart(restart)
+
+    def _add(self, contributions: Sequence[Contribution]) -> None:
+        """Add contributions that do not restart anything."""
+        lessons: dict[str, list[tuple[Array, Change]]] = {}
+        rewards: list[tuple[Change, ...]] = []
+        for contribution in contributions:
+            names = self._other_names(contribution)
+            changes = contribution.changes
+            kept, dropped = contribution.kept, contribution.dropped
+            if names:
+                changes = tuple(c._replace(arm=names.get(c.arm, c.arm)) for c in changes)
+                kept, dropped = (r and r.renamed(names) for r in (kept, dropped))
+            rewards.append(changes)
+            for change in changes:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
-            if contribution.dropped is not None:
-                self.kept_rounds.remove(contribution.dropped)
-                self.confidences.add_people(contribution.dropped, -1)
-            if contribution.kept is not None:
-                self.kept_rounds.add(contribution.kept)
-                self.confidences.add_people(contribution.kept, +1)
-            if contribution.untaught is not None:
-                self.texts.remove(contribution.untaught)
-            if contribution.taught is not None:
-                self.texts.add(contribution.taught)
-            if contribution.compared:
-                self.confidences.add(contribution.compared, contribution.rounds)
+            if dropped is not None:
+                self.kept_rounds.remove(dropped)
+                self.confidences.add_people(dropped, -1)
+            if kept is not None:
+                self.kept_rounds.add(kept)
+                self.confidences.add_people(kept, +1)
+            self._add_sure_and_taught(contribution, names)
+            for arm, version in contribution.versions.items():
+                self.histories.note_version(arm, version)
+            if contribution.exploration is not None:
+                self.exploration.add(contribution.exploration.renamed(names), contribution.rounds)
+                if contribution.rounds == 1 and not names:
+                    # What was promised before a restart is not held against what is learnt after it.
+                    since = contribution.restarts == self.drift.restarts
+                    explored = contribution.exploration
+                    self.drift.add(explored if since else replace(explored, promised=None))
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, arm_lessons in lessons.items():
             if name not in self._arms:
-                self._arms[name] = self._arm(Inverse(self.dimension, self.lambda_l), np.zeros(self.dimension))
+                self._arms[name] = self._new_arm()
             self._arms[name].learn(arm_lessons)
-        changes = [contribution.changes for contribution in contributions]
-        self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in changes], -1)
-        self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in changes], +1)
-        for contribution in contributions:
-            if contribution.exploration is not None:
-                self.exploration.add(contribution.exploration, contribution.rounds)
+        self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in rewards], -1)
+        self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in rewards], +1)
+
+    def _add_sure_and_taught(self, contribution: Contribution, names: Mapping[str, str]) -> None:
+        """Add the votes compared with those of other arms, and the text that teaches the student."""
+        if contribution.untaught is not None:
+            self.texts.remove(contribution.untaught)
+        if contribution.taught is not None:
+            self.texts.add(contribution.taught)
+        if contribution.compared:
+            compared = [vote._replace(arm=names.get(vote.arm, vote.arm)) for vote in contribution.compared]
+            self.confidences.add(compared, contribution.rounds)
+
+    def _other_names(self, contribution: Contribution) -> dict[str, str]:
+        """Arm → the name of its history, for the arms whose history in the contribution is not current."""
+        if not self.histories.current:
+            return {}
+        arms = {change.arm for change in contribution.changes}
+        for kept in (contribution.kept, contribution.dropped):
+            if kept is not None:
+                arms |= kept.arms
+        if contribution.exploration is not None:
+            arms.update(contribution.exploration.pattern.arms)
+        arms.update(vote.arm for vote in contribution.compared)
+        return self.histories.names(contribution.histories, arms)
+
+    def _restart(self, restart: Restart) -> None:
+        """Begin anew. A restart that was due before another one was added is void."""
+        if restart.number != self.drift.restarts:
+            return
+        self.drift.restart(restart)
+        self.restarted_at = self.rounds
+        self.restarts.append(restart)
+        if restart.arm is None:
+            self.exploration.forget_stops()
+            return
+        names = self.histories.switch(restart.arm, restart.history, restart.version)
+        self._arms = {names.get(name, name): arm for name, arm in self._arms.items()}
+        self.pairs.rename(names)
+        self.exploration.rename(names)
+        self.kept_rounds = self.kept_rounds.renamed(names)
+        self.confidences = self.confidences.renamed(names)
+
+    def _new_arm(self) -> Arm:
+        if not self.linear:
+            return self._arm(None, None)
+        return self._arm(Inverse(self.dimension, self.lambda_l), np.zeros(self.dimension))
 
     def _rewarded(self, arms: Sequence[str]) -> dict[int, Arm]:
         """Position in ``arms`` → the arm's sums, for the arms that have rewards."""
@@ -173,19 +286,24 @@ class State:
             "format": _SNAPSHOT_FORMAT,
             "dimension": self.dimension,
             "lambda_l": self.lambda_l,
+            "linear": self.linear,
             "rounds": self.rounds,
             "pairs": self.pairs.names,
             "probes": self.exploration.to_list(),
             "rows": self.kept_rounds.to_list(),
             "confidences": self.confidences.to_list(),
             "texts": self.texts.to_list(),
+            "drift": self.drift.to_list(),
+            "histories": self.histories.to_list(),
+            "restarted_at": self.restarted_at,
+            "restarts": [restart.to_dict() for restart in self.restarts],
             "arms": {
                 name: {"rewards": arm.rewards, "reward_sum": arm.reward_sum, "mixture": arm.mixture.to_list()}
                 for name, arm in self._arms.items()
             },
         }
         arrays: dict[str, Any] = {}
-        for position, arm in enumerate(self._arms.values()):
+        for position, arm in enumerate(self._arms.values() if self.linear else ()):
             arrays[f"inverse{position}"], arrays[f"signs{position}"] = arm.inverse.to_arrays()
             arrays[f"b{position}"] = arm.b
         buffer = io.BytesIO()
@@ -194,11 +312,16 @@ class State:
         return buffer.getvalue()
 
     @classmethod
-    def restore(cls, data: bytes) -> State:
+    def restore(cls, data: bytes, *, linear: bool | None = None) -> State:
         """Inverse of :meth:`snapshot`.
 
+        Args:
+            data: the snapshot.
+            linear: whether the state keeps its linear models; ``None`` means if the snapshot has them.
+
         Raises:
-            SnapshotError: the bytes are not a snapshot, or a snapshot of another format.
+            SnapshotError: the bytes are not a snapshot, a snapshot of another format, or one without the
+                linear models that are to be kept.
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
@@ -207,7 +330,11 @@ class State:
                     raise SnapshotError(
                         f"the snapshot has format {header['format']}, expected {_SNAPSHOT_FORMAT}"
                     )
-                state = cls(header["dimension"], header["lambda_l"])
+                stored = header.get("linear", True)  # snapshots from before it could be left out have it
+                if linear and not stored:
+                    raise SnapshotError("the snapshot has no linear models of the context")
+                keep = stored if linear is None else linear
+                state = cls(header["dimension"], header["lambda_l"], linear=keep)
                 state.rounds = header["rounds"]
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.exploration = ExplorationSums.from_list(header["probes"])
@@ -216,12 +343,18 @@ class State:
                     state.confidences = ConfidenceSums.from_list(header["confidences"])
                 if "texts" in header:
                     state.texts = TaughtTexts.from_list(header["texts"])
+                state.drift = DriftTests.from_list(header["drift"])
+                state.histories = Histories.from_list(header["histories"])
+                state.restarted_at = header["restarted_at"]
+                state.restarts = [Restart.from_dict(restart) for restart in header["restarts"]]
                 for position, (name, sums) in enumerate(header["arms"].items()):
+                    inverse, b = None, None
+                    if keep:
+                        parts = archive[f"inverse{position}"], archive[f"signs{position}"]
+                        inverse, b = Inverse.from_arrays(*parts, state.lambda_l), archive[f"b{position}"]
                     state._arms[name] = cls._arm(
-                        inverse=Inverse.from_arrays(
-                            archive[f"inverse{position}"], archive[f"signs{position}"], state.lambda_l
-                        ),
-                        b=archive[f"b{position}"],
+                        inverse=inverse,
+                        b=b,
                         rewards=sums["rewards"],
                         reward_sum=sums["reward_sum"],
                         mixture=BetaSums.from_list(sums["mixture"]),

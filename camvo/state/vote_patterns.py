@@ -12,8 +12,8 @@ exploration rounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 SILENT, UNASKED = -1, -2
@@ -21,6 +21,9 @@ SILENT, UNASKED = -1, -2
 
 _GROWTH = 1.03
 """The growth of the number of rounds after which the evidence is renewed."""
+
+_SETTLED_GROWTH = 1.2
+"""The same for the evidence of costly fits."""
 
 Signature: TypeAlias = tuple[int, ...]
 """Each arm's group number, in the order of asking. Arms with one number voted for the same label."""
@@ -49,15 +52,22 @@ class VotePattern:
             voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
             asked.
         everyone: whether all arms were asked independently of the votes.
+        labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
     """
 
     arms: tuple[str, ...]
     groups: Signature
     everyone: bool = False
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, arms: Sequence[str], votes: Mapping[str, str | None], *, everyone: bool = False
+        cls,
+        arms: Sequence[str],
+        votes: Mapping[str, str | None],
+        *,
+        everyone: bool = False,
+        labels: tuple[str, ...] = (),
     ) -> VotePattern:
         """The pattern of a round's votes.
 
@@ -65,7 +75,14 @@ class VotePattern:
             arms: all arms that could have been asked.
             votes: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent.
             everyone: whether all arms were asked independently of the votes.
+            labels: the sorted labels, if the pattern is to name them. Votes for others count as no vote.
         """
+        if labels:
+            position = {label: number for number, label in enumerate(labels)}
+            numbers = (
+                UNASKED if arm not in votes else position.get(votes[arm] or "", SILENT) for arm in arms
+            )
+            return cls(tuple(arms), tuple(numbers), everyone, labels)
         names: list[str | int] = []
         for arm in arms:
             vote = votes.get(arm)
@@ -94,15 +111,26 @@ class VotePattern:
         departed = [group for arm, group in zip(self.arms, self.groups, strict=True) if arm not in order]
         return None if UNASKED in self.groups and any(group != UNASKED for group in departed) else groups
 
+    def among_known(self, order: Sequence[str]) -> Signature:
+        """The groups of the arms in ``order``, as if those that were not in the pool had not been asked."""
+        groups = dict(zip(self.arms, self.groups, strict=True))
+        return canonical(groups.get(arm, UNASKED) for arm in order)
+
+    def renamed(self, names: Mapping[str, str]) -> VotePattern:
+        """The same pattern with other names (old → new) for some arms."""
+        return replace(self, arms=tuple(names.get(arm, arm) for arm in self.arms))
+
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        return [list(self.arms), list(self.groups), self.everyone]
+        marks = [self.everyone, *self.labels] if self.labels else self.everyone
+        return [list(self.arms), list(self.groups), marks]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> VotePattern:
         """Inverse of :meth:`to_list`."""
-        arms, groups, everyone = data
-        return cls(tuple(arms), tuple(groups), everyone)
+        arms, groups, marks = data
+        everyone, *labels = marks if isinstance(marks, list) else [marks]
+        return cls(tuple(arms), tuple(groups), everyone, tuple(labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +141,42 @@ class ExplorationRound:
         pattern: the pattern of its votes.
         right: whether the learned rule, as it was before the round, would have given the label of all arms
             that were asked; ``None`` if there was no learned rule.
+        promised: the probability with which the learned rule was to give another label, as it was said before
+            the round; ``None`` if nothing was promised, and in rounds of older versions.
+        first: the arms that were asked independently of the votes; all of them in a round that asked
+            everyone. Empty in rounds of older versions that did not.
     """
 
     pattern: VotePattern
     right: bool | None
+    promised: float | None = None
+    first: tuple[str, ...] = ()
+
+    @property
+    def witnesses(self) -> dict[str, int]:
+        """Arm → its group in the pattern, for the arms that were asked independently of the votes."""
+        pattern = self.pattern
+        return {
+            arm: group
+            for arm, group in zip(pattern.arms, pattern.groups, strict=True)
+            if pattern.everyone or arm in self.first
+        }
+
+    def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
+        """The same round with other names (old → new) for some arms."""
+        first = tuple(names.get(arm, arm) for arm in self.first)
+        return replace(self, pattern=self.pattern.renamed(names), first=first)
 
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
-        return [*self.pattern.to_list(), self.right]
+        promise = [] if self.promised is None and not self.first else [self.promised, list(self.first)]
+        return [*self.pattern.to_list(), self.right, *promise]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationRound:
-        """Inverse of :meth:`to_list`."""
-        *pattern, right = data
-        return cls(VotePattern.from_list(pattern), right)
+        """Inverse of :meth:`to_list`; also reads rounds of older versions, which have fewer entries."""
+        right, promised, first = [*data[3:], None, ()][:3]
+        return cls(VotePattern.from_list(data[:3]), right, promised, tuple(first))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,43 +193,134 @@ class PatternCounts:
 
 
 @dataclass(slots=True)
+class _LaggingCounts:
+    """Counts of patterns, and copies of them for fits that are renewed when the counts have grown enough.
+
+    Attributes:
+        patterns: pattern → its number of rounds.
+        evidence: the copy that is renewed at 3%.
+        settled: the copy that is renewed at 20%, for the costliest fits.
+    """
+
+    patterns: Counter[VotePattern] = field(default_factory=Counter)
+    evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    settled: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    _pools: Counter[tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pools = Counter()
+        for pattern, count in self.patterns.items():
+            self._pools[pattern.arms] += count * pattern.everyone
+
+    def everyone_rounds(self, arms: Collection[str]) -> int:
+        return sum(count for pool, count in self._pools.items() if set(arms) <= set(pool))
+
+    def add(self, pattern: VotePattern, sign: int) -> None:
+        """Add (+1) or take back (−1) one round."""
+        self.patterns[pattern] += sign
+        if not self.patterns[pattern]:
+            del self.patterns[pattern]
+        self._pools[pattern.arms] += sign * pattern.everyone
+        rounds = self.patterns.total()
+        self.evidence = self._renewed(self.evidence, rounds, _GROWTH)
+        self.settled = self._renewed(self.settled, rounds, _SETTLED_GROWTH)
+
+    def _renewed(self, counts: PatternCounts, rounds: int, growth: float) -> PatternCounts:
+        if counts.rounds <= rounds <= counts.rounds * growth:
+            return counts
+        return PatternCounts(dict(self.patterns), rounds)
+
+    def renamed(self, names: Mapping[str, str]) -> _LaggingCounts:
+        """The same counts with other names (old → new) for some arms."""
+        patterns: Counter[VotePattern] = Counter()
+        for pattern, count in self.patterns.items():
+            patterns[pattern.renamed(names)] += count
+        counts = PatternCounts(dict(patterns), patterns.total())
+        return _LaggingCounts(patterns, counts, counts)
+
+    def to_list(self) -> list[Any]:
+        return [_table(counts) for counts in (self.patterns, self.evidence.patterns, self.settled.patterns)]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> _LaggingCounts:
+        patterns, *lagging = map(_counts, data)
+        return cls(patterns, *[PatternCounts(dict(counts), counts.total()) for counts in lagging])
+
+
+@dataclass(slots=True)
 class ExplorationSums:
     """Signed sums over exploration rounds.
 
     Attributes:
-        patterns: pattern → its number of rounds.
         tried: the number of rounds that tested a learned rule.
         right: the number of those in which it was right.
-        evidence: the counts that fits read. They lag behind ``patterns`` by up to 3% of the rounds, because
-            fits are costly.
     """
 
-    patterns: Counter[VotePattern] = field(default_factory=Counter)
     tried: int = 0
     right: int = 0
-    evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
+    _all: _LaggingCounts = field(default_factory=_LaggingCounts)
+    _recent: _LaggingCounts | None = None
+
+    @property
+    def patterns(self) -> Counter[VotePattern]:
+        """Pattern → its number of rounds."""
+        return self._all.patterns
+
+    @property
+    def evidence(self) -> PatternCounts:
+        """The counts that fits of weights read; they lag up to 3% of the rounds behind."""
+        return self._all.evidence
+
+    @property
+    def settled(self) -> PatternCounts:
+        """The counts that the costliest fits read: only rounds since stops were last forgotten.
+
+        They lag up to 20% of the rounds behind.
+        """
+        return self._since.settled
+
+    def everyone_rounds(self, arms: Collection[str]) -> int:
+        """How many rounds since then asked all of a pool with ``arms`` in it, independently of the votes."""
+        return self._since.everyone_rounds(arms)
+
+    @property
+    def _since(self) -> _LaggingCounts:
+        return self._all if self._recent is None else self._recent
+
+    @property
+    def stop_evidence(self) -> PatternCounts:
+        """The counts that fits of stops read: only rounds since stops were last forgotten."""
+        return self._since.evidence
 
     def add(self, round_: ExplorationRound, sign: int) -> None:
         """Add (+1) or take back (−1) one round."""
-        self.patterns[round_.pattern] += sign
-        if not self.patterns[round_.pattern]:
-            del self.patterns[round_.pattern]
+        self._all.add(round_.pattern, sign)
         self.tried += sign * (round_.right is not None)
         self.right += sign * bool(round_.right)
-        rounds, counted = self.patterns.total(), self.evidence.rounds
-        if not counted <= rounds <= counted * _GROWTH:
-            self.evidence = PatternCounts(dict(self.patterns), rounds)
+        if self._recent is not None and (sign > 0 or self._recent.patterns[round_.pattern] > 0):
+            self._recent.add(round_.pattern, sign)
+
+    def forget_stops(self) -> None:
+        """From now on, stops are learnt from later rounds only. Weights are still learnt from all."""
+        self._recent = _LaggingCounts()
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give some arms other names (old → new)."""
+        self._all = self._all.renamed(names)
+        if self._recent is not None:
+            self._recent = self._recent.renamed(names)
 
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
-        return [_table(self.patterns), self.tried, self.right, _table(self.evidence.patterns)]
+        recent = None if self._recent is None else self._recent.to_list()
+        return [self.tried, self.right, self._all.to_list(), recent]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationSums:
         """Inverse of :meth:`to_list`."""
-        rows, tried, right, earlier = data
-        evidence = _counts(earlier)
-        return cls(_counts(rows), tried, right, PatternCounts(dict(evidence), evidence.total()))
+        tried, right, counts, recent = data
+        recent = None if recent is None else _LaggingCounts.from_list(recent)
+        return cls(tried, right, _LaggingCounts.from_list(counts), recent)
 
 
 def _table(patterns: Mapping[VotePattern, int]) -> list[list[Any]]:

@@ -12,6 +12,9 @@ from camvo.numerics.laplace import expected_closeness
 from camvo.numerics.tolerances import TIE
 from camvo.votes.aggregation import Ballot
 
+LARGEST_MAGNITUDE = 1e15
+"""The largest magnitude of a number; well below 2⁵³, up to which floats represent every whole number."""
+
 NumericRule: TypeAlias = Literal["median", "mean"]
 
 
@@ -55,8 +58,8 @@ class NumericVote:
     earns almost 1.
 
     Attributes:
-        low: the smallest possible value.
-        high: the largest possible value.
+        low: the smallest possible value, at least −1e15.
+        high: the largest possible value, at most 1e15.
         rule: ``"median"`` (robust, and bounded by δ_A: :mod:`camvo.votes.aggregation`) or ``"mean"``.
         scale: the error, in the votes' unit, that earns 0, in (0, high − low]; ``None`` means high − low.
         step: answers are rounded to low + n·step, halves upwards; ``None`` means no rounding.
@@ -77,8 +80,10 @@ class NumericVote:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InvalidParameterError(f"need low < high, both finite, got {self.low} and {self.high}")
+        if not -LARGEST_MAGNITUDE <= self.low < self.high <= LARGEST_MAGNITUDE:
+            raise InvalidParameterError(
+                f"need low < high, both in ±{LARGEST_MAGNITUDE:g}, got {self.low} and {self.high}"
+            )
         if self.rule not in ("median", "mean"):
             raise InvalidParameterError(f'rule is "median" or "mean", got {self.rule!r}')
         for name, value in (("scale", self.scale), ("step", self.step)):

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from camvo.errors import InvalidParameterError
 from camvo.numerics.laplace import expected_closeness
 from camvo.votes.aggregation import Ballot
-from camvo.votes.numbers import read_number, values_and_weights, weighted_median, write_number
-
-LARGEST_MAGNITUDE = 1e15
-"""The largest magnitude of a number; well below 2⁵³, up to which floats represent every whole number."""
+from camvo.votes.numbers import (
+    LARGEST_MAGNITUDE,
+    read_number,
+    values_and_weights,
+    weighted_median,
+    write_number,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ def pairwise_preferences(heights: Array) -> Array:
     Returns:
         The comparison of i with j at [..., i, j], shape (…, m, m).
     """
-    preferred: Array = (np.sign(heights[..., :, None] - heights[..., None, :]) + 1.0) / 2.0
+    one, other = heights[..., :, None], heights[..., None, :]  # their difference could overflow
+    preferred: Array = (np.greater(one, other) + np.greater_equal(one, other).astype(np.float64)) / 2.0
     return preferred
 
 

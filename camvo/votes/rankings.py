@@ -18,6 +18,9 @@ from camvo.votes.ranking_rules import borda_points, kemeny_order, order_by_total
 
 RankingRule: TypeAlias = Literal["scores", "borda", "kemeny"]
 
+_LARGEST_SUMMED = 1e290
+"""The largest score that is added up as it is: hundreds of millions of them do not overflow."""
+
 
 def read_ranking(vote: str) -> dict[str, float]:
     """Read a ranking from a JSON array (best item first) or a JSON object item → score.
@@ -106,6 +109,7 @@ class RankingVote:
         if not ballot.votes:
             raise InvalidParameterError("there is no vote to count")
         arms = sorted(ballot.votes)
+        self.guess(options)
         heights = np.array([self._heights(arm, ballot.votes[arm], options) for arm in arms])
         weights, lower, correctness = (
             np.array([column[arm] for arm in arms])
@@ -115,7 +119,7 @@ class RankingVote:
             above = pairwise_preferences(heights)
             order = kemeny_order(np.tensordot(weights, above, 1), np.tensordot(lower, above, 1))
         else:
-            points = heights if self.rule == "scores" else borda_points(heights)
+            points = _summable(heights) if self.rule == "scores" else borda_points(heights)
             order = order_by_totals(weights @ points, lower @ points)
         answer = json.dumps([options[item] for item in order], ensure_ascii=False, separators=(",", ":"))
         return answer, {answer: _expected_agreement(heights[:, order], correctness)}
@@ -134,6 +138,12 @@ class RankingVote:
         if heights.keys() != set(options):
             raise InvalidParameterError(f"the vote of {arm!r} ranks other items than the question's")
         return [heights[item] for item in options]
+
+
+def _summable(scores: Array) -> Array:
+    """Scores that are so large that their sum could overflow, on a smaller scale; others as they are."""
+    largest = float(np.abs(scores).max())
+    return scores / largest if largest > _LARGEST_SUMMED else scores
 
 
 def _expected_agreement(heights: Array, correctness: Array) -> float:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
+import numpy as np
+
 from camvo.numerics.tolerances import TIE
-from camvo.votes.spans import Span, span_overlap
+from camvo.votes.spans import Span, SpanColumns, span_overlap
 
 SAME_PLACE_OVERLAP = 0.5
 """Two spans mean the same place if their intersection over union exceeds this."""
@@ -87,20 +90,26 @@ def group_into_places(
         else:
             losers.append(place)
     others: list[Place] = []
+    centres = tuple(winners)
+    columns = SpanColumns(centres)
     for place in losers:
-        remaining = {arm: span for arm, span in place.items() if not _join_winner(arm, span, winners)}
+        remaining = {}
+        for arm, span in place.items():
+            overlaps = columns.overlaps(span)
+            near = [centres[at] for at in np.flatnonzero(overlaps > SAME_PLACE_OVERLAP).tolist()]
+            if not _join_winner(arm, span, winners, near):
+                remaining[arm] = span
         if remaining:
             others.append(remaining)
     return winners, others
 
 
-def _join_winner(arm: str, span: Span, winners: Mapping[Span, dict[str, Span]]) -> bool:
-    """Add a span to the nearest winning place without a span of this arm; return whether there is one."""
-    overlaps = {centre: span_overlap(span, centre) for centre, place in winners.items() if arm not in place}
-    near = {centre: overlap for centre, overlap in overlaps.items() if overlap > SAME_PLACE_OVERLAP}
-    if near:
-        winners[max(near, key=near.__getitem__)][arm] = span
-    return bool(near)
+def _join_winner(arm: str, span: Span, winners: Mapping[Span, dict[str, Span]], near: Sequence[Span]) -> bool:
+    """Add a span to the closest of these winners without a span of this arm; whether there is one."""
+    open_places = [centre for centre in near if arm not in winners[centre]]
+    if open_places:
+        winners[max(open_places, key=lambda centre: span_overlap(span, centre))][arm] = span
+    return bool(open_places)
 
 
 def _disjoint_places(cast: Mapping[str, Sequence[Span]], electorate: Electorate) -> Iterator[Place]:
@@ -119,15 +128,25 @@ def _disjoint_places(cast: Mapping[str, Sequence[Span]], electorate: Electorate)
             yield _take(exact, free)
     around = {span: _closest_free(near[span], free) for span in near if _is_free(span, free)}
     standings = {span: electorate.standing(span, place) for span, place in around.items()}
-    while standings:
-        place = around[max(standings, key=standings.__getitem__)]
+    queue = [(_descending(standing), span) for span, standing in standings.items()]
+    heapq.heapify(queue)
+    while queue:
+        key, best = heapq.heappop(queue)
+        if best not in standings or _descending(standings[best]) != key:
+            continue  # an entry from before a neighbour was taken
+        place = around[best]
         yield _take(place, free)
         for span in {other for taken in place.values() for other in near[taken]} & standings.keys():
             if _is_free(span, free):
                 around[span] = _closest_free(near[span], free)
                 standings[span] = electorate.standing(span, around[span])
+                heapq.heappush(queue, (_descending(standings[span]), span))
             else:
                 del standings[span]
+
+
+def _descending(standing: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple([-value for value in standing])
 
 
 def _neighbours(spans: Collection[Span]) -> dict[Span, list[Span]]:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from camvo.errors import InvalidParameterError
+from camvo.typing import Array
 
 
 class Span(NamedTuple):
@@ -59,6 +60,28 @@ def span_overlap(left: Span, right: Span) -> float:
     return shared / (max(left.end, right.end) - min(left.start, right.start))
 
 
+class SpanColumns:
+    """Many spans as columns of numbers, to compare them all at once.
+
+    Args:
+        spans: n spans.
+    """
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._starts = np.array([span.start for span in spans], dtype=np.float64)
+        self._ends = np.array([span.end for span in spans], dtype=np.float64)
+        self._codes: dict[str, int] = {}
+        codes = [self._codes.setdefault(span.label, len(self._codes)) for span in spans]
+        self._labels = np.array(codes, dtype=np.int64)
+
+    def overlaps(self, span: Span) -> Array:
+        """The :func:`span_overlap` of each of them with ``span``, shape (n,)."""
+        shared = np.minimum(self._ends, span.end) - np.maximum(self._starts, span.start)
+        shared[(self._labels != self._codes.get(span.label, -1)) | (shared < 0.0)] = 0.0
+        shares: Array = shared / (np.maximum(self._ends, span.end) - np.minimum(self._starts, span.start))
+        return shares
+
+
 def span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
     """Compute F₁ with partial credit between two sets of spans, in [0, 1].
 
@@ -68,7 +91,8 @@ def span_f1(left: Sequence[Span], right: Sequence[Span]) -> float:
     """
     if not left and not right:
         return 1.0
-    overlaps = np.array([[span_overlap(span, other) for other in right] for span in left])
+    columns = SpanColumns(right)
+    overlaps = np.array([columns.overlaps(span) for span in left])
     if not overlaps.any():
         return 0.0
     matched = overlaps[linear_sum_assignment(overlaps, maximize=True)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from camvo.state.vote_patterns import UNASKED, Signature, canonical
 from camvo.typing import Array
@@ -80,30 +81,60 @@ def accuracies(patterns: Mapping[Signature, float], prices: Array, labels: int) 
     Returns:
         The accuracies, shape (K,), in [0.02, 0.995].
     """
-    size = len(prices)
-    rank = np.sign(prices[:, None] - prices).sum(axis=1) / max(size - 1, 1)
-    lean = 1.0 + _PRICE_EFFECT * rank
-    right: Array = _INITIAL_ACCURACY * lean
     if not patterns:
-        return right
-    groups = np.array(list(patterns), dtype=np.int64).reshape(-1, size)
+        return _prior(prices)
+    groups = np.array(list(patterns), dtype=np.int64).reshape(-1, len(prices))
     counts = np.array(list(patterns.values()), dtype=np.float64)
-    member = groups[:, :, None] == np.arange(size)
+    right: Array = fit_accuracies(groups, counts[None], prices, labels)[0]
+    return right
+
+
+def fit_accuracies(groups: NDArray[np.int64], counts: Array, prices: Array, labels: int) -> Array:
+    """Estimate the accuracies B times over: the same patterns, each time with other counts.
+
+    Args:
+        groups: the n patterns of the K arms, shape (n, K), n ≥ 1.
+        counts: how often each pattern occurs each time, ≥ 0, shape (B, n).
+        prices: the price of each arm, in any one unit, shape (K,).
+        labels: M, the number of labels.
+
+    Returns:
+        The accuracies, shape (B, K), in [0.02, 0.995].
+    """
+    n, size = groups.shape
+    draws = len(counts)
+    lean = _lean(prices)
+    member = (groups[:, :, None] == np.arange(size)).astype(np.float64)
     named = member.any(axis=1)
     unnamed = np.maximum(labels - named.sum(axis=1), 0)
+    by_group = member.transpose(0, 2, 1).reshape(n * size, size)
     voted = counts @ (groups >= 0)
+    right: Array = np.repeat(_prior(prices)[None], draws, axis=0)
     for _ in range(_ITERATIONS):
         odds = np.log(right * max(labels - 1, 1) / (1.0 - right))
-        evidence = np.einsum("nkg,k->ng", member, odds)
-        top = np.maximum(evidence.max(axis=1, where=named, initial=-np.inf), 0.0)
-        chance = np.where(named, np.exp(np.minimum(evidence - top[:, None], 0.0)), 0.0)
-        total = chance.sum(axis=1) + unnamed * np.exp(-top)
-        chance *= np.divide(counts, total, out=np.zeros_like(total), where=total > 0.0)[:, None]
-        expected = np.einsum("nkg,ng->k", member, chance)
-        mean = expected.sum() / max(voted.sum(), 1.0)
-        fitted = (expected + PRIOR_ROUNDS * mean * lean) / (voted + PRIOR_ROUNDS)
+        evidence = (odds @ by_group.T).reshape(draws, n, size)
+        evidence = np.where(named, evidence, -np.inf)
+        top = np.maximum(evidence.max(axis=2), 0.0)
+        chance = np.exp(evidence - top[:, :, None])
+        total = chance.sum(axis=2) + unnamed * np.exp(-top)
+        chance *= np.divide(counts, total, out=np.zeros_like(total), where=total > 0.0)[:, :, None]
+        expected = chance.reshape(draws, n * size) @ by_group
+        mean = expected.sum(axis=1) / np.maximum(voted.sum(axis=1), 1.0)
+        fitted = (expected + PRIOR_ROUNDS * mean[:, None] * lean) / (voted + PRIOR_ROUNDS)
         right = np.clip(fitted, _LOWEST, _HIGHEST)
     return right
+
+
+def _prior(prices: Array) -> Array:
+    """The accuracies before any round, shape (K,)."""
+    return np.asarray(_INITIAL_ACCURACY * _lean(prices), dtype=np.float64)
+
+
+def _lean(prices: Array) -> Array:
+    """How much more or less often than the mean arm each arm is right by its price, shape (K,)."""
+    size = len(prices)
+    rank = np.sign(prices[:, None] - prices).sum(axis=1) / max(size - 1, 1)
+    return np.asarray(1.0 + _PRICE_EFFECT * rank, dtype=np.float64)
 
 
 def log_odds(right: Array) -> Array:

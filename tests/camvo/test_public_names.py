@@ -13,8 +13,8 @@ import pytest
 import camvo
 
 NAMES = [
-    *("CaMVo", "CCaMVo", "Sequential", "Stacked"),
-    *("Baseline", "Majority", "Single", "Fixed", "Random", "Cascade"),
+    *("CaMVo", "CCaMVo", "Joint", "Sequential", "Stacked"),
+    *("Baseline", "Majority", "Single", "Fixed", "Random", "Cascade", "BestSingle", "Router"),
     *("Policy", "Observation", "Plan", "Decision"),
     *("State", "Contribution"),
     *("LabelVote", "NumericVote", "OpenNumericVote", "RankingVote", "SubsetVote", "SpanVote", "OpenVote"),

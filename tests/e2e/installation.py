@@ -6,12 +6,12 @@ from collections import Counter
 from subprocess import CompletedProcess
 from typing import Any
 
+from command_line import called
 from label_studio import LabelStudio
 from label_studio_requests import SENTIMENT
 from rewards import rewards
-from server_process import PATIENCE, ServerProcess, child
+from server_process import ServerProcess
 from sqlalchemy import select
-from warm_start import run_warm
 
 from backend.ledger.database import tables
 
@@ -66,8 +66,7 @@ class Installation:
         return done
 
     def _run(self, *arguments: str, **changes: str) -> CompletedProcess[str]:
-        environment = child(**(self.variables | changes))
-        return run_warm(list(arguments), self.server.folder, environment, PATIENCE)
+        return called(*arguments, cwd=self.server.folder, **(self.variables | changes))
 
     def connect(self, project: int, *arguments: str) -> None:
         """Run ``camvo connect``, which must succeed."""

@@ -6,11 +6,14 @@
         studio.url, studio.token        # where it listens, and its owner's legacy token
 
 Label Studio and CaMVo cannot share a virtual environment. Label Studio's is created once, in the folder that
-``CAMVO_LABEL_STUDIO_VENV`` names or else in the user's cache, and later runs use it again.
+``CAMVO_LABEL_STUDIO_VENV`` names or else in the user's cache, and later runs use it again. So it is with the
+data of a Label Studio that nobody has used yet, since migrating takes half a minute. Running this file does
+both, ahead of the tests.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -18,6 +21,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -34,9 +38,6 @@ USER, PASSWORD, TOKEN = "owner@example.com", "an-owners-password", "0123456789ab
 
 OPEN: Mapping[str, str] = {"ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false"}
 """Settings that let Label Studio call a backend at a private address."""
-
-_migrated: list[Path] = []
-"""The data of the first Label Studio of this run before anybody used it: migrating takes half a minute."""
 
 _START = 480.0
 """Seconds until it must be healthy; it migrates an empty database first."""
@@ -60,6 +61,18 @@ def installed() -> Path:
         subprocess.run(pip, check=True)  # noqa: S603 - our own
         mark.touch()
     return program
+
+
+def unused_data() -> Path:
+    """The data of a Label Studio that nobody has used yet, which may not exist yet."""
+    return environment_folder() / "unused-data"
+
+
+def prepare() -> None:
+    """Install Label Studio and migrate its data, if no earlier run has done so."""
+    if not (installed().exists() and unused_data().exists()):
+        with tempfile.TemporaryDirectory() as folder, LabelStudio(Path(folder)):
+            pass
 
 
 class LabelStudio:
@@ -110,8 +123,8 @@ class LabelStudio:
         program = installed()
         data = self.folder / "data"
         new = not data.exists()
-        if new and _migrated:
-            shutil.copytree(_migrated[0], data)
+        if new and unused_data().exists():
+            shutil.copytree(unused_data(), data)
         data.mkdir(parents=True, exist_ok=True)
         command = [str(program), "start", "--no-browser", "--internal-host", "127.0.0.1"]
         command += ["--port", str(self._port), "--data-dir", str(data), "--username", self.user]
@@ -130,8 +143,8 @@ class LabelStudio:
         except BaseException:
             self.stop()
             raise
-        if new and not _migrated:
-            _migrated.append(self._copy_of(data))
+        if new and not unused_data().exists():
+            self._keep(data)
 
     def stop(self) -> None:
         """Stop it and every process that it started."""
@@ -144,9 +157,9 @@ class LabelStudio:
                 self._process.wait(10)
         self._process = None
 
-    def _copy_of(self, data: Path) -> Path:
+    def _keep(self, data: Path) -> None:
         """Copy the data of a Label Studio that has just started, its database in one transaction."""
-        copy = self.folder / "migrated"
+        copy = environment_folder() / f"unused-data-{os.getpid()}"
         shutil.copytree(data, copy)
         for path in copy.glob("*.sqlite3*"):
             path.unlink()
@@ -156,7 +169,8 @@ class LabelStudio:
                 closing(sqlite3.connect(copy / path.name)) as target,
             ):
                 source.backup(target)
-        return copy
+        with contextlib.suppress(OSError):  # another process was faster
+            copy.rename(unused_data())
 
     def _environment(self, data: Path) -> dict[str, str]:
         own = ("LABEL_STUDIO_", "CAMVO_", "DJANGO_", "PYTHON")
@@ -190,3 +204,7 @@ class LabelStudio:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    prepare()

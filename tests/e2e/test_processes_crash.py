@@ -30,7 +30,7 @@ CALM, WORKER_DIES, GROUP_DIES, STOPPED, LAST = (
     range(80, 82),
 )
 SEATS = 6
-"""Predictions that may wait at once: the default number of threads minus the two that stay free."""
+"""Predictions that wait at once for models that hang, while the other endpoints are requested."""
 
 _calls, _events, _rounds, _annotations = tables.calls, tables.events, tables.rounds, tables.human_annotations
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from quota_providers import QuotaProvider
 
 from backend.errors import LedgerError
-from backend.models.rates.gate import Gate
+from backend.models.rates.gate import RateGate
 from backend.models.rates.lease_holder import Passage
 from backend.models.rates.messages import Lease, RateReport
 from backend.models.rates.outcomes import CallEnd
@@ -64,15 +64,15 @@ class SimulatedCalls:
         self.stores = [SharedRates(self.rates, str(number)) for number in range(self.processes)]
         self.gates = [self._gate(store) for store in self.stores]
 
-    def _gate(self, store: RateStore) -> Gate:
-        return Gate(self.settings, store, self._loop.time)
+    def _gate(self, store: RateStore) -> RateGate:
+        return RateGate(self.settings, store, self._loop.time)
 
     @property
     def minute(self) -> int:
         """The simulated minutes so far."""
         return int((self._loop.time() - self.began) // 60)
 
-    async def call(self, gate: Gate, tokens: float = 100.0, patience: float = 3600.0) -> None:
+    async def call(self, gate: RateGate, tokens: float = 100.0, patience: float = 3600.0) -> None:
         """Make one call: it waits for its turn again as long as it is refused."""
         passage: Passage | None = None
         while True:
@@ -99,7 +99,7 @@ class SimulatedCalls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _call_for_ever(self, gate: Gate) -> None:
+    async def _call_for_ever(self, gate: RateGate) -> None:
         await asyncio.sleep(self._random.random())
         while True:
             await self.call(gate)

@@ -18,10 +18,7 @@ from collections.abc import Mapping
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from unittest.mock import patch
-
-Completed = subprocess.CompletedProcess[str]
 
 
 class WarmProcess:
@@ -68,18 +65,6 @@ class WarmProcess:
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
-
-
-def run_warm(arguments: list[str], cwd: Path, env: Mapping[str, str], timeout: float) -> Completed:
-    """Run a command until it ends by itself, as ``subprocess.run`` does."""
-    with TemporaryDirectory() as folder:
-        output, errors = Path(folder) / "output", Path(folder) / "errors"
-        process = WarmProcess(arguments, cwd, env, output, errors)
-        try:
-            code = process.wait(timeout)
-        finally:
-            process.send_signal(signal.SIGKILL)
-        return Completed(arguments, code, output.read_text(), errors.read_text())
 
 
 @functools.cache

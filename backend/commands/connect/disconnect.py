@@ -33,14 +33,15 @@ def disconnect_project(client: Client, project: int, url: str, title: str, say: 
     for webhook in webhooks:
         client.remove_webhook(webhook["id"])
         say("webhook", f"{webhook['url']} removed")
-    if tab := review_tab.remove_tab(client, project):
-        say("tab", f"{review_tab.TITLE!r} removed")
+    tabs = review_tab.remove_tabs(client, project)
+    for tab in tabs:
+        say("tab", f"{tab!r} removed")
     # Before the backends are removed: the settings to restore are in a backend's description.
     _restore(client, project, backends, say)
     for backend in backends:
         client.remove_backend(backend["id"])
         say("backend", f"{backend['title']} at {backend['url']} removed")
-    return bool(webhooks or backends or tab)
+    return bool(webhooks or backends or tabs)
 
 
 def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: Say) -> None:

@@ -1,4 +1,4 @@
-"""A tab of Label Studio's Data Manager with the tasks that ``camvo review`` suggests."""
+"""Tabs of Label Studio's Data Manager: the tasks that ``camvo review`` suggests, and the next blind ones."""
 
 from __future__ import annotations
 
@@ -8,52 +8,77 @@ from typing import Any, Final
 from backend.label_studio.client import Client
 
 TITLE: Final = "CaMVo: label next"
+BLIND_TITLE: Final = "CaMVo: blind tasks"
 
 _DEFAULT: Final = "Default"
 _NO_TASK: Final = 0
 
 
-def show_in_tab(client: Client, project: int, tasks: Sequence[int]) -> str:
+def show_in_tab(client: Client, project: int, tasks: Sequence[int], title: str = TITLE) -> str:
     """Show these tasks in CaMVo's tab, least confident first, and return the tab's address.
 
     The tab is created once; what people change in it, such as the columns, stays. Label Studio's pages create
     a tab "Default" only for a project without tabs. Our tab alone would be the first that people see, and
     would hide all other tasks, so "Default" is created here too.
 
+    Args:
+        client: Label Studio.
+        project: the project's number.
+        tasks: the tasks' numbers.
+        title: the tab's title: :data:`TITLE` or :data:`BLIND_TITLE`.
+
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached.
     """
     tabs = client.tabs(project)
-    ours = [tab for tab in tabs if _is_ours(tab)]
+    ours = [tab for tab in tabs if _title(tab) == title]
     for duplicate in ours[1:]:
         client.remove_tab(duplicate["id"])
     if ours:
         number = ours[0]["id"]
-        client.change_tab(number, project, ours[0]["data"] | _content(tasks))
+        client.change_tab(number, project, ours[0]["data"] | _content(tasks, title))
     else:
         defaults = {"type": "list", "target": "tasks", "hiddenColumns": _hidden(client, project)}
         if not tabs:
             client.add_tab(project, defaults | {"title": _DEFAULT})
-        number = client.add_tab(project, defaults | {"title": TITLE} | _content(tasks))
+        number = client.add_tab(project, defaults | {"title": title} | _content(tasks, title))
     return f"{client.url}/projects/{project}/data?tab={number}"
 
 
-def remove_tab(client: Client, project: int) -> bool:
-    """Remove CaMVo's tab; return whether there was one."""
-    ours = [tab["id"] for tab in client.tabs(project) if _is_ours(tab)]
+def show_blind_tasks(client: Client, project: int, tasks: Sequence[int]) -> str | None:
+    """Show the next blind tasks in a tab of their own, and return its address.
+
+    Label Studio cannot order by the queue, so the tab holds the front of the queue only: once all of it is
+    labelled, there is no gap.
+
+    Returns:
+        The tab's address; ``None`` if there is no blind task and no such tab.
+
+    Raises:
+        LabelStudioError: Label Studio refused, or cannot be reached.
+    """
+    if not tasks and all(_title(tab) != BLIND_TITLE for tab in client.tabs(project)):
+        return None
+    return show_in_tab(client, project, tasks, BLIND_TITLE)
+
+
+def remove_tabs(client: Client, project: int) -> list[str]:
+    """Remove CaMVo's tabs; return their titles."""
+    ours = [tab for tab in client.tabs(project) if _title(tab) in {TITLE, BLIND_TITLE}]
     for tab in ours:
-        client.remove_tab(tab)
-    return bool(ours)
+        client.remove_tab(tab["id"])
+    return [_title(tab) for tab in ours]
 
 
-def _is_ours(tab: dict[str, Any]) -> bool:
-    return (tab.get("data") or {}).get("title") == TITLE
+def _title(tab: dict[str, Any]) -> str:
+    return str((tab.get("data") or {}).get("title"))
 
 
-def _content(tasks: Sequence[int]) -> dict[str, Any]:
-    """Return the tab's filter and order. Label Studio can order by columns only, hence by score."""
+def _content(tasks: Sequence[int], title: str) -> dict[str, Any]:
+    """Return the tab's filter and order. Label Studio orders by columns only; blind tasks have no score."""
+    order = "tasks:predictions_score" if title == TITLE else "tasks:id"
     items = [_is_task(number) for number in tasks or [_NO_TASK]]
-    return {"ordering": ["tasks:predictions_score"], "filters": {"conjunction": "or", "items": items}}
+    return {"ordering": [order], "filters": {"conjunction": "or", "items": items}}
 
 
 def _hidden(client: Client, project: int) -> dict[str, list[str]]:

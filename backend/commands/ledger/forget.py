@@ -44,6 +44,11 @@ class LabelsToForget:
     undo: bool
     from_now_on: bool
 
+    @property
+    def covers_later_labels(self) -> bool:
+        """Whether the command also decides about labels that the ledger does not hold yet."""
+        return self.undo or self.from_now_on
+
     def withdrawal(self, connection: Connection, now: float) -> Withdrawal:
         """The options as a withdrawal; the ledger says which project is meant.
 
@@ -66,7 +71,7 @@ class LabelsToForget:
             withdrawn=not self.undo,
             created_at=now,
         )
-        return covering if self.undo or self.from_now_on else forgetting.bounded(connection, covering)
+        return covering if self.covers_later_labels else forgetting.bounded(connection, covering)
 
 
 def forget_labels(
@@ -95,6 +100,9 @@ def forget_labels(
             withdrawal = wanted.withdrawal(connection, time.time())
             affected = forgetting.affected_labels(connection, withdrawal)
         console.print(_described(affected, withdrawal), highlight=False, soft_wrap=True)
+        if not affected.annotations and not wanted.covers_later_labels:
+            console.print("There is nothing to withdraw. --from-now-on covers labels that are still to come.")
+            return
         if agreed is None or not agreed("Go on?"):
             console.print("Nothing was changed.")
             return

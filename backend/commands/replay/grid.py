@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from backend.commands.progress import Advance
+from backend.commands.replay.inputs.orders import Shuffle
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import ReplayRun, row_of
 from backend.errors import ReplayError
@@ -28,14 +27,6 @@ from camvo.replays.votes_table import VotesTable
 
 _LOOK = 0.2
 """Seconds between two looks at the processes' progress."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shuffle:
-    """The items of a run as positions in the table, in order, and which of them have a human label."""
-
-    order: NDArray[np.int64]
-    human: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,23 +48,6 @@ class Experiment:
     window: int = 1
     calibrate: bool = False
     student: bool = False
-
-
-def shuffle_items(truth: NDArray[np.int64], seed: int, limit: int | None, human_labels: float) -> Shuffle:
-    """Draw a random order of the items, and choose which of them have a human label.
-
-    Args:
-        truth: the table's right labels, shape (n,); −1 means unknown.
-        seed: determines the order and, independently, the human labels.
-        limit: how many items are replayed, from the start of the order; ``None`` means all.
-        human_labels: the share of the replayed items with a known truth that a human labels.
-    """
-    order = np.random.default_rng([seed, 0]).permutation(len(truth))[:limit]
-    if not human_labels:
-        return Shuffle(order)
-    (known,) = np.nonzero(truth[order] >= 0)
-    chosen = np.random.default_rng([seed, 1]).permutation(known)[: round(human_labels * len(known))]
-    return Shuffle(order, np.isin(np.arange(len(order)), chosen))
 
 
 def replay_all(
@@ -171,11 +145,12 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         lambda_l=experiment.lambda_l,
         window=experiment.window,
         human=shuffle.human,
+        reviewed=shuffle.reviewed,
         progress=advance,
         student=experiment.student,
     )
     seconds = time.perf_counter() - started
-    calibrated = calibrated_scores(trace, items, shuffle.human) if experiment.calibrate else None
+    calibrated = calibrated_scores(trace, items) if experiment.calibrate else None
     return ReplayRun(
         row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order
     )

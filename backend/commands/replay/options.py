@@ -22,8 +22,9 @@ PolicyNames: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="Policy to replay; may be repeated: camvo, ccamvo, sequential, stacked, baseline, majority,"
-        " cascade:SCORE, random:SHARE, single:MODEL or subset:MODEL+MODEL.",
+        help="Policy to replay; may be repeated: camvo, ccamvo, joint, sequential, stacked, baseline,"
+        " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
+        " router:GAIN.",
         rich_help_panel=POLICIES,
     ),
 ]
@@ -61,12 +62,20 @@ class SharedOptions:
         typer.Option("--max-stages", help="Most stages of sequential and stacked.", rich_help_panel=POLICIES),
     ] = 3
     worth: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Value of one more right label to stacked, in prices of asking every model.",
+            help="Value of one more right label, in prices of asking every model; for joint and stacked, each"
+            " with its own default.",
             rich_help_panel=POLICIES,
         ),
-    ] = 75.0
+    ] = None
+    first: Annotated[
+        int,
+        typer.Option(
+            help="First tasks about which stacked and best-single ask every model, and router both.",
+            rich_help_panel=POLICIES,
+        ),
+    ] = 200
     lambda_l: Annotated[
         float,
         typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES),
@@ -153,6 +162,7 @@ class SharedOptions:
                 estimator=self.estimator,
                 max_stages=self.max_stages,
                 worth=self.worth,
+                first=self.first,
             ),
             lambda_l=self.lambda_l,
             window=self.window,

@@ -20,7 +20,11 @@ _NUMBERS: Final = ("share", "threshold")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """The parameters that all settings share. A policy takes its own (:mod:`camvo.policies.named`)."""
+    """The parameters that all settings share. A policy takes its own (:mod:`camvo.policies.named`).
+
+    Attributes:
+        worth: the worth of one more right label; ``None`` for the default of each policy that has it.
+    """
 
     alpha: float = 0.25
     lambda_r: float = 1.0
@@ -28,7 +32,8 @@ class Parameters:
     confidence: ConfidenceName = "beta"
     estimator: EstimatorName = "moments"
     max_stages: int = 3
-    worth: float = 75.0
+    worth: float | None = None
+    first: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def replay_settings(
         for delta, k_min, agreement in points:
             point = {"delta": delta, "k_min": k_min, "agreement": agreement}
             try:
-                policy = policy_by_name(kind, {**asdict(shared), **point, **from_name})
+                policy = policy_by_name(kind, {**_given(shared), **point, **from_name})
             except InvalidParameterError as error:
                 raise ReplayError(error.message, where=f"--policy {name}") from error
             settings.append(ReplaySetting(name, delta, k_min, agreement, policy))
@@ -114,6 +119,11 @@ def _parse(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
                 f"{model!r} is not a model of the table", where=where, fix=f"models: {', '.join(models)}"
             )
     return kind, {"model": rest, "models": chosen}
+
+
+def _given(shared: Parameters) -> dict[str, object]:
+    """The shared parameters that have a value."""
+    return {name: value for name, value in asdict(shared).items() if value is not None}
 
 
 def _named_in(kind: str) -> str | None:

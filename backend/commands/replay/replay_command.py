@@ -39,15 +39,13 @@ def replay(
         typer.Option(min=1, help="Replay only the first items of each shuffle.", rich_help_panel=DATA),
     ] = None,
     human_labels: Annotated[
-        float,
+        str,
         typer.Option(
             "--human-labels",
-            min=0.0,
-            max=1.0,
-            help="Share of the items that a human labels.",
+            help="Share of the items that a human labels, and which: random:0.05, first:0.05, lowest:0.05.",
             rich_help_panel=DATA,
         ),
-    ] = 0.0,
+    ] = "0",
     confidences: Annotated[
         bool,
         typer.Option(
@@ -61,6 +59,13 @@ def replay(
             help="Let a student that reads the texts vote too, for nothing.",
             rich_help_panel=DATA,
         ),
+    ] = False,
+    delimiter: Annotated[
+        str, typer.Option(help="What separates the cells: a character, or tab.", rich_help_panel=DATA)
+    ] = ",",
+    in_order: Annotated[
+        bool,
+        typer.Option("--in-order", help="Replay the rows as they stand, to see drift.", rich_help_panel=RUNS),
     ] = False,
     policy: options.PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
     delta: options.Deltas = "0.97",
@@ -79,6 +84,7 @@ def replay(
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
+    from backend.commands.replay.inputs.orders import parse_human_labels  # noqa: PLC0415 - keeps the help fast
     from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
 
     study = shared.study(policies=policy, deltas=delta, k_mins=k_min, alpha=alpha, shuffles=shuffles)
@@ -87,8 +93,10 @@ def replay(
         votes=votes,
         prices=prices,
         embeddings=embeddings,
-        human_labels=human_labels,
+        human_labels=parse_human_labels(human_labels),
         limit=limit,
         confidences=confidences,
         student=student,
+        delimiter=delimiter,
+        in_order=in_order,
     ).run(Console(), Console(stderr=True))

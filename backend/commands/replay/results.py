@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.commands.replay.policies import ReplaySetting
+from backend.commands.replay.series import series_of
 from camvo.numerics.tolerances import TIE
 from camvo.replays import measures
 from camvo.replays.replay import Trace
@@ -34,6 +35,12 @@ AVERAGED: Final = (
     "rounds_per_second",
 )
 """The fields of a row that are averaged. The mean of ``target_met`` is the share of runs that met it."""
+
+QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""The quantiles over the runs of a setting, linear between neighbouring runs."""
+
+LOWEST, MEDIAN, HIGHEST = 0, 3, 6
+"""Positions in :data:`QUANTILES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class ReplayRow:
     rounds_per_second: float
     calls: dict[str, int]
     per_label: dict[str, dict[str, float | int | None]]
+    series: dict[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +94,7 @@ class Summary:
         shuffles: the number of runs.
         means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
         intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
+        quantiles: field → its :data:`QUANTILES` over the runs; ``None`` where there is no mean.
     """
 
     policy: str
@@ -95,6 +104,7 @@ class Summary:
     shuffles: int
     means: dict[str, float | None]
     intervals: dict[str, tuple[float, float] | None]
+    quantiles: dict[str, list[float] | None]
 
 
 def row_of(
@@ -148,6 +158,7 @@ def row_of(
         rounds_per_second=len(trace.labels) / seconds,
         calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
         per_label={label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)},
+        series=series_of(table, trace, full),
     )
 
 
@@ -160,11 +171,13 @@ def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
     for setting, group in groups.items():
         means: dict[str, float | None] = {}
         intervals: dict[str, tuple[float, float] | None] = {}
+        quantiles: dict[str, list[float] | None] = {}
         for name in AVERAGED:
             values = [getattr(row, name) for row in group]
             known = None not in values
             means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
-        summaries.append(Summary(*setting, len(group), means, intervals))
+            quantiles[name] = np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
+        summaries.append(Summary(*setting, len(group), means, intervals, quantiles))
     return summaries
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from backend.commands.progress import Advance
 from backend.commands.replay import grid, report
+from backend.commands.replay.inputs.orders import Shuffle
 from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
 from backend.commands.replay.results import ReplayRun
 from backend.commands.replay.writing import atomic_write, require_writable_file, require_writable_folder
@@ -71,7 +72,7 @@ class ReplayStudy:
     def run(
         self,
         table: VotesTable,
-        shuffles: Mapping[int, grid.Shuffle],
+        shuffles: Mapping[int, Shuffle],
         settings: Sequence[ReplaySetting],
         advance: Advance,
         *,

@@ -15,8 +15,8 @@ import numpy as np
 from rich.console import Console
 
 from backend.commands.progress import progress_bar
-from backend.commands.replay import report, terminal
-from backend.commands.replay.grid import Shuffle
+from backend.commands.replay import report, terminal, verdict
+from backend.commands.replay.inputs.orders import Shuffle
 from backend.commands.replay.results import summaries_of
 from backend.commands.replay.study import ReplayStudy
 from backend.errors import ReplayError
@@ -73,7 +73,7 @@ class Sensitivity:
         self.study.write_json(rows, means, self._facts(facts))
         terminal.print_summaries(console, summaries, coordinates)
         console.print()
-        for line in (*_clamps(data), terminal.target_count(summaries)):
+        for line in (*_clamps(data), verdict.target_count(summaries)):
             console.print(line, highlight=False)
 
     def _draw(self, gamma: float | None, alpha: float) -> list[CorrelatedRounds]:

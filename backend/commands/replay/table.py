@@ -13,12 +13,15 @@ from rich.console import Console
 
 from backend.commands.progress import progress_bar
 from backend.commands.replay import report, terminal
-from backend.commands.replay.contexts import embed_texts, read_embeddings
-from backend.commands.replay.grid import shuffle_items
-from backend.commands.replay.prices import read_prices
+from backend.commands.replay.inputs.contexts import embed_texts, read_embeddings
+from backend.commands.replay.inputs.oddities import odd_k_mins, odd_labels
+from backend.commands.replay.inputs.orders import HumanLabels, shuffle_items
+from backend.commands.replay.inputs.prices import read_prices
+from backend.commands.replay.inputs.votes_file import TEXT, VotesFile, read_votes
+from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import summaries_of
 from backend.commands.replay.study import ReplayStudy
-from backend.commands.replay.votes_file import TEXT, VotesFile, read_votes
+from backend.commands.replay.verdict import verdict
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
@@ -36,8 +39,10 @@ class TableReplay:
     votes: Path
     prices: str | None
     embeddings: Path | None
-    human_labels: float
+    human_labels: HumanLabels
     limit: int | None
+    delimiter: str
+    in_order: bool
     confidences: bool = True
     student: bool = False
 
@@ -54,10 +59,16 @@ class TableReplay:
         """
         folder = self.study.report
         self.study.require_output(*([folder] if folder else []))
-        file = read_votes(self.votes)
+        if self.in_order and self.study.shuffles > 1:
+            raise ReplayError(
+                "the rows as they stand are one order",
+                where="--in-order",
+                fix="leave --shuffles out",
+            )
+        file = read_votes(self.votes, self.delimiter)
         prices = read_prices(self.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
-        if self.human_labels and not (file.truth >= 0).any():
+        if self.human_labels.share and not (file.truth >= 0).any():
             raise ReplayError(
                 "needs the truth of some items",
                 where=f"{self.votes}, --human-labels",
@@ -73,8 +84,12 @@ class TableReplay:
             self._texts(file),
         )
 
+        warnings = [*odd_labels(file), *odd_k_mins(self._k_mins(settings), len(file.models))]
+        for warning in warnings:
+            progress.print(f"camvo: warning: {warning}", markup=False, highlight=False, soft_wrap=True)
         shuffles = {
-            seed: shuffle_items(table.truth, seed, self.limit, self.human_labels) for seed in self.study.seeds
+            seed: shuffle_items(table.truth, seed, self.limit, self.human_labels, in_order=self.in_order)
+            for seed in self.study.seeds
         }
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
         with progress_bar(progress, "replaying", items, transient=True) as advance:
@@ -82,12 +97,21 @@ class TableReplay:
         rows = [run.row for run in runs]
         summaries = summaries_of(rows)
         self.study.write_json(
-            [asdict(row) for row in rows], [asdict(summary) for summary in summaries], self._facts(table)
+            [asdict(row) for row in rows],
+            [asdict(summary) for summary in summaries],
+            self._facts(table, warnings),
         )
         if folder is not None:
             report.draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
         terminal.print_summaries(console, summaries)
-        console.print(f"\n{terminal.target_verdict(summaries)}", highlight=False)
+        terminal.print_spread(console, summaries)
+        console.print()
+        for line in verdict(summaries):
+            console.print(line, highlight=False, markup=False)
+
+    @staticmethod
+    def _k_mins(settings: Sequence[ReplaySetting]) -> list[int]:
+        return [setting.k_min for setting in settings if setting.k_min is not None]
 
     def _contexts(self, file: VotesFile, progress: Console) -> Array:
         if self.embeddings is not None:
@@ -109,7 +133,7 @@ class TableReplay:
             )
         return file.texts
 
-    def _facts(self, table: VotesTable) -> dict[str, Any]:
+    def _facts(self, table: VotesTable, warnings: Sequence[str]) -> dict[str, Any]:
         accuracies = model_accuracy(table.votes, table.truth).tolist()
         return {
             "file": str(self.votes),
@@ -124,9 +148,13 @@ class TableReplay:
                 for model, accuracy in zip(table.prices, accuracies, strict=True)
             },
             "clairvoyant": _clairvoyant(table),
+            "warnings": list(warnings),
             "options": {
-                "human_labels": self.human_labels,
+                "human_labels": self.human_labels.share,
+                "human_labels_way": self.human_labels.way,
                 "limit": self.limit,
+                "delimiter": self.delimiter,
+                "in_order": self.in_order,
                 "confidences": self.confidences,
                 "student": self.student,
             },

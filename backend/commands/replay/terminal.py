@@ -1,4 +1,4 @@
-"""What a replay prints: a line for each setting, and a verdict on the target."""
+"""What a replay prints: a line for each setting, and its spread over the shuffles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from backend.commands.replay.results import Summary
+from backend.commands.replay.results import HIGHEST, LOWEST, MEDIAN, Summary
+from backend.commands.replay.verdict import named
 
 _COLUMNS = (
     ("accuracy", "right\n%", 1, 100.0),
@@ -18,12 +19,15 @@ _COLUMNS = (
     ("cost_share", "of all\n%", 1, 100.0),
     ("mean_subset", "asked\n", 2, 1.0),
     ("ece", "ECE\n", 3, 1.0),
+    ("calibrated_ece", "ECE\nshown", 3, 1.0),
     ("rounds_per_second", "items\n/s", 0, 1.0),
 )
 """Field, heading, decimals and factor. The JSON and the report have the other fields."""
 
-_LEFT_OUT = ("rounds_per_second", "agreement")
-"""Fields left out if there are further columns, so that a line fits 80 characters."""
+_LEFT_OUT = ("rounds_per_second", "agreement", "mean_subset")
+"""Fields left out, in this order, one for each further column, so that a line fits 80 characters."""
+
+_SPREAD = (("right %", "accuracy"), ("% of the cost", "cost_share"))
 
 
 def print_summaries(
@@ -37,7 +41,9 @@ def print_summaries(
         coordinates: the values of further columns on the left, one mapping (name → value) per summary.
     """
     asked = any(summary.agreement_asked is not None for summary in summaries)
-    left_out = _LEFT_OUT if coordinates else _LEFT_OUT[:1] if asked else ()
+    calibrated = any(summary.means["calibrated_ece"] is not None for summary in summaries)
+    further = (len(coordinates[0]) if coordinates else 0) + asked + calibrated
+    left_out = {*_LEFT_OUT[:further], *(() if calibrated else ("calibrated_ece",))}
     columns = [column for column in _COLUMNS if column[0] not in left_out]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy\n", overflow="fold", min_width=len("baseline"))
@@ -56,50 +62,26 @@ def print_summaries(
     console.print(table)
 
 
-def target_verdict(summaries: Sequence[Summary]) -> str:
-    """Say in one sentence which settings met the target, δ times the accuracy of the full vote."""
-    full = summaries[0].means["full_accuracy"]
-    if full is None:
-        return (
-            "No item's truth is known, so neither is the target. Agreement is with the vote of all models"
-            " with equal weights."
-        )
-    full_vote = f"The full vote, with all models weighted by their true accuracy, is {full:.1%} right."
-    with_target = [
-        (summary, met) for summary in summaries if (met := summary.means["target_met"]) is not None
-    ]
-    if not with_target:
-        return f"No policy here has a target. {full_vote}"
-    meeting = [summary for summary, met in with_target if met == 1.0]
-    if not meeting:
-        nearest = max((summary for summary, _ in with_target), key=_margin)
-        return (
-            f"No setting met its target in every shuffle. The nearest is {_name(nearest)}, with"
-            f" {nearest.means['relative_accuracy']:.1%} of the full vote's accuracy. {full_vote}"
-        )
-    best = min(meeting, key=lambda summary: summary.means["cost"] or 0.0)
-    share = best.means["cost_share"]
-    price = "" if share is None else f" at {share:.0%} of the cost of asking every model"
-    return (
-        f"{len(meeting)} of {len(with_target)} settings met their target in every shuffle. The cheapest is"
-        f" {_name(best)}: {best.means['relative_accuracy']:.1%} of the full vote's accuracy{price}."
-        f" {full_vote}"
-    )
-
-
-def target_count(summaries: Sequence[Summary]) -> str:
-    """Say how many settings met their target, for settings of several tables."""
-    met_shares = [met for summary in summaries if (met := summary.means["target_met"]) is not None]
-    return f"{met_shares.count(1.0)} of {len(met_shares)} settings met their target in every table drawn."
-
-
-def _margin(summary: Summary) -> float:
-    """Return by how much the target was exceeded, as a share of the full vote's accuracy."""
-    return (summary.means["relative_accuracy"] or 0.0) - (summary.delta or 0.0)
-
-
-def _name(summary: Summary) -> str:
-    return f"{summary.policy} with δ = {summary.delta} and k_min = {summary.k_min}"
+def print_spread(console: Console, summaries: Sequence[Summary]) -> None:
+    """Print the lowest, median and highest accuracy and cost over the shuffles, if there are several."""
+    if summaries[0].shuffles < 2:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("over the shuffles\n", overflow="fold", min_width=len("baseline"))
+    for name, _ in _SPREAD:
+        for heading in (f"{name}\nlow", "\nhalf", "\nhigh"):
+            table.add_column(heading, justify="right", no_wrap=True)
+    for summary in summaries:
+        cells = []
+        for _, field in _SPREAD:
+            quantiles = summary.quantiles[field]
+            cells += [
+                "" if quantiles is None else f"{100.0 * quantiles[position]:.1f}"
+                for position in (LOWEST, MEDIAN, HIGHEST)
+            ]
+        table.add_row(named(summary), *cells)
+    console.print()
+    console.print(table)
 
 
 def _plain(value: float | None) -> str:

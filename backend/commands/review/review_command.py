@@ -16,7 +16,7 @@ def review(  # noqa: PLR0917 - a command's options
     tab: Annotated[
         bool,
         typer.Option(
-            "--tab", help="Show these tasks in a tab of Label Studio's Data Manager. Needs an API key."
+            "--tab", help="Show these tasks in tabs of Label Studio's Data Manager. Needs an API key."
         ),
     ] = False,
     label_studio: LabelStudioUrl = None,
@@ -40,5 +40,8 @@ def review(  # noqa: PLR0917 - a command's options
     client = addresses.label_studio_client(label_studio, environment)
     suggestions = load_review_list(environment, webhooks.project_key(client.project(project)), limit)
     print_review_list(console, suggestions, as_json=as_json)
+    told = Console(stderr=as_json)
+    if (blind := review_tab.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
+        told.print(f"Tab {review_tab.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
     address = review_tab.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
-    Console(stderr=as_json).print(f"Tab {review_tab.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    told.print(f"Tab {review_tab.TITLE!r}: {address}", highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
-from backend.ledger import open_rounds, rounds
+from backend.ledger import blind_tasks, open_rounds, rounds
 from backend.ledger.open_rounds import OpenRound
 from backend.ledger.projects import Project
 from backend.questions import parse_label_config
@@ -74,18 +74,20 @@ class ReviewList:
         tasks: the tasks to label next, the best first.
         open: how many tasks have a prediction and no annotation.
         blind: how many more are blind for an audit.
+        blind_next: the first of these, in the order of the queue; only labels without a gap certify.
     """
 
     project: str
     tasks: tuple[SuggestedTask, ...]
     open: int
     blind: int
+    blind_next: tuple[int, ...]
 
 
 def review_list(connection: Connection, project: Project, limit: int) -> ReviewList:
-    """Return the ``limit`` tasks of a project that are most worth labelling.
+    """Return the ``limit`` tasks of a project that are most worth labelling, and as many blind ones.
 
-    These tasks are left out:
+    These tasks are left out of the former:
 
     - tasks that are blind for an audit: if their scores decided which of them are labelled, the guarantee
       that rests on them would not hold;
@@ -129,6 +131,7 @@ def review_list(connection: Connection, project: Project, limit: int) -> ReviewL
         ),
         open=len(rounds_of),
         blind=open_rounds.count_blind_tasks(connection, project.key),
+        blind_next=tuple(blind_tasks.waiting(connection, project.key, epochs, limit)),
     )
 
 

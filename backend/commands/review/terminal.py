@@ -45,9 +45,8 @@ def print_review_list(console: Console, review: ReviewList, *, as_json: bool) ->
         console.print(_table(review.tasks))
     console.print(f"{review.open} tasks have a prediction and no annotation.", highlight=False)
     if review.blind:
-        console.print(
-            f"{review.blind} more are blind for the audit: label them too, in any order.", highlight=False
-        )
+        line = f"{review.blind} more are blind for the audit. Label them in this order: "
+        console.print(line + ", ".join(map(str, review.blind_next)), highlight=False)
 
 
 def _table(tasks: tuple[SuggestedTask, ...]) -> Table:

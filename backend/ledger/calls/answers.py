@@ -34,6 +34,7 @@ class StoredAnswer:
         cost: in $.
         seconds: duration of the call.
         confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
+        version: what the provider said answered; ``None`` if it said nothing.
     """
 
     key: str
@@ -44,6 +45,7 @@ class StoredAnswer:
     cost: float
     seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
+    version: str | None = None
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
@@ -69,6 +71,7 @@ def store(connection: Connection, answer: StoredAnswer, project: str, task: int,
         "cost": to_picodollars(answer.cost),
         "seconds": answer.seconds,
         "confidences": dict(answer.confidences) or None,
+        "version": answer.version,
         "created_at": now,
     }
     connection.execute(insert_new(connection.dialect, _table), row)

@@ -113,6 +113,25 @@ votes = Table(
     Index(None, "project", "examples", "model", "confirmed"),
 )
 
+blind_tasks = Table(
+    "blind_tasks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("round_id", BigInteger, nullable=False),
+    Column("cohort", BigInteger, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("counting", Text, nullable=False),
+    Column("verdicts", _JSON, nullable=False),
+    Column("answers", Text, nullable=False),
+    Column("reward", Double),
+    Column("closed_through", BigInteger),
+    Index(None, "project", "task"),
+)
+
 answers = Table(
     "answers",
     metadata,
@@ -124,6 +143,7 @@ answers = Table(
     Column("cost", BigInteger, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("version", Text),
     Column("confidences", _JSON),
 )
 
@@ -256,6 +276,17 @@ model_rates = Table(
     metadata,
     Column("model", Text, primary_key=True),
     Column("state", _JSON, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+drift_tests = Table(
+    "drift_tests",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("tests", _JSON, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
 

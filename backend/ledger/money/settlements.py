@@ -7,6 +7,7 @@ could not be stored either. A file beside the ledger would not help, as the disk
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import structlog
@@ -68,15 +69,23 @@ class Settlements:
         Raises:
             LedgerError: some still wait after ``patience``.
         """
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(patience, 0.0)):
                 await self._none_waits.wait()
-        except TimeoutError:
+        self.check()
+
+    def check(self) -> None:
+        """Return if no settlement waits for the database at this moment.
+
+        Raises:
+            LedgerError: some wait, so that the answer of another call could not be stored either.
+        """
+        if self._waiting:
             raise LedgerError(
                 f"no call may start: {len(self._waiting)} paid answers wait to be stored",
                 fix="look for ledger_down in the log",
                 temporary=True,
-            ) from None
+            )
 
     async def finish(self, patience: float) -> None:
         """Wait for the settlements under way, at most ``patience`` seconds, before the process ends."""

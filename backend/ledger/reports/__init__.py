@@ -1,6 +1,7 @@
 """Sums for the status report, computed by the database: no query here returns a row per round.
 
-The queries read only from indexes that contain the summed columns, so they stay fast with 100,000 rounds.
+:func:`latest_plan` reads one round. The sums read only from indexes that contain the summed columns, so they
+stay fast with 100,000 rounds.
 """
 
 from backend.ledger.reports.human_sums import HumansRow, sum_annotations
@@ -15,10 +16,10 @@ from backend.ledger.reports.model_sums import (
 )
 from backend.ledger.reports.round_sums import (
     BINS,
-    AuditRow,
     BinRow,
     RoundsRow,
-    count_audits,
+    count_labels,
+    latest_plan,
     sum_rounds,
     sum_scores,
 )
@@ -26,14 +27,14 @@ from backend.ledger.reports.round_sums import (
 __all__ = [
     "BINS",
     "LOST",
-    "AuditRow",
     "BinRow",
     "CallsRow",
     "HumansRow",
     "RoundsRow",
     "VotesRow",
     "answer_seconds",
-    "count_audits",
+    "count_labels",
+    "latest_plan",
     "sum_annotations",
     "sum_calls",
     "sum_example_trials",

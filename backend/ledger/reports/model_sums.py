@@ -68,7 +68,7 @@ def sum_votes(connection: Connection, project: str) -> list[VotesRow]:
 def sum_example_trials(connection: Connection, project: str) -> dict[str, ExampleTrial]:
     """Return model → how right its votes were with examples and where examples were left out at random.
 
-    Only votes on human-labelled rounds count.
+    Only votes on human-labelled rounds count, and no blind ones: the outcome decides what later prompts show.
     """
     columns = _votes.c
     with_examples = columns.examples > 0
@@ -80,7 +80,7 @@ def sum_example_trials(connection: Connection, project: str) -> dict[str, Exampl
             func.sum(case((with_examples, 0.0), else_=columns.confirmed)).label("right_without"),
             func.sum(case((with_examples, 0), else_=1)).label("votes_without"),
         )
-        .where(columns.project == project)
+        .where(columns.project == project, ~columns.audit)
         .where(columns.examples >= 0, columns.confirmed.is_not(None))
         .group_by(columns.model)
     )

@@ -1,9 +1,10 @@
-"""Sums over a project's rounds: by question, by bin of the score, and by score threshold for audits."""
+"""Sums over a project's rounds: by question, by bin of the score, and from a score on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, case, func, select
 
@@ -83,6 +84,19 @@ class BinRow:
     confirmed: float
 
 
+def latest_plan(connection: Connection, project: str, control: str, epoch: str) -> Mapping[str, Any] | None:
+    """The plan of a question's newest round in an epoch; ``None`` without a round."""
+    columns = _rounds.c
+    query = (
+        select(columns.plan)
+        .where(columns.project == project, columns.control == control, columns.epoch == epoch)
+        .order_by(columns.id.desc())
+        .limit(1)
+    )
+    plan: Mapping[str, Any] | None = connection.execute(query).scalar()
+    return plan
+
+
 def sum_scores(connection: Connection, project: str) -> list[BinRow]:
     """Sum a project's human-labelled rounds by audit and bin of the score; empty bins are absent."""
     columns = _rounds.c
@@ -103,50 +117,25 @@ def sum_scores(connection: Connection, project: str) -> list[BinRow]:
     return [BinRow(**row._mapping) for row in connection.execute(query)]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """The rounds of one question in one epoch whose scores lie between two neighbouring thresholds.
-
-    Attributes:
-        control: the name of the question's control tag.
-        epoch: the question's epoch.
-        cell: number of thresholds that the scores reach.
-        rounds: number of rounds, audits included.
-        audits: number of audits (rounds with blind labelling) that have a human label.
-        confirmed: sum of the audits' voted labels' agreement with the human label.
-    """
-
-    control: str
-    epoch: str
-    cell: int
-    rounds: int
-    audits: int
-    confirmed: float
-
-
-def count_audits(connection: Connection, project: str, thresholds: Sequence[float]) -> list[AuditRow]:
-    """Count a project's rounds and audits by question, epoch and score; empty cells are absent.
+def count_labels(  # noqa: PLR0917 - the question, and which of its labels
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    score: float = 0.0,
+    through: int | None = None,
+) -> int:
+    """Count a question's labels in an epoch.
 
     Args:
         connection: in a read transaction.
         project: the project's key.
-        thresholds: scores in ascending order.
+        control: the name of the control tag.
+        epoch: the epoch.
+        score: the least score of the labels.
+        through: the last round to count; ``None`` for all rounds.
     """
     columns = _rounds.c
-    bounds = [(columns.score < threshold, cell) for cell, threshold in enumerate(thresholds)]
-    cell = case(*bounds, else_=len(thresholds)).label("cell")
-    blind = case((columns.audit, columns.confirmed))
-    query = (
-        select(
-            columns.control,
-            columns.epoch,
-            cell,
-            func.count().label("rounds"),
-            func.count(blind).label("audits"),
-            func.coalesce(func.sum(blind), 0.0).label("confirmed"),
-        )
-        .where(columns.project == project)
-        .group_by(columns.control, columns.epoch, cell)
-        .order_by(columns.control, columns.epoch, cell)
-    )
-    return [AuditRow(**row._mapping) for row in connection.execute(query)]
+    of_question = (columns.project == project, columns.control == control, columns.epoch == epoch)
+    query = select(func.count()).where(*of_question, columns.score >= score)
+    return connection.scalars(query if through is None else query.where(columns.id <= through)).one()

@@ -24,6 +24,7 @@ from backend.models.rates.outcomes import CallEnd
 from backend.models.rates.stores import RateStore
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
+from camvo.errors import CamvoError
 
 _LONGEST_SLEEP = 10.0
 """Periods between two reports while the provider asks to wait."""
@@ -41,7 +42,7 @@ class _Waiting:
     until: float
 
 
-class Gate:
+class RateGate:
     """The calls of one process to one model. It belongs to one event loop at a time.
 
     Args:
@@ -76,6 +77,7 @@ class Gate:
         Raises:
             TimeoutError: the call's turn did not come in time.
             RateLimitedError: the provider asks to wait longer than that.
+            CamvoError: :meth:`refuse_waiting` was called.
         """
         if patience <= 0.0:
             raise TimeoutError
@@ -111,6 +113,16 @@ class Gate:
             self._hold(end.wait)
         self._admit()
         self._keep_exchanging()
+
+    def refuse_waiting(self, error: Callable[[], CamvoError]) -> None:
+        """Refuse the calls that wait for their turn.
+
+        Args:
+            error: makes the error of one call.
+        """
+        for _, _, waiting in self._queue:
+            if not waiting.turn.done():
+                waiting.turn.set_exception(error())
 
     def _hold(self, seconds: float) -> None:
         self._hold_until = max(self._hold_until, self._clock() + seconds)

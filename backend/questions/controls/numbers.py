@@ -10,8 +10,8 @@ from typing import Any
 from backend.questions.controls.control import AnswerFormat, ResultItem, TaskContent, item_content
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.numbers import NumericVote, read_number, write_number
-from camvo.votes.open_numbers import LARGEST_MAGNITUDE, OpenNumericVote
+from camvo.votes.numbers import LARGEST_MAGNITUDE, NumericVote, read_number, write_number
+from camvo.votes.open_numbers import OpenNumericVote
 
 _STEP_ERROR = 1e-8
 """The distance from a step that the editor accepts."""

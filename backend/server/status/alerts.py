@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.server.status.report import Alert, Budget, ModelReport, ProjectReport, ServerReport
+from backend.server.status.drift import restart_alert
+from backend.server.status.report import (
+    Alert,
+    Budget,
+    ModelReport,
+    ProjectReport,
+    QuestionReport,
+    ServerReport,
+)
 from camvo.errors import CamvoError
 
 RECENT = 86_400.0
@@ -66,6 +74,8 @@ def project_alerts(
     failing = [model for model in pool if _always_fails(model)]
     if failing:
         alerts.append(_failing_alert(failing))
+    alerts += [alert for question in project.questions for alert in _family_alerts(question)]
+    alerts += [alert for question in project.questions if (alert := restart_alert(question)) is not None]
     alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
         alerts.append(
@@ -104,6 +114,23 @@ def _seldom_votes_alert(model: ModelReport) -> Alert:
         "look at its failures; if there are none, its answers are not labels of the config: give the labels "
         "hints, or take the model out of camvo.yaml",
     )
+
+
+def _family_alerts(question: QuestionReport) -> list[Alert]:
+    """Without human labels nothing shows whether related models are right together or wrong together."""
+    votes = question.votes
+    if votes is None or votes.human:
+        return []
+    worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"
+    return [
+        Alert(
+            "related_models",
+            f"{question.control}: {', '.join(family)} agree with each other far more than with the rest. "
+            f"Together the {worth}",
+            "label some tasks by hand, which shows whether they are right; or keep one of them in camvo.yaml",
+        )
+        for family in votes.families
+    ]
 
 
 def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:

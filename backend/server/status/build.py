@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
-from backend.ledger import projects, reports
+from backend.ledger import blind_tasks, drift_tests, projects, reports
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.projects import Project
@@ -32,7 +33,6 @@ from backend.server.status.report import (
 )
 from backend.settings import Settings
 from camvo.errors import CamvoError
-from camvo.scores.guarantee import GRID
 
 
 def build_report(
@@ -104,7 +104,14 @@ def _project_report(
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=reports.sum_annotations(connection, key),
         cost=_cost(rounds, _budget(account, settings.budget.project_usd)),
-        questions=question_reports(rounds, reports.count_audits(connection, key, GRID), settings.guarantee),
+        questions=question_reports(
+            rounds,
+            blind_tasks.queues(connection, key),
+            drift_tests.of_project(connection, key),
+            target=settings.guarantee,
+            count=partial(reports.count_labels, connection, key),
+            latest_plan=partial(reports.latest_plan, connection, key),
+        ),
         models=model_reports(connection, key, calls, [model.name for model in own_settings.models]),
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),

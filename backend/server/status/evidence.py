@@ -5,10 +5,12 @@ Field names are keys of the report's JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from camvo.numerics.proportion import clopper_pearson
+from camvo.state.restart import RestartKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,46 @@ class ReliabilityReport:
 
 
 @dataclass(frozen=True, slots=True)
+class VotesReport:
+    """What the votes on a question were found to be worth, in its newest round (docs/joint.md).
+
+    Attributes:
+        everyone: the number of rounds that asked all models.
+        models: the number of models.
+        effective_votes: how many independent models they are worth.
+        families: the names of models that agree with one another far more than with the rest.
+        accuracy: model → its estimated accuracy on easy and hard items, or with two labels on the items of
+            each label.
+        kinds: the shares of easy and hard items; empty with two labels.
+        human: whether human labels correct what the votes say.
+    """
+
+    everyone: float
+    models: int
+    effective_votes: float
+    families: tuple[tuple[str, ...], ...]
+    accuracy: Mapping[str, Sequence[float]]
+    kinds: tuple[float, ...]
+    human: bool
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any] | None) -> VotesReport | None:
+        """The report of a stored plan; ``None`` if its policy has no model of votes."""
+        joint = None if plan is None else plan.get("joint")
+        if joint is None:
+            return None
+        return cls(
+            everyone=joint["everyone"],
+            models=len(joint["accuracy"]),
+            effective_votes=joint["effective_votes"],
+            families=tuple(tuple(family) for family in joint["families"]),
+            accuracy=joint["accuracy"],
+            kinds=tuple(joint.get("kinds", ())),
+            human="human" in joint,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class GuaranteeReport:
     """The score from which labels may be accepted without review (docs/calibration.md).
 
@@ -86,10 +128,20 @@ class GuaranteeReport:
         confidence: the probability that the guarantee holds, at all looks together.
         threshold: the smallest guaranteed score, ``None`` if the audits support none.
         low: a lower bound of the share that is right from that score on.
-        audits: the number of blind labels with such a score.
+        audits: the number of blind labels of the run with such a score.
         right: the sum of their rewards.
-        labels: the number of labels with such a score, which need no review.
+        labels: the number of covered labels with such a score, which need no review.
         freed: their share of all labels.
+        beyond: the number of labels with such a score that are not covered: they came after the cohorts of
+            the run, or lie in a later cohort that is only partly labelled.
+        blind: the number of blind tasks in the queue.
+        labelled: how many of them somebody has answered, skipped or deleted.
+        run: how many of these stand without a gap at the front of the queue; only they certify.
+        next_task: the first task that nobody has answered, ``None`` if there is none.
+        counting: SHA-256 of what the run's labels and scores were counted from, each as first predicted: the
+            plan with its weights, the label, the calibrated score. ``None`` without a run.
+        labels_hash: SHA-256 of the run in its order: task, human answers, and how right the label counts.
+            ``None`` without a run.
     """
 
     target: float
@@ -100,6 +152,62 @@ class GuaranteeReport:
     right: float
     labels: int
     freed: float
+    beyond: int
+    blind: int
+    labelled: int
+    run: int
+    next_task: int | None
+    counting: str | None
+    labels_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartReport:
+    """What began anew because the tasks or a model had changed (docs/drift.md).
+
+    Attributes:
+        kind: ``stops``, ``tasks``, ``arm`` or ``version``.
+        after: the number of rounds that the question had then.
+        model: the model that had changed, ``None`` if none had.
+        history: the number of the history with which that model went on; 0 is its first.
+        before: the version that the model's provider had reported until then.
+        version: the version that it reported from then on.
+        message: what happened, in plain words.
+    """
+
+    kind: RestartKind
+    after: int
+    model: str | None
+    history: int
+    before: str | None
+    version: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopsReport:
+    """Whether stopping early gave the label of all models (docs/drift.md).
+
+    Attributes:
+        tried: the number of rounds in which chance tested a stop.
+        right: in how many of them the stop would have given the right label, that of more models.
+        since: the number of such rounds since the last restart.
+        wrong: in how many of those the stop would have given another label.
+        promised: in how many of those that was promised to happen, at most.
+        rounds: the number of rounds since the last restart.
+        relearning: whether no stop was tested since the last restart, so that labels are given only when no
+            further vote can change them.
+        restarts: the restarts, the latest first.
+    """
+
+    tried: int
+    right: int
+    since: int
+    wrong: int
+    promised: float
+    rounds: int
+    relearning: bool
+    restarts: tuple[RestartReport, ...]
 
 
 @dataclass(frozen=True, slots=True)

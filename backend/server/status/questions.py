@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from backend.ledger.reports import AuditRow, RoundsRow
-from backend.server.status.evidence import GuaranteeReport, Share
+from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.drift_tests import FoundRow
+from backend.ledger.reports import RoundsRow
+from backend.server.status.drift import stops_report
+from backend.server.status.evidence import Share, VotesReport
+from backend.server.status.guarantee import guarantee_report
 from backend.server.status.report import QuestionReport
-from camvo.scores.guarantee import GRID, Guarantee
 
 
 def question_reports(
-    rounds: Sequence[RoundsRow], audits: Sequence[AuditRow], target: float
+    rounds: Sequence[RoundsRow],
+    queues: Mapping[tuple[str, str], Sequence[QueuedTask]],
+    tests: Sequence[FoundRow],
+    *,
+    target: float,
+    count: Callable[[str, str, float, int | None], int],
+    latest_plan: Callable[[str, str], Mapping[str, Any] | None],
 ) -> tuple[QuestionReport, ...]:
     """A report for each control and epoch, the current epoch of a control first.
 
     Args:
         rounds: the project's rounds, summed up by control, epoch and audit.
-        audits: its audits, counted by control, epoch and cell of the score grid.
+        queues: (control, epoch) → the queue of its blind tasks.
+        tests: what the tests of its states have found.
         target: the share of labels that must be right.
+        count: counts the labels of a control and epoch from a score on, up to a round.
+        latest_plan: the newest round's plan of a control and epoch.
     """
+    found = {(row.control, row.epoch): row.tests for row in tests}
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
     for row in rounds:
@@ -28,37 +43,21 @@ def question_reports(
     reports = []
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
-        own_audits = [row for row in audits if (row.control, row.epoch) == (control, epoch)]
+        current = last_at == last_by_control[control]
         reports.append(
             QuestionReport(
                 control=control,
                 epoch=epoch,
-                current=last_at == last_by_control[control],
+                current=current,
                 rounds=sum(row.rounds for row in rows),
                 last_at=last_at,
                 audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
                 reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
-                guarantee=_guarantee_report(own_audits, target),
+                guarantee=guarantee_report(
+                    queues.get((control, epoch), ()), target, partial(count, control, epoch)
+                ),
+                votes=VotesReport.of(latest_plan(control, epoch)) if current else None,
+                stops=stops_report(found.get((control, epoch))),
             )
         )
     return tuple(sorted(reports, key=lambda report: (report.control, -report.last_at)))
-
-
-def _guarantee_report(rows: Sequence[AuditRow], target: float) -> GuaranteeReport:
-    """What the blind labels of one question certify, apart from other questions on the same tasks."""
-    guarantee = Guarantee(GRID, target)
-    for row in rows:
-        guarantee.counts[row.cell] = row.audits - row.confirmed, row.confirmed
-    certified = guarantee.certified()
-    accepted = [row for row in rows if certified and row.cell > guarantee.grid.index(certified.threshold)]
-    labels, all_labels = sum(row.rounds for row in accepted), sum(row.rounds for row in rows)
-    return GuaranteeReport(
-        target=target,
-        confidence=guarantee.confidence,
-        threshold=certified.threshold if certified else None,
-        low=certified.bound if certified else None,
-        audits=sum(row.audits for row in accepted),
-        right=sum(row.confirmed for row in accepted),
-        labels=labels,
-        freed=labels / all_labels if all_labels else 0.0,
-    )

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backend.ledger.reports import HumansRow
-from backend.server.status.evidence import ExamplesReport, GuaranteeReport, ReliabilityReport, Share
+from backend.server.status.evidence import (
+    ExamplesReport,
+    GuaranteeReport,
+    ReliabilityReport,
+    Share,
+    StopsReport,
+    VotesReport,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,10 @@ class QuestionReport:
         audit: how many voted labels were right on tasks that people labelled blind.
         reviewed: the same on all other tasks; these labels are no independent evidence.
         guarantee: the score from which labels need no review.
+        votes: what votes are worth in its newest round; ``None`` in an earlier epoch, and if the policy has
+            no model of votes.
+        stops: whether stopping early keeps its promise, and what began anew; ``None`` before the first round
+            of a server with such tests.
     """
 
     control: str
@@ -72,6 +83,8 @@ class QuestionReport:
     audit: Share
     reviewed: Share
     guarantee: GuaranteeReport
+    votes: VotesReport | None
+    stops: StopsReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

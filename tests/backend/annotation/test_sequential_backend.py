@@ -20,6 +20,7 @@ from backend.annotation.job_queue import JobQueue
 from backend.ledger import reports
 from backend.ledger.rounds import Round
 from backend.testing import Reply
+from camvo.weights import vote_weights
 
 MODELS = ("amber", "blue", "green", "red", "violet")
 MOODS = ("Glad", "Sad", "Calm")
@@ -58,6 +59,14 @@ def first_divided(backend: Backend) -> tuple[int, Round]:
         if round_.plan["stages"]["first"] < len(MODELS):
             return number, round_
     raise AssertionError("everyone was always asked")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def weights_settled_at_once() -> Iterator[None]:
+    """Projects are small here; without this, their first 50 rounds would ask all models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vote_weights, "ENOUGH_ROUNDS", 0)
+        yield
 
 
 # a project of 60 tasks

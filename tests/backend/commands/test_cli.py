@@ -185,7 +185,7 @@ def test_check_prints_what_each_model_would_cost_and_the_sum(checks: Checks) -> 
 
 
 def test_check_names_the_policy_and_the_parameters_without_effect(checks: Checks) -> None:
-    assert "✓ policy         sequential\n" in checks["plain"][1].stdout
+    assert "✓ policy         joint\n" in checks["plain"][1].stdout
     assert "✓ policy         majority; no effect: alpha, lambda_r\n" in checks["keyed"][1].stdout
 
 

@@ -12,7 +12,7 @@ from label_studio_requests import Annotation, annotated, setup, task
 from label_studio_requests import Project as StudioProject
 from whole_backend import Backend, votes
 
-from backend.ledger import example_texts
+from backend.ledger import example_texts, withdrawals
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 GLAD = {"red": (3, 3.0), "green": (3, 3.0), "blue": (3, 0.0)}
@@ -90,6 +90,14 @@ def test_without_a_terminal_it_must_be_told_to_go_on(backend: Backend, tmp_path:
         "camvo: forget: there is no terminal to ask (add --yes or --dry-run)\n",
     )
     assert humans(backend) == ["Sad", "Sad", "Sad"]
+
+
+def test_with_nothing_to_withdraw_it_says_so_and_does_not_ask(backend: Backend, tmp_path: Path) -> None:
+    done = forget(tmp_path, "--annotator", "99")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "There is nothing to withdraw." in done.stdout
+    with backend.ledger.read() as connection:
+        assert withdrawals.of_project(connection, StudioProject().key) == []
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def test_the_json_says_what_was_replayed_and_how(out: dict[str, Any]) -> None:
     assert (table["items"], table["items_with_truth"], table["labels"]) == (80, 80, ["no", "yes"])
     assert (table["prices"], table["full_cost"]) == ({"large": 10.0, "mid": 2.0, "small": 1.0}, 13.0)
     assert all(f"`{name}`" in DOCUMENTED for name in (*table, *table["options"]))
+    assert (table["options"]["human_labels_way"], table["warnings"]) == ("random", [])
     assert (table["options"]["limit"], table["options"]["human_labels"]) == (60, 0.1)
 
 
@@ -108,10 +109,48 @@ def test_asking_everyone_costs_everything(out: dict[str, Any]) -> None:
 
 
 def test_a_line_for_each_setting_and_a_sentence_on_the_target_are_printed(printed: str) -> None:
-    rows, sentence = printed.split("\n\n")
+    rows, spread, sentences = printed.split("\n\n")
     policies = [line.split()[0] for line in rows.splitlines()[2:]]
     assert policies == ["camvo", "camvo", "baseline", "majority"]
-    assert "met their target" in sentence
+    assert [line for line in spread.splitlines() if line.startswith(("baseline", "majority"))]
+    assert "met their target" in sentences
+
+
+def test_the_lowest_and_highest_of_the_shuffles_are_printed(printed: str, out: dict[str, Any]) -> None:
+    (line,) = [line for line in printed.split("\n\n")[1].splitlines() if line.startswith("baseline")]
+    accuracies = out["means"][2]["quantiles"]["accuracy"]
+    assert line.split()[1:4] == [f"{100 * accuracies[position]:.1f}" for position in (0, 3, 6)]
+
+
+def test_the_error_of_the_shown_score_is_printed_with_calibrate(folder: Path) -> None:
+    done = called(*BASE, "--policy", "majority", "--calibrate", "--json", "calibrated.json", cwd=folder)
+    content = json.loads((folder / "calibrated.json").read_text("utf-8"))
+    rows, *_ = done.stdout.split("\n\n")
+    assert "shown" in rows
+    assert f"{content['means'][0]['means']['calibrated_ece']:.3f}" in rows
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_rows_are_replayed_as_they_stand_with_in_order(folder: Path) -> None:
+    done = called(
+        "replay", "votes.csv", "--embeddings", "e.npy", "--policy", "single:small", "--in-order", "--json",
+        "order.json", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0
+    content = json.loads((folder / "order.json").read_text("utf-8"))
+    assert content["table"]["options"]["in_order"] is True
+    assert content["rows"][0]["series"]["rounds"] == [80]
+    again = called(*BASE, "--in-order", cwd=folder)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr.startswith("camvo: --in-order: ")
+
+
+def test_a_warning_is_printed_and_written(folder: Path) -> None:
+    done = called(*BASE, "--policy", "camvo", "--k-min", "9", "--json", "odd.json", cwd=folder)
+    (line,) = done.stderr.splitlines()
+    warning = line.removeprefix("camvo: warning: ")
+    assert warning.startswith("k_min = 9 is more than the 3 models")
+    assert json.loads((folder / "odd.json").read_text("utf-8"))["table"]["warnings"] == [warning]
 
 
 def test_an_agreement_that_is_asked_for_is_printed_and_nothing_is_cut_off(folder: Path) -> None:

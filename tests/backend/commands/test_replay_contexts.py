@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.commands.replay import contexts, votes_file
-from backend.commands.replay.votes_file import VotesFile
+from backend.commands.replay.inputs import contexts, votes_file
+from backend.commands.replay.inputs.votes_file import VotesFile
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
 

@@ -7,13 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.commands.replay.grid import Experiment, replay_all, shuffle_items
+from backend.commands.replay.grid import Experiment, replay_all
+from backend.commands.replay.inputs.orders import HumanLabels, parse_human_labels, shuffle_items
 from backend.commands.replay.policies import Parameters, ReplaySetting, replay_settings
-from backend.commands.replay.results import AVERAGED, ReplayRun, row_of, summaries_of
+from backend.commands.replay.results import (
+    AVERAGED,
+    HIGHEST,
+    LOWEST,
+    MEDIAN,
+    ReplayRun,
+    row_of,
+    summaries_of,
+)
+from backend.commands.replay.series import series_of
 from backend.errors import ReplayError
 from camvo.policies.baselines import Majority, Random
 from camvo.policies.camvo import CaMVo
-from camvo.policies.cascade import Cascade
+from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 from camvo.replays.calibrated_scores import calibrated_scores
@@ -24,6 +34,7 @@ from camvo.replays.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}
 LABELS = ("no", "yes", "perhaps")
+NOBODY = HumanLabels()
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +55,7 @@ def done(
     table: VotesTable, chosen: Sequence[ReplaySetting], jobs: int = 1, **options: Any
 ) -> list[ReplayRun]:
     """The runs of two shuffles."""
-    shuffles = {seed: shuffle_items(table.truth, seed, None, 0.2) for seed in (5, 6)}
+    shuffles = {seed: shuffle_items(table.truth, seed, None, HumanLabels("random", 0.2)) for seed in (5, 6)}
     return list(replay_all(Experiment(table, shuffles, **options), chosen, jobs, int))
 
 
@@ -111,7 +122,7 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
     [
         (
             "best",
-            "--policy best: there is no such policy (known: camvo, ccamvo, sequential, stacked, baseline",
+            "--policy best: there is no such policy (known: camvo, ccamvo, joint, sequential, stacked,",
         ),
         ("single", "--policy single: there is no such policy"),
         ("camvo:a", "--policy camvo:a: there is no such policy"),
@@ -153,30 +164,83 @@ def test_more_models_than_can_be_searched_are_refused_for_those_who_search() -> 
 
 def test_the_order_is_a_permutation_that_the_seed_decides() -> None:
     truth = np.zeros(50, dtype=np.int64)
-    one, other = shuffle_items(truth, 1, None, 0.0).order, shuffle_items(truth, 2, None, 0.0).order
+    one, other = (
+        shuffle_items(truth, 1, None, NOBODY).order,
+        shuffle_items(truth, 2, None, NOBODY).order,
+    )
     assert sorted(one.tolist()) == list(range(50))
-    assert one.tolist() == shuffle_items(truth, 1, None, 0.5).order.tolist() != other.tolist()
+    assert (
+        one.tolist()
+        == shuffle_items(truth, 1, None, HumanLabels("random", 0.5)).order.tolist()
+        != other.tolist()
+    )
 
 
 def test_a_limit_takes_the_first_of_the_same_order() -> None:
     truth = np.zeros(50, dtype=np.int64)
-    everything, few = shuffle_items(truth, 1, None, 0.0).order, shuffle_items(truth, 1, 7, 0.0).order
+    everything, few = (
+        shuffle_items(truth, 1, None, NOBODY).order,
+        shuffle_items(truth, 1, 7, NOBODY).order,
+    )
     assert few.tolist() == everything[:7].tolist()
 
 
 def test_humans_label_their_share_of_the_items_whose_truth_is_known() -> None:
     truth = np.where(np.arange(100) % 2, 3, -1)
-    shuffle = shuffle_items(truth, 1, None, 0.1)
+    shuffle = shuffle_items(truth, 1, None, HumanLabels("random", 0.1))
     assert shuffle.human is not None
     assert shuffle.human.sum() == 5
     assert (truth[shuffle.order[shuffle.human]] == 3).all()
+
+
+def test_the_first_items_of_the_order_are_labelled() -> None:
+    shuffle = shuffle_items(np.zeros(100, dtype=np.int64), 1, None, HumanLabels("first", 0.05))
+    assert shuffle.human is not None
+    assert np.flatnonzero(shuffle.human).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_lowest_scores_are_left_to_the_review_queue() -> None:
+    shuffle = shuffle_items(np.zeros(100, dtype=np.int64), 1, None, HumanLabels("lowest", 0.05))
+    assert (shuffle.human, shuffle.reviewed) == (None, 0.05)
+
+
+def test_the_items_in_order_are_as_they_stand() -> None:
+    truth = np.zeros(50, dtype=np.int64)
+    assert shuffle_items(truth, 1, 7, HumanLabels(), in_order=True).order.tolist() == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("option", "labels"),
+    [
+        ("0", HumanLabels("random", 0.0)),
+        ("0.05", HumanLabels("random", 0.05)),
+        ("random:0.05", HumanLabels("random", 0.05)),
+        ("first:0.1", HumanLabels("first", 0.1)),
+        ("lowest:1", HumanLabels("lowest", 1.0)),
+    ],
+)
+def test_a_share_of_human_labels_may_say_which(option: str, labels: HumanLabels) -> None:
+    assert parse_human_labels(option) == labels
+
+
+@pytest.mark.parametrize("option", ["", "many", "1.5", "-0.1", "nan", "last:0.1", "first:", ":0.1"])
+def test_human_labels_that_cannot_be_are_refused(option: str) -> None:
+    with pytest.raises(ReplayError) as caught:
+        parse_human_labels(option)
+    assert str(caught.value).startswith("--human-labels: ")
+
+
+def test_a_run_with_a_review_queue_labels_its_share(table: VotesTable) -> None:
+    shuffle = shuffle_items(table.truth, 1, None, HumanLabels("lowest", 0.25))
+    (run,) = replay_all(Experiment(table, {1: shuffle}, window=8), chosen("majority"), 1, int)
+    assert (run.trace.labelled_at > 0).sum() == 30
 
 
 def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
     setting = chosen("camvo")[0]
     run = done(table, [setting], window=4, lambda_l=2.0)[1]
     order = np.random.default_rng([6, 0]).permutation(120)
-    human = shuffle_items(table.truth, 6, None, 0.2).human
+    human = shuffle_items(table.truth, 6, None, HumanLabels("random", 0.2)).human
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
     trace = replay(setting.policy, items, lambda_l=2.0, window=4, human=human)
     assert run.order.tolist() == order.tolist()
@@ -188,10 +252,10 @@ def test_a_run_is_the_replay_of_the_shuffled_table(table: VotesTable) -> None:
 def test_the_calibrated_error_is_that_of_the_scores_of_the_rescored_trace(table: VotesTable) -> None:
     setting = chosen("majority")[0]
     run = done(table, [setting], calibrate=True)[0]
-    shuffle = shuffle_items(table.truth, 5, None, 0.2)
+    shuffle = shuffle_items(table.truth, 5, None, HumanLabels("random", 0.2))
     order = shuffle.order
     items = replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
-    scores = calibrated_scores(run.trace, items, shuffle.human)
+    scores = calibrated_scores(replace(run.trace, labelled_at=np.zeros(120, np.int64)), items, shuffle.human)
     assert run.row.calibrated_ece == calibration_error(run.trace.labels, scores, items.truth)
     assert run.row.ece == calibration_error(run.trace.labels, run.trace.scores, items.truth)
 
@@ -206,7 +270,7 @@ def test_several_processes_find_the_same_in_the_same_order(table: VotesTable) ->
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_adds_up_to_the_items(jobs: int, table: VotesTable) -> None:
     told: list[int] = []
-    shuffles = {seed: shuffle_items(table.truth, seed, 30, 0.0) for seed in (1, 2)}
+    shuffles = {seed: shuffle_items(table.truth, seed, 30, NOBODY) for seed in (1, 2)}
     list(replay_all(Experiment(table, shuffles), chosen("majority"), jobs, told.append))
     assert sum(told) == 60
 
@@ -220,7 +284,7 @@ def small() -> tuple[VotesTable, Trace]:
     table = VotesTable(("no", "yes"), {"a": 3.0, "b": 1.0}, np.eye(4), votes, np.array([0, 1, 0, -1]))
     asked = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=np.bool_)
     scores, costs = np.array([0.9, 0.6, np.nan, 0.8]), np.array([3.0, 1.0, 4.0, 3.0])
-    return table, Trace(np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4))
+    return table, Trace(np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4), np.zeros(4, np.int64))
 
 
 def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
@@ -285,4 +349,38 @@ def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable)
     assert interval is not None
     assert sum(interval) / 2 == pytest.approx(np.mean(accuracies))
     assert (majority.means["target_met"], majority.intervals["target_met"]) == (None, None)
-    assert set(camvo.means) == set(camvo.intervals) == set(AVERAGED)
+    assert set(camvo.means) == set(camvo.intervals) == set(camvo.quantiles) == set(AVERAGED)
+    assert majority.quantiles["target_met"] is None
+
+
+def test_the_quantiles_of_a_summary_are_those_of_its_shuffles(table: VotesTable) -> None:
+    row = done(table, chosen("majority"))[0].row
+    (summary,) = summaries_of([replace(row, seed=seed, cost=float(seed)) for seed in range(11)])
+    costs = summary.quantiles["cost"]
+    assert costs == pytest.approx([0.0, 1.0, 2.5, 5.0, 7.5, 9.0, 10.0])
+    assert (costs[LOWEST], costs[MEDIAN], costs[HIGHEST]) == (0.0, 5.0, 10.0)
+
+
+# the series
+
+
+def test_the_series_measures_every_500_rounds_by_themselves() -> None:
+    n = 1100
+    votes, truth = np.zeros((n, 2), dtype=np.int64), np.where(np.arange(n) < 500, 0, 1)
+    table = VotesTable(("no", "yes"), {"a": 3.0, "b": 1.0}, np.ones((n, 1)), votes, truth)
+    asked = np.column_stack([np.arange(n) < 1000, np.ones(n, dtype=np.bool_)])
+    labels = np.where(np.arange(n) < 750, 0, 1)
+    costs = asked @ np.array([3.0, 1.0])
+    trace = Trace(labels, np.ones(n), costs, asked, np.zeros(n), np.zeros(n, np.int64))
+    assert series_of(table, trace, np.zeros(n, dtype=np.int64)) == {
+        "rounds": [500, 1000, 1100],
+        "accuracy": [1.0, 0.5, 1.0],
+        "agreement": [1.0, 0.5, 0.0],
+        "cost": [4.0, 4.0, 1.0],
+    }
+
+
+def test_the_series_has_no_accuracy_where_no_truth_is_known() -> None:
+    table, trace = small()
+    blind = replace(table, truth=np.full(4, -1))
+    assert series_of(blind, trace, np.zeros(4, dtype=np.int64))["accuracy"] == [None]

@@ -20,20 +20,22 @@ from matplotlib.text import Text
 from PIL import Image
 
 from backend.commands.replay.report import draw_report, require_drawable
+from backend.commands.replay.report.blocks import over_blocks
 from backend.commands.replay.report.data import SettingRuns, report_data
 from backend.commands.replay.report.numbers import targets
 from backend.commands.replay.report.placing import name_points
 from backend.commands.replay.report.rounds import cumulative_accuracy, cumulative_cost
 from backend.commands.replay.report.style import new_figure, styles
 from backend.commands.replay.report.targets import spread
-from backend.commands.replay.results import Point, ReplayRow, ReplayRun, Summary
+from backend.commands.replay.results import QUANTILES, Point, ReplayRow, ReplayRun, Summary
+from backend.commands.replay.series import series_of
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo
-from camvo.policies.cascade import Cascade
+from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
-from camvo.replays.measures import full_vote_weights
+from camvo.replays.measures import full_vote, full_vote_weights
 from camvo.replays.replay import Trace, replay
 from camvo.replays.votes_table import VotesTable
 
@@ -51,15 +53,16 @@ POLICIES = {
 WITH_TRUTH = {"calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage"}
 WITHOUT_TRUTH = {"calls", "cost-accuracy", "over-rounds"}
 TITLE = "Votes of <b>Tuesday</b>"
-_NOT_AVERAGED = {"policy", "delta", "k_min", "agreement_asked", "seed", "calls", "per_label"}
+_NOT_AVERAGED = {"policy", "delta", "k_min", "agreement_asked", "seed", "calls", "per_label", "series"}
 
 
-def drawn_table(known: bool = True) -> VotesTable:
+def drawn_table(known: bool = True, items: int = 150) -> VotesTable:
     rng = np.random.default_rng(2)
-    truth = rng.integers(0, 3, 150)
-    right = rng.random((150, 3)) < (0.9, 0.6, 0.75)
-    votes = np.where(right, truth[:, None], rng.integers(-1, 3, (150, 3)))
-    return VotesTable(LABELS, PRICES, rng.normal(size=(150, 4)), votes, truth if known else np.full(150, -1))
+    truth = rng.integers(0, 3, items)
+    right = rng.random((items, 3)) < (0.9, 0.6, 0.75)
+    votes = np.where(right, truth[:, None], rng.integers(-1, 3, (items, 3)))
+    truth = truth if known else np.full(items, -1)
+    return VotesTable(LABELS, PRICES, rng.normal(size=(items, 4)), votes, truth)
 
 
 def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
@@ -83,6 +86,7 @@ def row_of(key: Point, seed: int, trace: Trace, table: VotesTable) -> ReplayRow:
         rounds_per_second=1234.0,
         calls=dict(zip(table.prices, trace.asked.sum(axis=0).tolist(), strict=True)),
         per_label=dict.fromkeys(table.labels, quality) if known else {},
+        series=series_of(table, trace, full_vote(table.votes, table.truth, 3)),
     )
 
 
@@ -97,14 +101,17 @@ def replayed(table: VotesTable, shuffles: int) -> tuple[VotesTable, list[ReplayR
             )
             trace = replay(policy, shuffled)
             mine.append(ReplayRun(row_of(key, seed, trace, shuffled), trace, order))
-        means, intervals = {}, {}
+        means, intervals, quantiles = {}, {}, {}
         for name in {field.name for field in fields(ReplayRow)} - _NOT_AVERAGED:
             values = [getattr(run.row, name) for run in mine]
             mean = None if None in values else float(np.mean(values))
             means[name] = mean
             intervals[name] = None if mean is None or shuffles == 1 else (mean - 0.0625, mean + 0.0625)
+            quantiles[name] = (
+                None if mean is None else np.quantile(np.array(values, float), QUANTILES).tolist()
+            )
         runs += mine
-        summaries.append(Summary(*key, shuffles, means, intervals))
+        summaries.append(Summary(*key, shuffles, means, intervals, quantiles))
     return table, runs, summaries
 
 
@@ -248,7 +255,7 @@ def test_the_page_says_what_the_clairvoyant_would_have_reached(page, replay_of_t
 
 def test_an_interval_does_not_leave_what_is_possible():
     wild = {"accuracy": (-0.5, 1.5), "cost": (-1.0, 3.0)}
-    setting = SettingRuns(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild), ())
+    setting = SettingRuns(Summary("camvo", 0.9, 1, None, 2, {"accuracy": 0.5, "cost": 1.0}, wild, {}), ())
     assert setting.interval("accuracy") == (0.0, 1.0)
     assert setting.interval("cost") == (0.0, 3.0)
     assert setting.interval("ece") is None
@@ -271,14 +278,36 @@ def test_each_target_names_who_met_it_at_the_least_cost(replay_of_two):
     first = data.settings[0]
     dearer = replace(first.summary, k_min=2, means=first.summary.means | {"cost_share": 0.99})
     cheaper = replace(first.summary, k_min=3, means=first.summary.means | {"cost_share": 0.01})
-    met = [replace(run, row=replace(run.row, target_met=True)) for run in first.runs]
-    once = [met[0], replace(met[1], row=replace(met[1].row, target_met=False))]
+    met = [replace(run, row=replace(run.row, relative_accuracy=0.9)) for run in first.runs]
+    once = [met[0], replace(met[1], row=replace(met[1].row, relative_accuracy=0.89))]
     chosen = replace(data, settings=(SettingRuns(dearer, tuple(met)), SettingRuns(cheaper, tuple(once))))
     assert [sentence.partition(": ")[2] for sentence in targets(chosen)] == [
-        f"CaMVo, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
+        f"CaMVo, δ = 0.9, k ≥ 2, with {first.mean('accuracy'):.1%} at 99.0% of the full vote’s cost."
     ]
     nobody = replace(data, settings=(SettingRuns(cheaper, tuple(once)),))
     assert [sentence.partition(": ")[2] for sentence in targets(nobody)] == ["none."]
+    other = SettingRuns(replace(cheaper, policy="majority", delta=None, k_min=None), tuple(met))
+    named = targets(replace(data, settings=(*chosen.settings, other)))
+    assert [sentence.partition(": ")[2].partition(",")[0] for sentence in named] == ["Majority"]
+
+
+def test_a_run_of_several_blocks_has_their_series_drawn():
+    table = drawn_table(items=1100)
+    data = report_data(*replayed(table, 2))
+    picture = over_blocks(data)
+    assert [axes.get_ylabel() for axes in picture.figure.axes] == [
+        "accuracy",
+        "agreement",
+        "cost, share of all",
+    ]
+    line = picture.figure.axes[0].lines[0]
+    series = [run.row.series for run in data.settings[0].runs]
+    assert line.get_xdata().tolist() == [500, 1000, 1100]
+    assert line.get_ydata() == pytest.approx(np.mean([one["accuracy"] for one in series], axis=0))
+
+
+def test_a_run_of_one_block_has_no_series_drawn(replay_of_two):
+    assert over_blocks(report_data(*replay_of_two)) is None
 
 
 def test_without_truth_only_cost_and_agreement_are_reported(truthless_report):
@@ -357,9 +386,10 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
     table = VotesTable(("a", "b"), {"x": 1.0, "y": 3.0}, np.zeros((3, 1)), np.zeros((3, 2), np.int64), truth)
     order = np.array([2, 1, 0])
     trace = Trace(
-        np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_), np.zeros(3)
-    )
-    summary = Summary("camvo", None, None, None, 1, {}, {})
+        np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_), np.zeros(3),
+        np.zeros(3, np.int64),
+    )  # fmt: skip
+    summary = Summary("camvo", None, None, None, 1, {}, {}, {})
     run = ReplayRun(
         row_of(("camvo", None, None, None), 0, trace, replace(table, truth=truth[order])), trace, order
     )
@@ -370,7 +400,7 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
 
 def test_many_settings_are_all_drawn_differently():
     settings = [
-        SettingRuns(Summary("camvo", delta, k_min, None, 1, {}, {}), ())
+        SettingRuns(Summary("camvo", delta, k_min, None, 1, {}, {}, {}), ())
         for delta in (0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.99)
         for k_min in (1, 3, 5)
     ]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.replay.votes_file import VotesFile, read_votes
+from backend.commands.replay.inputs.votes_file import VotesFile, read_votes
 from backend.errors import ReplayError
 
 GOOD = "item_id,text,truth,small,large\na,one,yes,yes,no\nb,two,,,yes\nc,three,no,maybe,no\n"
@@ -64,9 +64,29 @@ def test_without_such_columns_there_are_no_confidences(tmp_path: Path) -> None:
     assert table(tmp_path, GOOD).confidences is None
 
 
+@pytest.mark.parametrize(("delimiter", "character"), [(";", ";"), ("tab", "\t"), ("\\t", "\t"), ("|", "|")])
+def test_cells_may_be_separated_by_something_else(delimiter: str, character: str, tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text(GOOD.replace(",", character), encoding="utf-8")
+    assert (
+        read_votes(tmp_path / "votes.csv", delimiter).votes.tolist() == table(tmp_path, GOOD).votes.tolist()
+    )
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", '"', "\n", "semicolon"])
+def test_a_delimiter_that_is_none_is_refused(delimiter: str, tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text(GOOD, encoding="utf-8")
+    with pytest.raises(ReplayError, match="--delimiter: "):
+        read_votes(tmp_path / "votes.csv", delimiter)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (
+            "text;truth;m\none, two;yes;yes\n",
+            ", line 1: the cells seem to be separated by ';' (give --delimiter ';')",
+        ),
+        ("text\ttruth\tm\none\tyes\tyes\n", ", line 1: the cells seem to be separated by tab"),
         ("", ": the table is empty (add a header, and a row for each item)"),
         ("text,m\n", ": the table is empty (add a header, and a row for each item)"),
         (

@@ -14,8 +14,9 @@ from label_studio_requests import Annotation, Project, annotated, setup, task
 from server_process import run_cli
 from whole_backend import Backend, prompt_of, says
 
-from backend.commands.connect.review_tab import TITLE
+from backend.commands.connect.review_tab import BLIND_TITLE, TITLE
 from backend.testing import Reply
+from camvo.scores.blind_queue import queue_place
 
 SECRET = "the heron by the river"
 
@@ -97,12 +98,16 @@ def test_a_project_that_the_ledger_does_not_know_is_one_line(folder: Path) -> No
     assert done.stderr.startswith("camvo: --project: ")
 
 
-def test_tasks_kept_blind_are_counted_only(tmp_path: Path) -> None:
+def test_tasks_kept_blind_are_listed_apart_in_the_order_of_their_queue(tmp_path: Path) -> None:
     with Backend(tmp_path, moody, audit=0.999) as backend:
         backend.post("/setup", setup(Project()))
-        backend.predict(task(1, "A sunny day."))
+        backend.predict(*(task(number, text) for number, text in TEXTS.items()))
+        in_order = sorted(TEXTS, key=lambda number: queue_place(Project().key, number))
+        backend.hook(annotated(Annotation(number=1, task=in_order[1], mood="Glad")))
     found = json.loads(review(tmp_path, "--json").stdout)
-    assert (found["tasks"], found["open"], found["blind"]) == ([], 0, 1)
+    left = [in_order[0], *in_order[2:]]
+    assert (found["tasks"], found["open"], found["blind"], found["blind_next"]) == ([], 0, 3, left)
+    assert f"3 more are blind for the audit. Label them in this order: {left[0]}," in review(tmp_path).stdout
 
 
 def test_free_text_is_no_label_to_show(tmp_path: Path) -> None:
@@ -116,6 +121,19 @@ def test_free_text_is_no_label_to_show(tmp_path: Path) -> None:
     done = review(tmp_path, "--json")
     assert json.loads(done.stdout)["tasks"][0]["answers"][0]["label"] is None
     assert SECRET not in done.stdout
+
+
+def test_blind_tasks_get_a_tab_with_the_front_of_their_queue(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, Backend(tmp_path, moody, audit=0.999) as backend:
+        project = Project(number=PROJECT, created=datetime.fromisoformat(api.project["created_at"]))
+        backend.post("/setup", setup(project))
+        backend.predict(*(task(number, text, project) for number, text in TEXTS.items()), project=project)
+        given = ("--tab", "--limit", "2", "--label-studio", api.url)
+        done = review(tmp_path, *given, project=PROJECT, LABEL_STUDIO_API_KEY=KEY)
+        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
+    front = sorted(TEXTS, key=lambda number: queue_place(project.key, number))[:2]
+    assert [item["value"] for item in tab["data"]["filters"]["items"]] == front
+    assert f"/projects/{PROJECT}/data?tab={tab['id']}\n" in done.stdout
 
 
 def test_the_tab_holds_what_is_suggested(folder: Path, tmp_path: Path) -> None:

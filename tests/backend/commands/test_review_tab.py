@@ -10,7 +10,7 @@ from label_studio_api import PROJECT, LabelStudioApi
 
 from backend.commands.connect import disconnect as disconnecting
 from backend.commands.connect import review_tab
-from backend.commands.connect.review_tab import TITLE
+from backend.commands.connect.review_tab import BLIND_TITLE, TITLE
 
 
 @pytest.fixture
@@ -89,11 +89,31 @@ def test_what_people_changed_in_it_stays(api: LabelStudioApi) -> None:
     assert (shown(api), ours(api)[0]["data"]["columnsWidth"]) == ([4], {"tasks:data.text": 640})
 
 
-def test_it_goes_with_the_backend(api: LabelStudioApi) -> None:
+def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
     put(api, 7)
+    address = review_tab.show_blind_tasks(api.client(), PROJECT, [4, 2])
+    [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
+    assert address == f"{api.url}/projects/{PROJECT}/data?tab={tab['id']}"
+    assert [item["value"] for item in tab["data"]["filters"]["items"]] == [4, 2]
+    assert tab["data"]["ordering"] == ["tasks:id"]
+    assert shown(api) == [7]
+
+
+def test_without_a_blind_task_there_is_no_such_tab_and_an_old_one_is_emptied(api: LabelStudioApi) -> None:
+    assert review_tab.show_blind_tasks(api.client(), PROJECT, []) is None
+    assert len(api.tabs) == 1
+    review_tab.show_blind_tasks(api.client(), PROJECT, [4])
+    review_tab.show_blind_tasks(api.client(), PROJECT, [])
+    [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
+    assert [item["value"] for item in tab["data"]["filters"]["items"]] == [0]
+
+
+def test_both_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
+    put(api, 7)
+    review_tab.show_blind_tasks(api.client(), PROJECT, [4])
     said: list[str] = []
     client = api.client()
     removed = disconnecting.disconnect_project(
         client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
     )
-    assert (removed, said, ours(api)) == (True, ["tab"], [])
+    assert (removed, said, len(api.tabs)) == (True, ["tab", "tab"], 1)

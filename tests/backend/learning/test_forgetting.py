@@ -45,7 +45,7 @@ def moody(body: dict[str, Any]) -> Reply:
 LOADED = camvo_settings.load(None)
 
 
-@pytest.fixture(scope="module", params=["camvo", "sequential", "stacked"])
+@pytest.fixture(scope="module", params=["camvo", "joint", "sequential", "stacked"])
 def of_policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger with a prediction for each task, and no annotation; one for each policy."""
     return predict(tmp_path_factory.mktemp("predicted"), request.param)
@@ -147,7 +147,7 @@ _SAYING = st.builds(
 
 
 @settings(max_examples=8)
-@given(said=st.lists(_SAYING, max_size=25), later=st.lists(_SAYING, max_size=5), whom=st.integers(1, 3))
+@given(said=st.lists(_SAYING, max_size=12), later=st.lists(_SAYING, max_size=4), whom=st.integers(1, 3))
 def test_forgetting_a_person_is_as_if_they_had_never_labelled_and_undoing_restores_everything(
     of_policy: Path, said: list[Saying], later: list[Saying], whom: int
 ) -> None:
@@ -166,7 +166,7 @@ def test_forgetting_a_person_is_as_if_they_had_never_labelled_and_undoing_restor
 
 
 @settings(max_examples=8)
-@given(said=st.lists(_SAYING, max_size=20), stop=st.integers(0, 5))
+@given(said=st.lists(_SAYING, max_size=12), stop=st.integers(0, 5))
 def test_a_withdrawal_that_is_interrupted_is_completed_by_the_same_withdrawal(
     predicted: Path, said: list[Saying], stop: int
 ) -> None:

@@ -51,8 +51,8 @@ class Process:
     def restart(self) -> None:
         self._states = States(*self._parts, clock=lambda: 5.0)
 
-    def current(self, key: StateKey = KEY, lambda_l: float = 1.0) -> State:
-        return asyncio.run(self._states.current(key, dimension=D, lambda_l=lambda_l))
+    def current(self, key: StateKey = KEY, lambda_l: float = 1.0, *, linear: bool = True) -> State:
+        return asyncio.run(self._states.current(key, dimension=D, lambda_l=lambda_l, linear=linear))
 
 
 @pytest.fixture
@@ -327,3 +327,21 @@ def test_a_restarted_pool_knows_the_usage_of_its_models(tmp_path: Path) -> None:
         before = backend.runtime.pool.cost("red", messages)
     with Backend(tmp_path, SPLIT) as backend:
         assert backend.runtime.pool.cost("red", messages) == pytest.approx(before)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_policy_that_begins_to_read_linear_models_has_them_of_all_events(
+    restarted: bool, process: Process, sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SNAPSHOT_EVERY", 1)
+    lessons = [lesson(seed) for seed in range(3)]
+    for one in lessons:
+        append(sqlite_ledger, one)
+        assert not process.current(linear=False).linear
+    if restarted:
+        process.restart()
+    whole = State(D)
+    whole.add(*lessons)
+    assert_equal(process.current(linear=True), whole)
+    without = process.current(linear=False)
+    assert (without.linear, without.rounds) == (False, 3)

@@ -164,19 +164,15 @@ def test_scores_are_binned_as_plain_python_bins_them(filled: Filled) -> None:
         assert row.confirmed == sum(round_.confirmed or 0.0 for round_ in group)
 
 
-def test_audits_are_counted_by_question_epoch_and_score(filled: Filled) -> None:
-    thresholds = (0.3, 0.7, 0.95)
+def test_labels_are_counted_by_question_from_a_score_on_up_to_a_round(filled: Filled) -> None:
     groups = defaultdict(list)
     for round_ in filled.rounds:
-        if round_.key.project == PROJECT:
-            cell = sum(round_.score >= threshold for threshold in thresholds)
-            groups[round_.key.control, round_.key.epoch, cell].append(round_)
-    rows = filled.read(reports.count_audits, thresholds)
-    assert [(row.control, row.epoch, row.cell) for row in rows] == sorted(groups)
-    for row in rows:
-        group = groups[row.control, row.epoch, row.cell]
-        blind = [round_.confirmed for round_ in group if round_.audit and round_.confirmed is not None]
-        assert (row.rounds, row.audits, row.confirmed) == (len(group), len(blind), sum(blind))
+        number = round_.key.task + 1  # the tasks were stored in their order
+        groups[round_.key.control, round_.key.epoch].append((number, round_.score))
+    for (control, epoch), labels in groups.items():
+        for score, through in [(0.0, None), (0.7, None), (0.3, labels[len(labels) // 2][0])]:
+            expected = sum(s >= score and (through is None or number <= through) for number, s in labels)
+            assert filled.read(reports.count_labels, control, epoch, score, through) == expected
 
 
 def test_votes_are_summed_by_model_and_audit(filled: Filled) -> None:

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, insert, inspect, select, text
+from sqlalchemy import create_engine, delete, func, insert, inspect, select, text
 
 from backend.ledger import (
     Ledger,
+    blind_tasks,
     deleted_tasks,
     events,
     example_texts,
@@ -34,11 +35,16 @@ from backend.ledger import (
 from backend.ledger.calls import answers
 from backend.ledger.database.tables import metadata
 from backend.ledger.money import accounts
+from camvo.errors import SnapshotError
+from camvo.scores.blind_queue import queue_place
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
 DUMP = Path(__file__).parent / "ledger_of_d9d5b7b.sql"
 PROJECT, CONTROL, EPOCH = "7.1772357415", "mood", "d882fb41be6cafc5"
+
+REWARDS = {1: 1.0, 6: 0.0, 7: None}
+"""How the blind tasks count: the first was confirmed, the second skipped, the third is not labelled."""
 
 
 def restore(path: Path) -> str:
@@ -167,25 +173,56 @@ def test_the_sum_of_its_events_is_the_state_that_d9d5b7b_had(stored: Ledger) -> 
     }
 
 
-def test_its_snapshot_is_the_sum_of_the_events_before_it(stored: Ledger) -> None:
+def test_its_snapshot_has_no_tests_of_drift_and_is_refused_so_that_events_are_summed(stored: Ledger) -> None:
     with stored.read() as connection:
         [snapshot] = snapshots.latest(connection, PROJECT, CONTROL, EPOCH)
-        recorded = events.after(connection, PROJECT, 0, limit=snapshot.sequence)
-    restored, expected = State.restore(snapshot.state), summed(recorded)
-    assert (snapshot.sequence, restored.rounds) == (13, expected.rounds)
-    for arm in expected:
-        assert restored[arm].rewards == expected[arm].rewards
-        np.testing.assert_allclose(restored[arm].inverse.full(), expected[arm].inverse.full(), atol=1e-9)
-        np.testing.assert_allclose(restored[arm].b, expected[arm].b, atol=1e-9)
+    with pytest.raises(SnapshotError, match="format 5"):
+        State.restore(snapshot.state)
 
 
 def test_its_examples_and_deleted_tasks_read_back(stored: Ledger) -> None:
     with stored.read() as connection:
         examples = example_texts.labelled_tasks(connection, PROJECT, CONTROL, EPOCH)
         assert deleted_tasks.is_deleted(connection, PROJECT, 8)
-    assert [example.task for example in examples] == [4, 3, 2, 1]
-    assert [example.label for example in examples] == ["Sad", "Glad", "Sad", "Glad"]
+    assert [example.task for example in examples] == [4, 3, 2]  # task 1 is blind
+    assert [example.label for example in examples] == ["Sad", "Glad", "Sad"]
     assert examples[0].texts == {"text": "My bicycle was stolen while I bought a lock for it."}
+
+
+def test_its_blind_rounds_form_the_first_cohort_of_the_queue(stored: Ledger) -> None:
+    with stored.read() as connection:
+        queue = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        blind = [round_ for task in range(1, 9) for round_ in rounds.of_task(connection, PROJECT, task)]
+        newest = connection.scalars(select(func.max(metadata.tables["rounds"].c.id))).one()
+    blind = sorted((round_ for round_ in blind if round_.audit), key=lambda round_: _place(round_.key.task))
+    assert [(entry.task, entry.score) for entry in queue] == [(r.key.task, r.score) for r in blind]
+    assert {(entry.cohort, entry.place == _place(entry.task)) for entry in queue} == {(1, True)}
+    assert [entry.closed_through for entry in queue if entry.closed_through is not None] == [newest]
+
+
+def test_its_blind_rounds_count_as_people_labelled_them(stored: Ledger) -> None:
+    with stored.read() as connection:
+        queue = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        confirmed = {
+            entry.task: rounds.of_task(connection, PROJECT, entry.task)[0].confirmed for entry in queue
+        }
+    assert {entry.task: entry.reward for entry in queue} == REWARDS
+    assert all(REWARDS[task] == reward for task, reward in confirmed.items() if reward is not None)
+
+
+def test_a_blind_round_of_it_is_counted_like_a_new_one(stored: Ledger) -> None:
+    with stored.write() as connection:
+        migrated = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+        connection.execute(delete(metadata.tables["blind_tasks"]))
+        for entry in migrated:
+            [round_] = rounds.of_task(connection, PROJECT, entry.task)
+            blind_tasks.enter(connection, round_, round_.id)
+        entered = blind_tasks.queues(connection, PROJECT)[CONTROL, EPOCH]
+    assert [entry.counting for entry in entered] == [entry.counting for entry in migrated]
+
+
+def _place(task: int) -> int:
+    return queue_place(PROJECT, task)
 
 
 def test_its_answers_and_its_money_read_back(stored: Ledger) -> None:

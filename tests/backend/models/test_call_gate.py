@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from label_studio_requests import task
+from server_process import wait_until
 from sqlalchemy import select
-from whole_backend import Backend, says
+from whole_backend import Backend, says, votes
 
 from backend.ledger.database import tables
 from backend.testing import Reply
@@ -69,6 +70,22 @@ def test_a_call_that_waits_for_room_at_its_model_does_not_start_either_and_costs
         with backend.ledger.read() as connection:
             money = connection.execute(select(tables.calls.c.cost, tables.calls.c.error_code)).all()
         assert {row.cost for row in money if row.error_code} == {0}
+    assert backend.server.count() == 3
+
+
+def test_calls_that_wait_for_their_rate_are_refused_at_the_signal_and_cost_nothing(tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Glad")
+    with (
+        Backend(tmp_path, script, entries={"rpm": 1}, deadline=50.0) as backend,
+        ThreadPoolExecutor(1) as person,
+    ):
+        request = person.submit(backend.predict, task(1, "one"), task(2, "another"))
+        wait_until(lambda: calls_of(backend).count(("settled", "answered")) == 3, "first calls")
+        wait_until(lambda: len(calls_of(backend)) == 6, "claims of the other calls")
+        backend.runtime.stop_asking()
+        results = request.result(10.0)  # the next turn would come after a minute
+        assert sum(map(bool, results)) <= 1
+        assert calls_of(backend).count(("settled", "stopping")) == 3
     assert backend.server.count() == 3
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, event, func, select, text
 from backend.errors import LedgerError, NotBookedError
 from backend.ledger import Ledger, Writer
 from backend.ledger.calls import answers
+from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
 from backend.ledger.money.settlements import Settlements
@@ -335,7 +336,7 @@ def test_a_process_that_stops_waits_for_the_database(tmp_path: Path) -> None:
 def test_a_process_that_is_back_leaves_expired_claims_alone_for_a_lease() -> None:
     """The claim's owner could not renew it during the outage either, and may hold an answer in memory."""
     now = [0.0]
-    contacts = call_ledger._Contacts(lambda: now[0])
+    contacts = Contacts(call_ledger.LEASE, lambda: now[0])
     for now[0] in (0.0, 5.0, 10.0):
         contacts.note()
         assert contacts.grace == 0.0

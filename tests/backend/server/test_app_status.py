@@ -25,9 +25,11 @@ from label_studio_requests import (
     updated,
 )
 from scipy.stats import binomtest
+from sqlalchemy import update as change
 from whole_backend import CALL, Backend, says, votes
 
 from backend.annotation.job import is_audit
+from backend.ledger.database import tables
 from backend.ledger.rounds import Round
 from backend.telemetry import metrics
 
@@ -239,6 +241,28 @@ def test_each_question_and_epoch_is_told_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1), task(2))
+        [question] = project_of(backend)["questions"]
+        joint = backend.rounds(2)[0].plan["joint"]
+    assert question["votes"] == {
+        "everyone": joint["everyone"],
+        "models": 3,
+        "effective_votes": joint["effective_votes"],
+        "families": [],
+        "accuracy": joint["accuracy"],
+        "kinds": joint["kinds"],
+        "human": False,
+    }
+
+
+def test_a_policy_without_a_model_of_votes_says_nothing_about_their_worth(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "majority"}) as backend:
+        backend.predict(task(1))
+        assert project_of(backend)["questions"][0]["votes"] is None
+
+
 # -- alerts
 
 
@@ -281,6 +305,33 @@ def test_a_model_that_hardly_ever_gives_a_valid_vote_is_an_alert(tmp_path: Path)
             listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_hardly_votes"
         ]
     assert alert["message"].startswith("green gave no valid vote in 20 of 20 rounds")
+
+
+def found_related(backend: Backend, **more: Any) -> None:
+    """Let the newest round's plan say that red and blue are a family."""
+    plan = dict(backend.rounds(1)[0].plan)
+    plan["joint"] |= {"families": [["blue", "red"]], "effective_votes": 2.06, **more}
+    with backend.ledger.write() as connection:
+        connection.execute(change(tables.rounds).values(plan=plan))
+
+
+def test_models_that_agree_far_more_with_each_other_than_with_the_rest_are_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert "related_models" not in codes(project_of(backend))
+        found_related(backend)
+        [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "related_models"]
+    assert alert["message"] == (
+        "mood: blue, red agree with each other far more than with the rest. "
+        "Together the 3 models count as 2.1 independent ones"
+    )
+
+
+def test_related_models_are_no_alert_once_human_labels_say_what_they_are_worth(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        found_related(backend, human={"count": 30})
+        assert "related_models" not in codes(project_of(backend))
 
 
 def test_models_that_have_never_answered_are_an_alert(tmp_path: Path) -> None:

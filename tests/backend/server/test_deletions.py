@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from backend.learning import actions
 from backend.ledger import deleted_tasks
 from backend.ledger.database import tables
 
-TASKS = range(1, 51)
-LABELLED = range(1, 31)
+TASKS = range(1, 27)
+LABELLED = range(1, 23)
+VOTES = votes(red="Glad", green="Glad", blue="Sad")
 
 
 HELD = (tables.rounds, tables.votes, tables.answers, tables.answer_tasks, tables.tasks_to_forget)
@@ -29,20 +31,29 @@ def left(backend: Backend) -> int:
         return sum(connection.scalar(select(func.count()).select_from(table)) or 0 for table in HELD)
 
 
-@pytest.fixture
-def backend(tmp_path: Path) -> Iterator[Backend]:
-    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with a prediction for each task, most of them labelled."""
+    folder = tmp_path_factory.mktemp("labelled")
+    with Backend(folder, VOTES) as backend:
         backend.predict(*(task(number) for number in TASKS))
         backend.hook(annotated_in_bulk([Annotation(number=n, task=n, mood="Sad") for n in LABELLED]))
+    return folder / "ledger.sqlite"
+
+
+@pytest.fixture
+def backend(labelled: Path, tmp_path: Path) -> Iterator[Backend]:
+    shutil.copy(labelled, tmp_path)
+    with Backend(tmp_path, VOTES) as backend:
         yield backend
 
 
 def test_many_deleted_tasks_are_forgotten_in_the_background(backend: Backend) -> None:
     taught = backend.learnt()
-    assert taught["blue"] == (50, 30.0)
+    assert taught["blue"] == (26, 22.0)
     backend.hook(tasks_deleted(*TASKS, *range(1000, 2000)))
     wait_until(lambda: left(backend) == 0, "end of the forgetting")
-    assert backend.learnt()["blue"] == (50, 0.0)  # the votes' rewards are back
+    assert backend.learnt()["blue"] == (26, 0.0)  # the votes' rewards are back
     assert backend.annotations(1) == []
     assert backend.post("/predict", {"tasks": []}).status_code != 500
 
@@ -54,8 +65,8 @@ def test_deleted_tasks_count_as_deleted_before_they_are_forgotten(
     monkeypatch.setattr(backend.runtime._deletions, "wake", lambda: None)
     backend.hook(tasks_deleted(*TASKS))
     before = len(backend.events())
-    backend.hook(annotated(Annotation(number=900, task=40, mood="Sad")))
-    assert (len(backend.events()), backend.annotations(40)) == (before, [])
+    backend.hook(annotated(Annotation(number=900, task=25, mood="Sad")))
+    assert (len(backend.events()), backend.annotations(25)) == (before, [])
 
 
 def test_a_deletion_that_a_crash_interrupted_is_finished_after_the_start(
@@ -63,10 +74,10 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_after_the_start(
 ) -> None:
     monkeypatch.setattr(backend.runtime._deletions, "wake", lambda: None)
     backend.hook(tasks_deleted(*TASKS))
-    assert left(backend) > 50
-    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as restarted:
+    assert left(backend) > 26
+    with Backend(tmp_path, VOTES) as restarted:
         wait_until(lambda: left(restarted) == 0, "end of the forgetting")
-        assert restarted.learnt()["blue"] == (50, 0.0)
+        assert restarted.learnt()["blue"] == (26, 0.0)
 
 
 def test_no_transaction_takes_more_than_a_few_labelled_tasks(backend: Backend) -> None:
@@ -79,7 +90,7 @@ def test_no_transaction_takes_more_than_a_few_labelled_tasks(backend: Backend) -
         with backend.ledger.write() as connection:
             more = actions.forget_next(connection, backend.runtime.settings, 1.0)
         sizes.append(before - _waiting(backend))
-    assert sizes == [20, 30, 0]  # twenty of thirty labelled ones, then everything else
+    assert sizes == [20, 6, 0]  # twenty of the labelled ones, then everything else
     assert left(backend) == 0
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,91 +13,198 @@ from rich.console import Console
 
 from backend import settings
 from backend.commands import report as command
-from backend.ledger import Ledger, projects, reports, rounds
+from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects, rounds
 from backend.ledger.rounds import Round, RoundKey
 from backend.server.status import page
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport
 from backend.server.status.report import Report
 from backend.settings import Environment
+from camvo.scores.blind_queue import queue_place
 
 PROJECT = "7.100"
 
 
-def store(ledger: Ledger, scores: Sequence[float], confirmed: float | None, audit: bool = True) -> None:
-    with ledger.write() as connection:
-        projects.remember(connection, PROJECT, extra_params=None, label_config=None, now=1.0)
-        first = sum(row.rounds for row in reports.sum_rounds(connection, PROJECT))
-        for number, score in enumerate(scores, start=first):
-            round_ = Round(
-                key=RoundKey(PROJECT, number, "mood", "hash", "epoch"),
-                plan={"arms": {}},
-                votes={"red": "Glad"},
-                label="Glad",
-                score=score,
-                cost_usd=0.0,
-                full_cost_usd=0.0,
-                audit=audit,
-                taught=None,
-                taught_by=None,
-                context=np.zeros(2),
-                created_at=1.0,
-                confirmed=confirmed,
-            )
-            rounds.insert(connection, round_)
+class Audited:
+    """A ledger of one question, whose rounds and human answers are stored without models."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._tasks: Iterator[int] = count(1)
+        self._rounds: dict[int, Round] = {}
+        with ledger.write() as connection:
+            projects.remember(connection, PROJECT, extra_params=None, label_config=None, now=1.0)
+
+    def store(self, scores: Sequence[float], *, audit: bool = True) -> list[int]:
+        """Store rounds with these scores and return their tasks, blind ones in the order of the queue."""
+        tasks = [next(self._tasks) for _ in scores]
+        with self.ledger.write() as connection:
+            for task, score in zip(tasks, scores, strict=True):
+                round_ = a_round(task, score, audit)
+                number = rounds.insert(connection, round_)
+                if audit:
+                    blind_tasks.enter(connection, round_, number)
+                    self._rounds[task] = a_round(task, score, audit, number)
+        return sorted(tasks, key=lambda task: queue_place(PROJECT, task))
+
+    def answer(self, tasks: Sequence[int], reward: float) -> None:
+        with self.ledger.write() as connection:
+            for task in tasks:
+                blind_tasks.hear(connection, self._rounds[task], self._rounds[task].id, {task: reward}, "")
+
+    def delete(self, tasks: Sequence[int]) -> None:
+        with self.ledger.write() as connection:
+            deleted_tasks.mark(connection, PROJECT, tasks, 2.0)
+            deleted_tasks.forget(connection, PROJECT, tasks)
+
+    def report(self, target: float = 0.97) -> Report:
+        with self.ledger.read() as connection:
+            loaded = settings.load(None).model_copy(update={"guarantee": target})
+            return build_report(connection, loaded, now=2.0)
+
+    def guarantee(self, target: float = 0.97) -> GuaranteeReport:
+        [project] = self.report(target).projects
+        [question] = project.questions
+        return question.guarantee
 
 
-def report(ledger: Ledger, target: float = 0.97) -> Report:
-    with ledger.read() as connection:
-        loaded = settings.load(None).model_copy(update={"guarantee": target})
-        return build_report(connection, loaded, now=2.0)
-
-
-def guarantee(ledger: Ledger, target: float = 0.97) -> GuaranteeReport:
-    [project] = report(ledger, target).projects
-    [question] = project.questions
-    return question.guarantee
+def a_round(task: int, score: float, audit: bool, number: int = 0) -> Round:
+    return Round(
+        key=RoundKey(PROJECT, task, "mood", "hash", "epoch"),
+        plan={"arms": {}},
+        votes={"red": "Glad"},
+        label="Glad",
+        score=score,
+        cost_usd=0.0,
+        full_cost_usd=0.0,
+        audit=audit,
+        taught=None,
+        taught_by=None,
+        context=np.zeros(2),
+        created_at=1.0,
+        id=number,
+    )
 
 
 @pytest.fixture
-def audited(sqlite_ledger: Ledger) -> Ledger:
-    """Blind labels, right from score 0.9 on and half the time below, and more tasks without labels."""
-    store(sqlite_ledger, [0.95] * 500, 1.0)
-    store(sqlite_ledger, [0.95] * 2, 0.0)
-    store(sqlite_ledger, [0.6] * 49, 1.0)
-    store(sqlite_ledger, [0.6] * 49, 0.0)
-    store(sqlite_ledger, [0.95] * 800 + [0.6] * 800, None, audit=False)
-    return sqlite_ledger
+def audited(sqlite_ledger: Ledger) -> Audited:
+    return Audited(sqlite_ledger)
 
 
-def test_the_score_that_the_blind_labels_support_is_named(audited: Ledger) -> None:
-    guaranteed = guarantee(audited)
-    assert (guaranteed.threshold, guaranteed.audits, guaranteed.right) == (0.7, 502, 500.0)
+@pytest.fixture
+def mixed(audited: Audited) -> Audited:
+    """Blind labels that are right from score 0.9 on and half the time below, and as many other tasks."""
+    high, low = audited.store([0.95] * 250), audited.store([0.6] * 20)
+    audited.store([0.95] * 250 + [0.6] * 20, audit=False)
+    audited.answer(high, 1.0)
+    audited.answer(low[::2], 1.0)
+    audited.answer(low[1::2], 0.0)
+    return audited
+
+
+def test_the_score_that_the_blind_labels_support_is_named(mixed: Audited) -> None:
+    guaranteed = mixed.guarantee()
+    assert (guaranteed.threshold, guaranteed.audits, guaranteed.right) == (0.7, 250, 250.0)
     assert guaranteed.low is not None
-    assert 0.97 <= guaranteed.low < 500 / 502
+    assert 0.97 <= guaranteed.low < 1.0
 
 
-def test_freed_labels_are_counted_over_all_tasks(audited: Ledger) -> None:
-    guaranteed = guarantee(audited)
-    assert (guaranteed.labels, guaranteed.freed) == (1302, 1302 / 2200)
+def test_freed_labels_are_counted_over_all_tasks(mixed: Audited) -> None:
+    guaranteed = mixed.guarantee()
+    assert (guaranteed.labels, guaranteed.freed, guaranteed.beyond) == (500, 500 / 540, 0)
 
 
-def test_labels_that_were_given_beside_a_prediction_certify_nothing(sqlite_ledger: Ledger) -> None:
-    store(sqlite_ledger, [0.95] * 1000, 1.0, audit=False)
-    guaranteed = guarantee(sqlite_ledger)
-    assert (guaranteed.threshold, guaranteed.low) == (None, None)
+def test_labels_that_were_given_beside_a_prediction_certify_nothing(audited: Audited) -> None:
+    audited.store([0.95] * 300, audit=False)
+    guaranteed = audited.guarantee()
+    assert (guaranteed.threshold, guaranteed.low, guaranteed.blind) == (None, None, 0)
     assert (guaranteed.audits, guaranteed.labels, guaranteed.freed) == (0, 0, 0.0)
+    assert (guaranteed.counting, guaranteed.labels_hash) == (None, None)
 
 
-def test_a_higher_target_may_be_out_of_reach(audited: Ledger) -> None:
-    assert guarantee(audited, 0.99).threshold is None
+def test_a_higher_target_may_be_out_of_reach(mixed: Audited) -> None:
+    assert mixed.guarantee(0.995).threshold is None
 
 
-def test_people_are_told_too(audited: Ledger, tmp_path: Path) -> None:
+# -- the queue
+
+
+def test_labels_behind_a_gap_certify_nothing(audited: Audited) -> None:
+    first, *others = audited.store([0.99] * 200)
+    audited.answer(others, 1.0)
+    waiting = audited.guarantee()
+    assert (waiting.threshold, waiting.run, waiting.labelled, waiting.blind) == (None, 0, 199, 200)
+    assert waiting.next_task == first
+    audited.answer([first], 1.0)
+    assert (audited.guarantee().threshold, audited.guarantee().next_task) == (0.5, None)
+
+
+def test_the_front_of_the_first_cohort_speaks_for_all_of_it(audited: Audited) -> None:
+    tasks = audited.store([0.99] * 300)
+    audited.store([0.99] * 700, audit=False)
+    audited.answer(tasks[:160], 1.0)
+    guaranteed = audited.guarantee()
+    assert (guaranteed.run, guaranteed.labels, guaranteed.beyond) == (160, 1000, 0)
+
+
+def test_later_arrivals_neither_break_a_certificate_nor_are_covered_by_it(audited: Audited) -> None:
+    tasks = audited.store([0.99] * 200)
+    audited.answer(tasks[:160], 1.0)
+    audited.store([0.99] * 100)
+    audited.store([0.99] * 50, audit=False)
+    guaranteed = audited.guarantee()
+    assert (guaranteed.run, guaranteed.labels, guaranteed.beyond) == (160, 200, 150)
+
+
+def test_of_a_later_cohort_the_labelled_share_is_covered(audited: Audited) -> None:
+    audited.answer(audited.store([0.99] * 150), 1.0)
+    later = audited.store([0.99] * 20)
+    audited.store([0.99] * 80, audit=False)
+    audited.answer(later[:5], 1.0)
+    assert (audited.guarantee().labels, audited.guarantee().beyond) == (150 + 25, 75)
+    audited.answer(later[5:], 1.0)
+    assert (audited.guarantee().labels, audited.guarantee().beyond) == (250, 0)
+
+
+def test_skipped_and_deleted_tasks_count_as_wrong(audited: Audited) -> None:
+    tasks = audited.store([0.99] * 170)
+    audited.answer(tasks, 1.0)
+    assert audited.guarantee().threshold == 0.5
+    audited.delete(tasks[:5])
+    guaranteed = audited.guarantee()
+    assert (guaranteed.threshold, guaranteed.run) == (None, 170)
+
+
+# -- what a certificate names
+
+
+def test_a_certificate_names_its_counting_and_its_labels(audited: Audited) -> None:
+    tasks = audited.store([0.99] * 6)
+    audited.answer(tasks[:3], 1.0)
+    three = audited.guarantee()
+    assert audited.guarantee() == three
+    audited.answer(tasks[3:4], 1.0)
+    four = audited.guarantee()
+    audited.answer(tasks[:1], 0.0)
+    changed = audited.guarantee()
+    assert len({three.labels_hash, four.labels_hash, changed.labels_hash}) == 3
+    assert three.counting != four.counting == changed.counting
+
+
+# -- for people
+
+
+def test_people_are_told_too(mixed: Audited, tmp_path: Path) -> None:
+    [waiting] = mixed.store([0.6])
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    command.print_report(Console(file=screen, width=200), environment, project=None, as_json=False)
-    html = page.render_page(report(audited))
+    command.print_report(Console(file=screen, width=300), environment, project=None, as_json=False)
+    html = " ".join(page.render_page(mixed.report()).split())
+    guaranteed = mixed.guarantee()
+    assert guaranteed.counting is not None
+    for shown in (screen.getvalue(), html):
+        assert "270 of 271 blind tasks labelled" in shown
+        assert f"task {waiting}" in shown
+        assert guaranteed.counting[:12] in shown
     assert "from score 0.7 on" in screen.getvalue()
     assert "<strong>0.7</strong> need no review" in html
-    nothing = page.render_page(report(audited, 0.99))
-    assert "support no score from which" in nothing
+    assert "support no score from which" in page.render_page(mixed.report(0.995))

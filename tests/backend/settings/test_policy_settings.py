@@ -9,13 +9,14 @@ from structlog.testing import capture_logs
 from backend.settings import ModelSettings, PolicySettings, Settings
 from backend.settings.policies import policy_in_force, policy_of, warn_of_implied_policy
 from camvo.policies.camvo import CaMVo
+from camvo.policies.joint import Joint
 from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 
 POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
-NAMES = ("camvo", "ccamvo", "sequential", "stacked", "baseline", "majority", "single")
+NAMES = ("camvo", "ccamvo", "joint", "sequential", "stacked", "baseline", "majority", "single")
 
 
 def overridden(overrides: dict[str, object], **policy: object) -> PolicySettings:
@@ -24,8 +25,8 @@ def overridden(overrides: dict[str, object], **policy: object) -> PolicySettings
     return settings.for_project(overrides).policy
 
 
-def test_labels_are_asked_about_in_stages_by_default() -> None:
-    assert isinstance(policy_of(PolicySettings(), [LABEL_VOTE]), Sequential)
+def test_labels_are_asked_about_by_one_model_of_votes_by_default() -> None:
+    assert policy_of(PolicySettings(), [LABEL_VOTE]) == Joint()
 
 
 def test_questions_without_a_label_get_camvo_by_default() -> None:
@@ -33,13 +34,25 @@ def test_questions_without_a_label_get_camvo_by_default() -> None:
 
 
 def test_a_named_policy_is_used_for_questions_without_a_label_too() -> None:
-    assert isinstance(policy_of(PolicySettings(name="sequential"), [NumericVote(0.0, 5.0)]), Sequential)
+    assert isinstance(policy_of(PolicySettings(name="joint"), [NumericVote(0.0, 5.0)]), Joint)
 
 
 def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
-    policy = policy_of(PolicySettings(), [LABEL_VOTE], alone=True)
+    policy = policy_of(PolicySettings(name="sequential"), [LABEL_VOTE], alone=True)
     assert isinstance(policy, Sequential)
     assert policy.max_stages == 1
+
+
+@pytest.mark.parametrize(("name", "policy"), [("joint", Joint()), ("stacked", Stacked())])
+def test_a_right_label_is_worth_what_the_policy_says_by_default(name: str, policy: Joint | Stacked) -> None:
+    assert policy_of(PolicySettings.model_validate({"name": name}), [LABEL_VOTE]) == policy
+
+
+@pytest.mark.parametrize("name", ["joint", "stacked"])
+def test_the_worth_of_a_right_label_can_be_set(name: str) -> None:
+    policy = policy_of(PolicySettings.model_validate({"name": name, "worth": 33.0}), [LABEL_VOTE])
+    assert isinstance(policy, Joint | Stacked)
+    assert policy.worth == 33.0
 
 
 # -- the section of camvo.yaml
@@ -64,7 +77,8 @@ def test_every_policy_takes_the_parameters_of_the_state_and_of_the_bounds(name: 
 @pytest.mark.parametrize(
     ("section", "name", "without_effect"),
     [
-        ({}, "sequential", []),
+        ({}, "joint", []),
+        ({"name": "joint", "worth": 9.0, "alpha": 0.5}, "joint", ["alpha"]),
         ({"name": "sequential", "agreement": 0.9, "lambda_l": 2.0}, "sequential", []),
         ({"name": "sequential", "alpha": 0.5, "lambda_r": 2.0}, "sequential", ["alpha", "lambda_r"]),
         ({"name": "camvo", "delta": 0.9, "alpha": 0.5}, "camvo", []),
@@ -85,14 +99,20 @@ def test_a_project_that_overrides_delta_or_k_min_gets_camvo(overrides: dict[str,
     assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), CaMVo)
 
 
-@pytest.mark.parametrize("overrides", [{"worth": 10.0}, {"first": 50}])
-def test_a_project_that_overrides_worth_or_first_gets_stacked(overrides: dict[str, object]) -> None:
+@pytest.mark.parametrize("overrides", [{"first": 50}, {"first": 50, "max_stages": 2, "worth": 10.0}])
+def test_a_project_that_overrides_first_gets_stacked(overrides: dict[str, object]) -> None:
     assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), Stacked)
 
 
 @pytest.mark.parametrize("overrides", [{"agreement": 0.9}, {"max_stages": 2}])
-def test_a_project_that_overrides_a_parameter_of_the_default_keeps_it(overrides: dict[str, object]) -> None:
+def test_a_project_that_overrides_agreement_or_max_stages_gets_sequential(
+    overrides: dict[str, object],
+) -> None:
     assert policy_of(overridden(overrides), [LABEL_VOTE]) == Sequential(**{"agreement": 0.99, **overrides})
+
+
+def test_a_project_that_overrides_a_parameter_of_the_default_keeps_it() -> None:
+    assert policy_of(overridden({"worth": 20.0}), [LABEL_VOTE]) == Joint(worth=20.0)
 
 
 def test_the_override_reaches_the_policy_that_it_chooses() -> None:
@@ -120,5 +140,5 @@ def test_a_policy_chosen_by_overrides_is_logged() -> None:
 @pytest.mark.parametrize("policy", [{}, {"name": "camvo"}])
 def test_other_overrides_are_not_logged(policy: dict[str, object]) -> None:
     with capture_logs() as logs:
-        warn_of_implied_policy(overridden({"agreement": 0.9}, **policy), "1.1")
+        warn_of_implied_policy(overridden({"worth": 9.0}, **policy), "1.1")
     assert logs == []

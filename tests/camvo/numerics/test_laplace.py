@@ -96,6 +96,21 @@ def test_neither_unit_nor_origin_matters(vote, unit_size, origin):
     assert moved == pytest.approx(plain, abs=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e15, 1e149, 1e200, 1e307])
+def test_a_huge_range_is_scored_as_a_small_one(unit):
+    def closeness(unit):
+        return expected_closeness(
+            0.3 * unit, [0.3 * unit, -0.9 * unit], [0.7, 0.9], low=-unit, high=unit, scale=0.8 * unit
+        )
+
+    assert closeness(unit) == pytest.approx(closeness(1.0), abs=1e-12)
+
+
+def test_the_largest_floats_are_scored():
+    score = expected_closeness(0.0, [-1e308, 1e308], [0.9, 0.9], low=-1e308, high=1e308, scale=1e308)
+    assert 0.0 < score < 1.0
+
+
 def test_two_certain_arms_that_disagree_give_a_finite_score():
     assert 0.0 < expected_closeness(0.5, [0.2, 0.8], [1.0, 1.0], low=0.0, high=1.0, scale=1.0) < 1.0
 

@@ -25,6 +25,7 @@ from camvo.votes.numbers import NumericVote
 ARGUMENTS: Mapping[str, Mapping[str, object]] = {
     "cascade": {"threshold": 0.9},
     "random": {"share": 0.5},
+    "router": {"threshold": 0.1},
     "single": {"model": "a"},
     "subset": {"models": ("a",)},
 }

@@ -21,6 +21,7 @@ PARAMETERS = {
     "threshold": 0.9,
     "model": "a",
     "models": ("a", "b"),
+    "first": 7,
     "lambda_l": 2.0,
 }
 

@@ -33,8 +33,8 @@ def taught(rounds: int = 5) -> Question:
 
 
 class TestMakingAQuestion:
-    def test_the_policy_is_sequential_unless_another_is_given(self):
-        assert Question(LABELS, prices=PRICES, dimension=3).policy == camvo.Sequential()
+    def test_the_policy_is_joint_unless_another_is_given(self):
+        assert Question(LABELS, prices=PRICES, dimension=3).policy == camvo.Joint()
 
     def test_lambda_l_is_that_of_the_new_state(self):
         assert make_question(lambda_l=2.0).state.lambda_l == 2.0
@@ -208,7 +208,9 @@ class TestLearning:
         answered(other.task(HERE)).learn()
         assert_same_state(question.state, other.state)
 
-    @pytest.mark.parametrize("policy", [camvo.Baseline(), camvo.Sequential(), camvo.Stacked()], ids=repr)
+    @pytest.mark.parametrize(
+        "policy", [camvo.Baseline(), camvo.Joint(), camvo.Sequential(), camvo.Stacked()], ids=repr
+    )
     def test_a_persons_label_teaches_the_same_at_once_or_later(self, policy):
         question, other = make_question(policy=policy), make_question(policy=policy)
         answered(question.task(HERE)).learn(human="neg")
@@ -232,7 +234,9 @@ class TestLearning:
         task.learn()
         assert question.state["small"].reward_sum == 0.0
 
-    @pytest.mark.parametrize("policy", [camvo.Baseline(), camvo.Sequential(), camvo.Stacked()], ids=repr)
+    @pytest.mark.parametrize(
+        "policy", [camvo.Baseline(), camvo.Joint(), camvo.Sequential(), camvo.Stacked()], ids=repr
+    )
     @pytest.mark.parametrize("human", [None, "neg"])
     def test_withdrawing_takes_back_everything(self, policy, human):
         question = make_question(policy=policy)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.policies.baselines import Majority
-from camvo.policies.cascade import Cascade
+from camvo.policies.rivals.cascade import Cascade
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
@@ -94,3 +94,16 @@ def test_without_a_label_there_is_no_score(table, trace):
     scores = calibrated_scores(replace(trace, labels=labels), table)
     assert np.flatnonzero(np.isnan(scores)).tolist() == [0, 7]
     assert np.isnan(calibrated_scores(replace(trace, labels=np.full(300, -1)), table)).all()
+
+
+def test_a_label_teaches_the_scores_of_the_items_after_it_and_no_earlier_one(table, trace):
+    late = replace(trace, labelled_at=np.where(np.arange(300) < 60, 200, 0))
+    scores, without = calibrated_scores(late, table), calibrated_scores(trace, table)
+    assert scores[:200].tolist() == without[:200].tolist()
+    assert (scores[200:] != without[200:]).any()
+
+
+def test_labels_at_once_are_those_that_the_trace_says(table, trace):
+    human = np.arange(300) % 4 == 0
+    at_once = replace(trace, labelled_at=np.where(human, np.arange(300) + 1, 0))
+    assert calibrated_scores(at_once, table).tolist() == calibrated_scores(trace, table, human).tolist()

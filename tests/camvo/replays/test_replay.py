@@ -288,3 +288,45 @@ NAMESAKE = {"student": 1.0, "a": 1.0, "b": 1.0, "c": 1.0}
 def test_the_student_needs_texts_and_its_name(table):
     with pytest.raises(InvalidParameterError, match="student"):
         replay(Majority(), table, student=True)
+
+
+# the review queue
+
+
+def test_a_share_of_the_items_is_labelled_from_the_review_queue():
+    table = drawn(items=200)
+    trace = replay(Majority(), table, reviewed=0.1, window=20)
+    assert (trace.labelled_at > 0).sum() == 20
+    assert set(trace.labelled_at[trace.labelled_at > 0].tolist()) <= set(range(20, 201, 20))
+    assert (trace.labelled_at[trace.labelled_at > 0] > np.flatnonzero(trace.labelled_at)).all()
+
+
+def test_the_queue_gives_the_lowest_scores_of_the_items_that_nobody_labelled():
+    table = drawn(items=200)
+    trace = replay(Majority(), table, reviewed=0.1, window=50)
+    for end in (50, 100, 150, 200):
+        now = np.flatnonzero(trace.labelled_at == end)
+        left = np.flatnonzero((trace.labelled_at[:end] == 0) | (trace.labelled_at[:end] > end))
+        assert trace.scores[now].max() <= trace.scores[left].min()
+
+
+def test_an_item_whose_truth_is_unknown_is_never_labelled():
+    table = drawn(items=100)
+    half = dataclasses.replace(table, truth=np.where(np.arange(100) % 2 == 0, table.truth, -1))
+    trace = replay(Majority(), half, reviewed=1.0)
+    assert (trace.labelled_at > 0).tolist() == (half.truth >= 0).tolist()
+
+
+def test_labels_from_the_queue_teach_as_labels_at_once_do():
+    table = drawn(items=100)
+    queued = replay(CaMVo(delta=0.9, k_min=1), table, reviewed=1.0)
+    at_once = replay(CaMVo(delta=0.9, k_min=1), table, human=np.ones(100, dtype=np.bool_))
+    assert queued.labels.tolist() == at_once.labels.tolist()
+    assert queued.costs.tolist() == at_once.costs.tolist()
+    assert queued.labelled_at.tolist() == at_once.labelled_at.tolist()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_for_review_that_is_none_is_refused(share):
+    with pytest.raises(InvalidParameterError, match="reviewed must be in"):
+        replay(Majority(), drawn(items=5), reviewed=share)

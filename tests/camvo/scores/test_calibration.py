@@ -45,7 +45,7 @@ def test_without_labels_the_calibration_is_the_identity():
 
 def test_five_labels_cannot_reverse_the_map():
     worst = fit_calibration([0.9] * 5, [0.0] * 5)(GRID)
-    assert np.abs(worst - GRID).max() < 0.2
+    assert np.abs(worst - GRID).max() < 0.3
 
 
 @pytest.mark.parametrize(("labels", "at_most"), [(100, 0.08), (500, 0.05), (5000, 0.02)])

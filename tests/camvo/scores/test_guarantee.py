@@ -14,6 +14,9 @@ from camvo.scores.guarantee import GRID, Guarantee
 
 ALL = (0.0,)
 
+BETS = [1.0 - (1.0 - (number + 0.5) / 32) ** 2 for number in range(32)]
+"""The quantiles of Beta(1, ½) at the middles of 32 equal parts."""
+
 
 def after(right, wrong, grid=ALL, **parameters):
     guarantee = Guarantee(grid, **parameters)
@@ -78,7 +81,7 @@ def test_all_thresholds_together_hold_under_optional_stopping():
 @given(right=st.lists(st.booleans(), max_size=30), share=st.floats(0.05, 0.95))
 @settings(max_examples=50, deadline=None)
 def test_the_wealth_is_the_mixture_over_bets(right, share):
-    bets = [(number + 0.5) / 32 / share for number in range(32)]
+    bets = [bet / share for bet in BETS]
     wealth = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
     log_wealth = after(sum(right), len(right) - sum(right)).log_wealth(share)[0]
     assert log_wealth == pytest.approx(math.log(wealth), abs=1e-9)
@@ -134,9 +137,53 @@ def test_without_evidence_nothing_is_certified(grid):
     np.testing.assert_array_equal(Guarantee(grid).bounds, 0.0)
 
 
-def test_more_thresholds_need_more_audits():
-    needs = [next(n for n in range(0, 400, 5) if after(n, 0, grid).certified()) for grid in (ALL, GRID)]
-    assert 98 < needs[0] < needs[1] < 260
+def needed(score, grid=GRID):
+    """The number of right labels with this score that certify something."""
+    guarantee = Guarantee(grid)
+    for labels in range(1, 1000):
+        guarantee.update([(score, 1.0)])
+        if guarantee.certified():
+            return labels
+    raise AssertionError(score)
+
+
+def test_labels_that_reach_the_highest_threshold_certify_soonest():
+    assert (needed(1.0, ALL), needed(0.99), needed(0.96), needed(0.5)) == (125, 147, 233, 233)
+
+
+def test_the_errors_of_all_thresholds_sum_to_alpha():
+    for grid in (ALL, GRID, (0.5, 0.9)):
+        errors = Guarantee(grid, confidence=0.9)._own_errors
+        assert errors.sum() == pytest.approx(0.1)
+        assert errors[-1] == pytest.approx(0.05 + 0.05 / len(grid))
+
+
+def test_a_certified_threshold_hands_its_error_down():
+    """172 labels from 0.8 on are too few for that threshold's own error, and enough with one from above."""
+    alone, below = Guarantee((0.8, 0.9)), Guarantee((0.8, 0.9))
+    alone.update([(0.85, 1.0)] * 172)
+    below.update([(0.95, 1.0)] * 172)
+    assert alone.certified() is None
+    assert below.certified().threshold == 0.8
+
+
+def test_a_threshold_that_is_not_certified_hands_nothing_down():
+    guarantee = Guarantee((0.7, 0.8, 0.9))
+    guarantee.update([(0.95, 1.0)] * 200 + [(0.85, 0.0)] * 40 + [(0.75, 1.0)] * 5)
+    assert guarantee.certified().threshold == 0.9
+
+
+def test_the_highest_threshold_alone_can_be_certified():
+    guarantee = Guarantee()
+    guarantee.update([(0.99, 1.0)] * 147 + [(0.96, 0.0)] * 40)
+    assert guarantee.certified().threshold == 0.975
+
+
+def test_a_certified_bound_is_at_least_the_target():
+    for labels in range(147, 260, 8):
+        guarantee = Guarantee()
+        guarantee.update([(0.99, 1.0)] * labels)
+        assert guarantee.certified().bound >= 0.97
 
 
 def test_a_withdrawn_answer_leaves_no_trace():
@@ -151,7 +198,7 @@ def test_a_withdrawn_answer_leaves_no_trace():
 def test_partly_right_labels_never_raise_the_wealth(right, share):
     guarantee = Guarantee(ALL)
     guarantee.update((1.0, r) for r in right)
-    bets = [(number + 0.5) / 32 / share for number in range(32)]
+    bets = [bet / share for bet in BETS]
     wealth = math.fsum(math.prod(1 + bet * (r - share) for r in right) for bet in bets) / 32
     assert guarantee.log_wealth(share)[0] <= math.log(wealth) + 1e-9
 

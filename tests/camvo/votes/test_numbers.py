@@ -132,6 +132,8 @@ def test_no_vote_is_refused():
     [
         {"low": 1.0, "high": 1.0},
         {"low": 0.0, "high": float("inf")},
+        {"low": -1e308, "high": 1e308},
+        {"low": float("nan"), "high": 1.0},
         {"low": 0.0, "high": 1.0, "scale": 0.0},
         {"low": 0.0, "high": 1.0, "scale": 2.0},
         {"low": 0.0, "high": 1.0, "step": -1.0},

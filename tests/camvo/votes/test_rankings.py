@@ -190,6 +190,19 @@ def test_a_long_list_is_too_long_for_kemeny_alone():
     assert answer("borda", [items], options=items) == items
 
 
+def test_the_largest_scores_are_summed():
+    votes = ['{"a": 1e308, "b": -1e308}', '{"a": 1.7e308, "b": -1.7e308}', '{"a": -1e308, "b": 1e308}']
+    found, scores = RankingVote("scores").aggregate(ballot(votes), ("a", "b"))
+    assert json.loads(found) == ["a", "b"]
+    assert scores[found] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("rule", ["scores", "borda", "kemeny"])
+def test_a_ranking_of_one_item_is_refused(rule):
+    with pytest.raises(InvalidParameterError, match="at least two items"):
+        RankingVote(rule).aggregate(ballot(['{"a": 1.0}']), ("a",))
+
+
 def test_no_vote_and_an_unknown_rule_are_refused():
     with pytest.raises(InvalidParameterError, match="no vote"):
         RankingVote().aggregate(ballot([]), ITEMS)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.votes.spans import Span, read_spans, span_f1, span_overlap, write_spans
+from camvo.votes.spans import Span, SpanColumns, read_spans, span_f1, span_overlap, write_spans
 
 
 def span(labels="AB", last=12):
@@ -63,6 +63,12 @@ def test_overlap_is_the_shared_share_of_the_characters(left, right):
     assert span_overlap(left, right) == len(left_characters & right_characters) / len(
         left_characters | right_characters
     )
+
+
+@given(span(), sets)
+@settings(deadline=None)
+def test_the_overlaps_with_many_spans_are_those_with_each(one, others):
+    assert SpanColumns(others).overlaps(one).tolist() == [span_overlap(one, other) for other in others]
 
 
 def test_spans_of_two_labels_have_nothing_in_common():

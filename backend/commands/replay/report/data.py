@@ -20,6 +20,7 @@ from camvo.typing import Array
 _NAMES = {
     "camvo": "CaMVo",
     "ccamvo": "CCaMVo",
+    "joint": "Joint",
     "sequential": "Sequential",
     "stacked": "Stacked",
     "baseline": "Baseline",
@@ -28,6 +29,8 @@ _NAMES = {
     "random": "Random, {} of the models",
     "single": "{} alone",
     "subset": "{}",
+    "best-single": "Best single by labels",
+    "router": "Router, gain > {}",
 }
 _SHARES = ("accuracy", "agreement", "cost_share", "ece", "aurc")
 _SAMPLE_SEED = 0

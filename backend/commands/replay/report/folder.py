@@ -12,7 +12,7 @@ from camvo.errors import CamvoError
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="camvo replay">'
-_PICTURES = ("calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage")
+_PICTURES = ("blocks", "calls", "cost-accuracy", "over-rounds", "reliability", "risk-coverage")
 _OURS = (*(f"{name}.{kind}" for name in _PICTURES for kind in ("png", "svg")), PAGE)
 """Every file that a report may have; the page comes last."""
 

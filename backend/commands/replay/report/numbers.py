@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from backend.commands.replay.report.data import ReportData, SettingRuns
+from backend.commands.replay.results import HIGHEST, LOWEST, MEDIAN
+from camvo.numerics.tolerances import TIE
 
 MISSING = "–"
 
@@ -45,6 +47,22 @@ class TargetMet(Column):
         return None
 
 
+@dataclass(frozen=True)
+class Spread(Column):
+    """The lowest, the median and the highest value of the shuffles."""
+
+    def mean(self, setting: SettingRuns) -> str:
+        """Return the three values, or a dash if there is one shuffle or no value."""
+        quantiles = setting.summary.quantiles.get(self.field)
+        if quantiles is None or setting.summary.shuffles < 2:
+            return MISSING
+        return " · ".join(self.text(quantiles[position]) for position in (LOWEST, MEDIAN, HIGHEST))
+
+    def interval(self, setting: SettingRuns) -> str | None:
+        """Return ``None``: these are no means."""
+        return None
+
+
 def percent(value: float) -> str:
     """Format a share as a percentage with one decimal."""
     return f"{value:.1%}"
@@ -57,14 +75,17 @@ def dollars(value: float) -> str:
 
 _COLUMNS = (
     Column("accuracy", "accuracy", percent),
+    Spread("accuracy", "accuracy: low · half · high", percent),
     Column("full_accuracy", "full vote’s accuracy", percent),
     Column("relative_accuracy", "relative accuracy", percent),
     TargetMet("target_met", "target met", str),
     Column("agreement", "agreement with full vote", percent),
     Column("cost", "cost per item", dollars),
     Column("cost_share", "share of full cost", percent),
+    Spread("cost_share", "share: low · half · high", percent),
     Column("mean_subset", "models asked", "{:.2f}".format),
     Column("ece", "ECE", "{:.3f}".format),
+    Column("calibrated_ece", "ECE of the server’s score", "{:.3f}".format),
     Column("aurc", "AURC", "{:.3f}".format),
     Column("rounds_per_second", "rounds per second", "{:,.0f}".format),
 )
@@ -96,7 +117,7 @@ def findings(data: ReportData) -> list[str]:
 
 
 def targets(data: ReportData) -> list[str]:
-    """Name for each δ the cheapest setting that met its target in every shuffle."""
+    """Name for each δ the cheapest setting of any policy that reached its target in every shuffle."""
     return [
         f"δ = {delta:g}, a target of {percent(level)}: {_cheapest(data, delta)}."
         for delta, level in data.targets.items()
@@ -126,14 +147,13 @@ def _cheapest(data: ReportData, delta: float) -> str:
     met = [
         setting
         for setting in data.settings
-        if setting.summary.delta == delta and all(run.row.target_met for run in setting.runs)
+        if all((run.row.relative_accuracy or 0.0) >= delta - TIE for run in setting.runs)
     ]
     if not met:
         return "none"
     best = min(met, key=lambda setting: setting.mean("cost_share") or 0.0)
     accuracy, share = (percent(best.mean(field) or 0.0) for field in ("accuracy", "cost_share"))
-    parameters = ", ".join([best.policy, *best.parameters[1:]])
-    return f"{parameters}, with {accuracy} at {share} of the full vote’s cost"
+    return f"{best.name}, with {accuracy} at {share} of the full vote’s cost"
 
 
 def many(count: int, noun: str) -> str:

@@ -10,6 +10,7 @@ import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from backend.commands.replay.report.blocks import over_blocks
 from backend.commands.replay.report.calibration import reliability_diagrams, risk_coverage
 from backend.commands.replay.report.calls import calls_per_model
 from backend.commands.replay.report.cost_accuracy import cost_accuracy
@@ -23,6 +24,7 @@ from backend.commands.replay.report.svg import inline, svg
 _PICTURES: tuple[Callable[[ReportData], Picture | None], ...] = (
     cost_accuracy,
     over_rounds,
+    over_blocks,
     reliability_diagrams,
     risk_coverage,
     calls_per_model,

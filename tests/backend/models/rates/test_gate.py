@@ -12,11 +12,11 @@ from virtual_time import run_in_virtual_time
 
 from backend.errors import RateLimitedError
 from backend.models.rates.concurrency import START, Concurrency
-from backend.models.rates.gate import Gate, request_size
+from backend.models.rates.gate import RateGate, request_size
 from backend.models.rates.outcomes import CallEnd
 
 
-async def passes(gate: Gate, size: int, order: list[int]) -> None:
+async def passes(gate: RateGate, size: int, order: list[int]) -> None:
     request_size.set(size)
     gate.leave(await gate.enter(100.0, 3600.0), CallEnd(seconds=0.1, tokens=100.0))
     order.append(size)

@@ -26,6 +26,7 @@ CONFIDENCE = "conf_"
 """The beginning of the name of a column of confidences; the model's name follows."""
 
 _RESERVED = (TEXT, TRUTH, ITEM_ID)
+_NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 _SHOWN = 40
 """The most characters of a label in an error message. A wrong column may hold whole texts."""
 
@@ -55,14 +56,18 @@ class VotesFile:
     confidences: Array | None = None
 
 
-def read_votes(path: Path) -> VotesFile:
+def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
     """Read a votes CSV in UTF-8.
 
+    Args:
+        path: the file.
+        delimiter: what separates the cells: a character, or ``tab``.
+
     Raises:
-        ReplayError: the file cannot be read, is empty, has no model, or has an invalid column or row. The
-            message names the column and the line.
+        ReplayError: the delimiter is none, or the file cannot be read, is empty, has no model, or has an
+            invalid column or row. The message names the column and the line.
     """
-    header, lines, rows = _table(path)
+    header, lines, rows = _table(path, _character(delimiter))
     _check_header(path, header)
     columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
     if ITEM_ID in columns:
@@ -87,13 +92,25 @@ def read_votes(path: Path) -> VotesFile:
     )
 
 
-def _table(path: Path) -> tuple[list[str], list[int], list[list[str]]]:
+def _character(delimiter: str) -> str:
+    character = _NAMED_DELIMITERS.get(delimiter, delimiter)
+    if len(character) != 1 or character in '"\r\n ':
+        raise ReplayError(
+            f"{delimiter!r} cannot separate cells",
+            where="--delimiter",
+            fix="give a character such as ; or tab",
+        )
+    return character
+
+
+def _table(path: Path, delimiter: str) -> tuple[list[str], list[int], list[list[str]]]:
     """Return the header, the line on which each row begins, and the rows; blank lines are skipped."""
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for some texts
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            numbered = _numbered(path, stream)
+            numbered = _numbered(path, stream, delimiter)
             _, header = next(numbered, (1, []))
+            _check_delimiter(path, header)
             lines, rows = [], []
             for line, row in numbered:
                 if len(row) != len(header):
@@ -113,9 +130,22 @@ def _table(path: Path) -> tuple[list[str], list[int], list[list[str]]]:
     return header, lines, rows
 
 
-def _numbered(path: Path, stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+def _check_delimiter(path: Path, header: list[str]) -> None:
+    """Refuse a header of one column that another delimiter would divide."""
+    if len(header) != 1:
+        return
+    for character, name in {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}.items():
+        if character in header[0]:
+            raise ReplayError(
+                f"the cells seem to be separated by {name}",
+                where=f"{path}, line 1",
+                fix=f"give --delimiter {name}",
+            )
+
+
+def _numbered(path: Path, stream: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line on which it begins; texts may have several."""
-    reader, line = csv.reader(stream, strict=True), 1
+    reader, line = csv.reader(stream, delimiter=delimiter, strict=True), 1
     try:
         for row in reader:
             if row:

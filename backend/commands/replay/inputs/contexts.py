@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from backend.commands.progress import Advance
-from backend.commands.replay.votes_file import TEXT, VotesFile
+from backend.commands.replay.inputs.votes_file import TEXT, VotesFile
 from backend.commands.replay.writing import atomic_write, require_writable_file
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder

@@ -1,0 +1,173 @@
+"""The queue of blind tasks, by question and epoch; :mod:`camvo.scores.blind_queue` has its rules.
+
+An entry outlives its round: the label of a deleted task counts as wrong. It holds no text and no label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+
+from backend.ledger.database import tables
+from backend.ledger.database.number_sets import among
+from backend.ledger.database.upsert import insert_new
+from backend.ledger.rounds import Round, RoundKey
+from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place
+
+_table, _rounds = tables.blind_tasks, tables.rounds
+_columns = _table.c
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedTask(BlindTask):
+    """An entry of the queue, as reports read it.
+
+    Attributes:
+        counting: hash of what the models' votes were counted to: the label, the score, and the plan with its
+            weights.
+        answers: hash of the human answers that stand, by annotation; empty without one.
+        closed_through: on the entry whose answer closed its cohort, the newest round of the project then.
+    """
+
+    counting: str
+    answers: str
+    closed_through: int | None
+
+
+def enter(connection: Connection, round_: Round, round_id: int) -> None:
+    """Put a new blind round at the end of its question's queue; only a task's first round enters.
+
+    Args:
+        connection: in the transaction that stores the round.
+        round_: the round.
+        round_id: the id under which it was stored.
+    """
+    key = round_.key
+    if connection.execute(select(_columns.task).where(_is(key))).first() is not None:
+        return
+    closed = func.coalesce(func.max(_columns.cohort), 0)
+    last_closed = connection.scalars(
+        select(closed).where(_of(key), _columns.closed_through.is_not(None))
+    ).one()
+    row = {
+        "project": key.project,
+        "control": key.control,
+        "epoch": key.epoch,
+        "task": key.task,
+        "round_id": round_id,
+        "cohort": last_closed + 1,
+        "place": queue_place(key.project, key.task),
+        "score": round_.score,
+        "counting": _counting(round_),
+        "verdicts": _pack(Verdicts()),
+        "answers": "",
+    }
+    connection.execute(insert_new(connection.dialect, _table), row)
+
+
+def hear(
+    connection: Connection, round_: Round, round_id: int, rewards: Mapping[int, float], said: str
+) -> None:
+    """Record what people now say about a blind label; the first answer of a cohort closes the cohort.
+
+    Args:
+        connection: a write transaction.
+        round_: the blind round. Later rounds of a task that has one in the queue change nothing.
+        round_id: its id.
+        rewards: annotation → how right the voted label is by it, for the answers that stand, in the order of
+            their arrival.
+        said: the answers that stand, as one text; only its hash is kept.
+    """
+    fields = (_columns.cohort, _columns.verdicts, _columns.reward)
+    entry = connection.execute(
+        select(*fields).where(_is(round_.key), _columns.round_id == round_id)
+    ).one_or_none()
+    if entry is None:
+        return
+    verdicts = _unpack(entry.verdicts).heard(rewards)
+    values = {
+        "verdicts": _pack(verdicts),
+        "answers": hashlib.sha256(said.encode()).hexdigest() if rewards else "",
+        "reward": verdicts.reward(rewards),
+    }
+    if entry.reward is None and not _is_closed(connection, round_.key, entry.cohort):
+        newest = select(func.max(_rounds.c.id)).where(_rounds.c.project == round_.key.project)
+        values["closed_through"] = connection.scalars(newest).one()
+    connection.execute(update(_table).where(_is(round_.key)).values(**values))
+
+
+def count_as_wrong(connection: Connection, project: str, tasks: Sequence[int]) -> None:
+    """Count the labels of deleted tasks as wrong from now on."""
+    chosen = among(connection.dialect, _columns.task, tasks)
+    connection.execute(
+        update(_table).where(_columns.project == project, chosen).values(reward=0.0, answers="")
+    )
+
+
+def queues(connection: Connection, project: str) -> dict[tuple[str, str], list[QueuedTask]]:
+    """Return (control, epoch) → the queue of the question, from its front."""
+    names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through"]
+    query = select(_columns.control, _columns.epoch, *(_columns[name] for name in names)).where(
+        _columns.project == project
+    )
+    order = (_columns.control, _columns.epoch, _columns.cohort, _columns.place, _columns.task)
+    found: dict[tuple[str, str], list[QueuedTask]] = {}
+    for control, epoch, *values in connection.execute(query.order_by(*order)):
+        found.setdefault((control, epoch), []).append(QueuedTask(*values))
+    return found
+
+
+def waiting(connection: Connection, project: str, epochs: Mapping[str, str], limit: int) -> list[int]:
+    """Return the first tasks that nobody has answered, in the order of the queue.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+        epochs: control → its epoch. A task that several questions wait for stands where it comes first.
+        limit: the most tasks to return.
+    """
+    tasks: dict[int, tuple[int, int, int]] = {}
+    for control, epoch in epochs.items():
+        query = (
+            select(_columns.cohort, _columns.place, _columns.task)
+            .where(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
+            .where(_columns.reward.is_(None))
+            .order_by(_columns.cohort, _columns.place, _columns.task)
+        )
+        for cohort, place, task in connection.execute(query.limit(limit)):
+            tasks[task] = min((cohort, place, task), tasks.get(task, (cohort, place, task)))
+    return sorted(tasks, key=tasks.__getitem__)[:limit]
+
+
+def _counting(round_: Round) -> str:
+    counted = json.dumps([round_.label, round_.score, round_.plan], sort_keys=True)
+    return hashlib.sha256(counted.encode()).hexdigest()
+
+
+def _is_closed(connection: Connection, key: RoundKey, cohort: int) -> bool:
+    closed = select(_columns.task).where(
+        _of(key), _columns.cohort == cohort, _columns.closed_through.is_not(None)
+    )
+    return connection.execute(closed.limit(1)).first() is not None
+
+
+def _of(key: RoundKey) -> ColumnElement[bool]:
+    return and_(_columns.project == key.project, _columns.control == key.control, _columns.epoch == key.epoch)
+
+
+def _is(key: RoundKey) -> ColumnElement[bool]:
+    return and_(_of(key), _columns.task == key.task)
+
+
+def _pack(verdicts: Verdicts) -> dict[str, object]:
+    return {"first": verdicts.first, "lowest": {str(n): reward for n, reward in verdicts.lowest.items()}}
+
+
+def _unpack(stored: Mapping[str, Any]) -> Verdicts:
+    lowest = {int(number): reward for number, reward in stored["lowest"].items()}
+    return Verdicts(stored["first"], lowest)

@@ -1,0 +1,82 @@
+"""What the blind labels of one question certify, and which labels that covers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from backend.ledger.blind_tasks import QueuedTask
+from backend.server.status.evidence import GuaranteeReport
+from camvo.scores.blind_queue import unbroken_run
+from camvo.scores.guarantee import Certified, Guarantee
+
+CountLabels = Callable[[float, int | None], int]
+"""Counts a question's labels with at least a score, up to a round (``None`` for all)."""
+
+
+def guarantee_report(queue: Sequence[QueuedTask], target: float, count: CountLabels) -> GuaranteeReport:
+    """The report on one question in one epoch, apart from other questions on the same tasks.
+
+    Args:
+        queue: the question's blind tasks, from the front of the queue.
+        target: the share of labels that must be right.
+        count: counts the question's labels.
+    """
+    run = queue[: len(unbroken_run(queue))]
+    guarantee = Guarantee(target=target)
+    guarantee.update((blind.score, blind.reward) for blind in run if blind.reward is not None)
+    certified = guarantee.certified()
+    labels = covered_labels(queue, run, certified, count)
+    every = count(0.0, None)
+    return GuaranteeReport(
+        target=target,
+        confidence=guarantee.confidence,
+        threshold=certified.threshold if certified else None,
+        low=certified.bound if certified else None,
+        audits=certified.audits if certified else 0,
+        right=certified.right if certified else 0.0,
+        labels=labels,
+        freed=labels / every if every else 0.0,
+        beyond=count(certified.threshold, None) - labels if certified else 0,
+        blind=len(queue),
+        labelled=sum(blind.reward is not None for blind in queue),
+        run=len(run),
+        next_task=queue[len(run)].task if len(run) < len(queue) else None,
+        counting=_digest(blind.counting for blind in run),
+        labels_hash=_digest([blind.task, blind.answers, blind.reward] for blind in run),
+    )
+
+
+def covered_labels(
+    queue: Sequence[QueuedTask], run: Sequence[QueuedTask], certified: Certified | None, count: CountLabels
+) -> int:
+    """How many labels a certificate covers.
+
+    - Of a cohort whose blind tasks all belong to the run, it covers every label.
+    - Of the first cohort as well: the part in the run is a random sample of it.
+    - Of a later one it covers the share that is in the run. Otherwise a few labels of many new tasks, added
+      to many labels of old ones, would speak for all new tasks.
+
+    Args:
+        queue: the question's blind tasks.
+        run: those that certify.
+        certified: the certificate, ``None`` if there is none.
+        count: counts the question's labels.
+    """
+    if certified is None:
+        return 0
+    ends = {blind.cohort: blind.closed_through for blind in queue if blind.closed_through is not None}
+    last = run[-1].cohort
+    before = max((cohort for cohort in ends if cohort < last), default=None)
+    covered = 0 if before is None else count(certified.threshold, ends[before])
+    if last not in ends:  # nobody has answered there: its tasks in the run were deleted
+        return covered
+    in_run, in_queue = (sum(blind.cohort == last for blind in tasks) for tasks in (run, queue))
+    share = 1.0 if before is None else in_run / in_queue
+    return covered + int(share * (count(certified.threshold, ends[last]) - covered))
+
+
+def _digest(items: Iterable[object]) -> str | None:
+    listed = list(items)
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest() if listed else None

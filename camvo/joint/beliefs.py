@@ -1,0 +1,120 @@
+"""What is believed at every node of the lattice, whatever arms cost.
+
+At each node two things are needed: the probability that each label is right, and the probability of each vote
+of each arm that has not voted. The model of votes gives both. Both are shrunk towards the rounds that asked
+all arms and passed through the node: the model is wrong in details, and where rounds are many they know
+better. No truth is needed: the reference is what the votes of all arms make probable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.joint.lattice import Lattice, Step, vote_lattice
+from camvo.joint.vote_model import VoteModel
+from camvo.joint.vote_rows import Rows, VoteRows, renumber
+from camvo.typing import Array
+
+_MODEL_ROUNDS: Final = 30.0
+"""How many rounds the model of votes counts as at each node."""
+
+Correction = Callable[[Rows, Array], Array]
+"""Correct probabilities, shape (P, G), of vote rows, shape (P, K), by what human labels have taught."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beliefs:
+    """Beliefs at the N nodes of a lattice. Hashed by identity.
+
+    Attributes:
+        lattice: the nodes.
+        right: the probability that each number's label is right, shape (N, G).
+        votes: for each step of the lattice, the probability of each vote, shape (G, n), 0 if impossible.
+    """
+
+    lattice: Lattice
+    right: Array
+    votes: tuple[tuple[Array, ...], ...]
+
+    @property
+    def surest(self) -> Array:
+        """The probability of the most probable label, shape (N,)."""
+        return np.asarray(self.right.max(axis=1), dtype=np.float64)
+
+
+def form_beliefs(
+    model: VoteModel, rounds: VoteRows, labels: int, correct: Correction | None = None
+) -> Beliefs:
+    """Combine the model of votes with the rounds that asked all arms.
+
+    Args:
+        model: the model of the K arms of the lattice.
+        rounds: their votes; only the rounds that asked all arms are counted.
+        labels: M, the number of labels.
+        correct: the correction by human labels; ``None`` without any.
+    """
+    lattice = vote_lattice(rounds.rows.shape[1], labels)
+    right, evidence = model.beliefs(lattice.rows)
+    if correct is not None:
+        right = correct(lattice.rows, right)
+    seen, weight = _seen(lattice, rounds, right)
+    blended = (weight + _MODEL_ROUNDS * right) / (seen + _MODEL_ROUNDS)[:, None]
+    votes = tuple(
+        tuple(_vote_probabilities(step, evidence, seen) for step in level) for level in lattice.steps
+    )
+    return Beliefs(lattice, blended, votes)
+
+
+def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:
+    """The probability of each vote of one step, shape (G, n)."""
+    possible, following = step.following >= 0, np.maximum(step.following, 0)
+    gain = evidence[following] - evidence[step.nodes]
+    model = np.where(possible, step.labels * np.exp(np.minimum(gain, 0.0)), 0.0)
+    model /= model.sum(axis=0)
+    counted = np.where(possible, seen[following], 0.0)
+    return np.asarray(
+        (counted + _MODEL_ROUNDS * model) / (counted.sum(axis=0) + _MODEL_ROUNDS), dtype=np.float64
+    )
+
+
+def _seen(lattice: Lattice, rounds: VoteRows, right: Array) -> tuple[Array, Array]:
+    """Count the rounds that pass through each node.
+
+    Returns:
+        The number of rounds in which the node's arms voted as it says, shape (N,); and the sum over these
+        rounds of the probability, given the votes of all arms, of each of the node's labels, shape (N, G).
+    """
+    counted = rounds.counts > 0.0
+    rows, counts = rounds.rows[counted], rounds.counts[counted]
+    whole = rows if lattice.named else renumber(rows)
+    final = right[lattice.find(whole)]
+    seen, weight = np.zeros(len(right)), np.zeros(right.shape)
+    for arms in _subsets(rows.shape[1]):
+        voted = (whole[:, arms] >= 0).all(axis=1)
+        part, share, truth = whole[voted][:, arms], counts[voted, None], final[voted]
+        alone = np.full((len(part), rows.shape[1]), -2, dtype=np.int64)
+        alone[:, arms] = part if lattice.named else renumber(part)
+        node = lattice.find(alone)
+        seen += np.bincount(node, share[:, 0], len(seen))
+        if lattice.named:
+            np.add.at(weight, node, share * truth)
+            continue
+        highest = np.full(len(part), -1)
+        for position, arm in enumerate(arms):
+            number = alone[:, arm]
+            first = np.flatnonzero(number > highest)
+            highest[first] = number[first]
+            value = share[first, 0] * truth[first, part[first, position]]
+            np.add.at(weight, (node[first], number[first]), value)
+    return seen, weight
+
+
+def _subsets(arms: int) -> Iterator[NDArray[np.int64]]:
+    """Every nonempty set of arms, as positions."""
+    for mask in range(1, 1 << arms):
+        yield np.flatnonzero([(mask >> arm) & 1 for arm in range(arms)])

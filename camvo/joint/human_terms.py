@@ -1,0 +1,189 @@
+"""What human labels say on top of the model of votes: a conditional logit over the labels that got a vote.
+
+People and models disagree systematically, so human labels do not enter the model of votes as truths, which
+would spoil it. They correct its probabilities: by one exponent, by a term for each arm's vote, by a term for
+each label, and by a term for "none of the labels that got a vote". With two labels both are candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from camvo.joint.vote_rows import Rows, row_of
+from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior, fit_conditional_logit
+from camvo.numerics.tolerances import EPSILON
+from camvo.state.kept_rounds import KeptRound
+from camvo.typing import Array
+
+_EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
+_LEAST_EXPONENT: Final = 0.1
+_ARM_PRECISION: Final = 20.0
+_LABEL_PRECISION: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HumanTerms:
+    """Corrections of the model's probabilities.
+
+    Attributes:
+        exponent: the exponent of the model's probability.
+        arms: what each arm's vote adds to the log-probability of its label, shape (K,).
+        labels: label → what is added to its log-probability.
+        none: what is added to the log-probability that no label with a vote is right.
+        count: the number of human labels.
+    """
+
+    exponent: float
+    arms: Array
+    labels: Mapping[str, float]
+    none: float
+    count: int
+
+    def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
+        """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
+
+        The exponent says how much surer the model of votes is than it should be, mostly because arms err
+        together. More votes do not help there, so plans of whom to ask go without it
+        (:meth:`calibrate` applies it). The order of the labels is the same with it.
+
+        Args:
+            rows: shape (P, K).
+            right: the probability of each number's label, shape (P, G).
+            named: the label of each number if all rows number labels alike; else no label's term is added.
+
+        Returns:
+            The corrected probabilities, shape (P, G).
+        """
+        numbers = right.shape[1]
+        member = rows[:, None, :] == np.arange(numbers)[None, :, None]
+        present = member.any(axis=2)
+        terms = member @ self.arms
+        for number, label in enumerate(named[:numbers]):
+            terms[:, number] += self.labels.get(label, 0.0)
+        if len(named) == 2 == numbers:
+            present = np.full_like(present, True)
+        none = np.maximum(1.0 - right.sum(axis=1), 0.0)
+        logs = np.log(np.maximum(right, EPSILON)) + terms / self.exponent
+        rest = np.where(
+            none > EPSILON, np.log(np.maximum(none, EPSILON)) + self.none / self.exponent, -np.inf
+        )
+        top = np.maximum(np.where(present, logs, -np.inf).max(axis=1), rest)
+        mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
+        return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
+
+    def calibrate(self, probabilities: Mapping[str, float], *, others: bool) -> dict[str, float]:
+        """Add the labels' terms and the exponent to the probabilities of labels that got a vote.
+
+        Args:
+            probabilities: label → its probability after :meth:`correct`, without terms of labels.
+            others: whether there are labels without a vote.
+
+        Returns:
+            Label → its probability. What is missing to 1 is the probability of the other labels.
+        """
+        none = max(1.0 - sum(probabilities.values()), EPSILON) ** self.exponent if others else 0.0
+        odds = {
+            label: max(value, EPSILON) ** self.exponent * math.exp(self.labels.get(label, 0.0))
+            for label, value in probabilities.items()
+        }
+        total = sum(odds.values()) + none
+        return {label: value / total for label, value in odds.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """The terms as plain JSON."""
+        return {
+            "exponent": self.exponent,
+            "arms": self.arms.tolist(),
+            "labels": dict(self.labels),
+            "none": self.none,
+            "count": self.count,
+        }
+
+
+def fit_human_terms(
+    beliefs: Callable[[Rows], Array],
+    rounds: Sequence[KeptRound],
+    arms: Sequence[str],
+    labels: Sequence[str],
+) -> HumanTerms | None:
+    """Fit the terms to rounds with a human label.
+
+    Args:
+        beliefs: the probability of each number's label, shape (P, G), given vote rows, shape (P, K).
+        rounds: kept rounds. Those count that have a human label in the label set, and a vote.
+        arms: the names of the K arms.
+        labels: the label set.
+
+    Returns:
+        ``None`` if no round counts.
+    """
+    rows, names, truths = [], [], []
+    for round_ in rounds:
+        row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
+        if round_.label in labels and any(number >= 0 for number in row):
+            rows.append(row)
+            names.append(named)
+            truths.append(str(round_.label))
+    if not rows:
+        return None
+    ordered = sorted(labels)
+    choices = _choices(beliefs, np.array(rows), names, truths, ordered)
+    mean = np.zeros(choices.design.shape[1])
+    mean[0] = _EXPONENT
+    precisions = [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
+    exponent, none, *terms = fit_conditional_logit(choices, NormalPrior(mean, np.array(precisions))).tolist()
+    return HumanTerms(
+        max(exponent, _LEAST_EXPONENT),
+        np.array(terms[: len(arms)]),
+        dict(zip(ordered, terms[len(arms) :], strict=True)),
+        none,
+        len(rows),
+    )
+
+
+def _choices(
+    beliefs: Callable[[Rows], Array],
+    rows: Rows,
+    names: Sequence[Sequence[str]],
+    truths: Sequence[str],
+    labels: Sequence[str],
+) -> ChoiceSets:
+    """The candidates of each round: the labels with a vote, and none of them unless all labels have one.
+
+    Args:
+        beliefs: as for :func:`fit_human_terms`.
+        rows: the rounds' vote rows, shape (n, K).
+        names: the label of each number in each row.
+        truths: each round's human label.
+        labels: the M labels, sorted.
+    """
+    right = beliefs(rows)
+    none = np.maximum(1.0 - right.sum(axis=1), EPSILON)
+    position = {label: at for at, label in enumerate(labels)}
+    features: list[Array] = []
+    sizes: list[int] = []
+    chosen: list[bool] = []
+    arms = rows.shape[1]
+    for row, named, truth, chances, rest in zip(rows, names, truths, right, none, strict=True):
+        for number, label in enumerate(named):
+            line = np.zeros(2 + arms + len(labels))
+            line[0] = math.log(max(chances[number], EPSILON))
+            line[2 : 2 + arms] = row == number
+            line[2 + arms + position[label]] = 1.0
+            features.append(line)
+            chosen.append(label == truth)
+        sizes.append(len(named))
+        if len(named) < len(labels):
+            line = np.zeros(2 + arms + len(labels))
+            line[:2] = math.log(rest), 1.0
+            features.append(line)
+            chosen.append(truth not in named)
+            sizes[-1] += 1
+    starts = np.cumsum(sizes, dtype=np.int64) - np.array(sizes, dtype=np.int64)
+    return ChoiceSets(sparse.csr_matrix(np.array(features)), starts, np.array(chosen))

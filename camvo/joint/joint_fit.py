@@ -1,0 +1,242 @@
+"""One question's fit: the model of its votes, what human labels add, and the beliefs that plans need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from camvo.joint.beliefs import Beliefs, form_beliefs
+from camvo.joint.families import excess_agreement, families, tempers
+from camvo.joint.human_terms import HumanTerms, fit_human_terms
+from camvo.joint.kinds import Kinds
+from camvo.joint.lattice import most_arms
+from camvo.joint.two_coins import TwoCoins
+from camvo.joint.vote_model import VoteModel, fit_vote_model
+from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
+from camvo.state.kept_rounds import LatestRounds
+from camvo.state.vote_patterns import UNASKED, PatternCounts
+from camvo.typing import Array
+
+_PARTIAL_ROUNDS: Final = 300.0
+"""Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
+outweigh the others, the model drifts: it then believes what it stopped at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointFit:
+    """What votes on one question say. Hashed by identity.
+
+    Attributes:
+        arms: all K arms, sorted by name.
+        labels: the label set.
+        everyone: the number of rounds that asked all arms.
+        model: the model of votes of all arms.
+        excess: the excess agreement of each pair of arms, shape (K, K).
+        human: what human labels add; ``None`` without human labels.
+        shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
+        beliefs: the beliefs at the nodes of the shortlist's lattice.
+    """
+
+    arms: tuple[str, ...]
+    labels: tuple[str, ...]
+    everyone: float
+    model: VoteModel
+    excess: Array
+    human: HumanTerms | None
+    shortlist: tuple[str, ...]
+    beliefs: Beliefs
+
+    def node(self, votes: Mapping[str, str | None]) -> int:
+        """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
+        row, _ = row_of(votes, self.shortlist, self.labels)
+        return self.beliefs.lattice.node_of[row]
+
+    def probabilities(self, votes: Mapping[str, str | None]) -> dict[str, float]:
+        """The probability of each label, given votes (arm → label, ``None`` if the arm gave none).
+
+        Labels without a vote share what is left equally.
+        """
+        cast = {arm: vote for arm, vote in votes.items() if vote is not None}
+        if cast.keys() <= set(self.shortlist):
+            row, named = row_of(votes, self.shortlist, self.labels)
+            right = self.beliefs.right[self.beliefs.lattice.node_of[row]]
+        else:
+            row, named = row_of(votes, self.arms, self.labels)
+            right = self.given_all(np.array([row]))[0]
+        probabilities = dict(zip(named, right.tolist(), strict=False))
+        if not named:
+            return dict.fromkeys(self.labels, 1.0 / len(self.labels))
+        if self.human is not None:
+            # With two labels, their terms are in the beliefs already.
+            terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
+            others = len(probabilities) < len(self.labels)
+            probabilities = terms.calibrate(probabilities, others=others)
+        rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
+        return {label: probabilities.get(label, rest) for label in self.labels}
+
+    def given_all(self, rows: Rows) -> Array:
+        """The probability of each number's label, given vote rows of all arms, shape (P, K) → (P, G)."""
+        right, _ = self.model.beliefs(rows)
+        if self.human is None:
+            return right
+        return self.human.correct(rows, right, sorted(self.labels) if len(self.labels) == 2 else [])
+
+    def effective_votes(self) -> float:
+        """How many independent arms the K arms are worth (Kish), from their excess agreement."""
+        return float(tempers(self.excess).sum())
+
+    def describe(self) -> dict[str, Any]:
+        """The fit as plain JSON, stored with a round's plan."""
+        described: dict[str, Any] = {
+            "everyone": self.everyone,
+            "shortlist": list(self.shortlist),
+            "effective_votes": self.effective_votes(),
+            "families": [[self.arms[arm] for arm in family] for family in families(self.excess)],
+        }
+        if isinstance(self.model, TwoCoins):
+            described |= {"accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True))}
+        elif isinstance(self.model, Kinds):
+            described |= {
+                "accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True)),
+                "kinds": self.model.share.tolist(),
+            }
+        return described if self.human is None else described | {"human": self.human.describe()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _VotesFit:
+    """The part of the fit that human labels do not change."""
+
+    rows: VoteRows
+    model: VoteModel
+    excess: Array
+
+    @property
+    def arms(self) -> int:
+        return self.rows.rows.shape[1]
+
+    def of(self, positions: Sequence[int]) -> VoteRows:
+        """The votes of some arms."""
+        return replace(self.rows, rows=self.rows.rows[:, positions])
+
+
+def fit_joint(
+    evidence: PatternCounts,
+    latest: LatestRounds,
+    labels: tuple[str, ...],
+    prices: Mapping[str, float],
+) -> JointFit:
+    """Fit the model of votes, the human terms and the beliefs.
+
+    Args:
+        evidence: the vote patterns of past rounds.
+        latest: the latest rounds with a human label.
+        labels: the label set.
+        prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+    """
+    arms = tuple(sorted(prices))
+    votes = _fit_votes(evidence, arms, len(labels))
+    shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+    positions = tuple(arms.index(arm) for arm in shortlist)
+    beliefs, human = _label_free_beliefs(votes, positions, len(labels)), None
+    if latest.labelled:
+        known = _Known(votes.model, beliefs, positions)
+        human = fit_human_terms(known.right, latest.rounds, arms, labels)
+    if human is not None:
+        beliefs = _corrected_beliefs(votes, positions, human, labels)
+    return JointFit(
+        arms, labels, float(votes.rows.counts.sum()), votes.model, votes.excess, human, shortlist, beliefs
+    )
+
+
+@lru_cache(maxsize=32)
+def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
+    """Fit the model of votes; cached, because human labels and prices change more often than votes."""
+    rows = tabulate(evidence.patterns, arms, labels)
+    partial = rows.partial.sum()
+    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
+    excess = excess_agreement(rows, labels)
+    return _VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
+
+
+@lru_cache(maxsize=32)
+def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
+    return form_beliefs(_Among(votes.model, positions, votes.arms), votes.of(positions), labels)
+
+
+def _corrected_beliefs(
+    votes: _VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
+) -> Beliefs:
+    terms = replace(human, arms=human.arms[[*positions]])
+    named = sorted(labels) if len(labels) == 2 else []
+    return form_beliefs(
+        _Among(votes.model, positions, votes.arms),
+        votes.of(positions),
+        len(labels),
+        lambda rows, right: terms.correct(rows, right, named),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What is known of the label of a vote row: the beliefs of its node, or the model of all arms' votes."""
+
+    model: VoteModel
+    beliefs: Beliefs
+    positions: Sequence[int]
+
+    def right(self, rows: Rows) -> Array:
+        """The probability of each number's label, shape (P, G), given rows of all arms, shape (P, K)."""
+        right, _ = self.model.beliefs(rows)
+        others = np.delete(rows, self.positions, axis=1)
+        short = np.flatnonzero((others < 0).all(axis=1))
+        nodes = self.beliefs.lattice.find(rows[short][:, self.positions])
+        right[short] = 0.0
+        right[short, : self.beliefs.right.shape[1]] = self.beliefs.right[nodes]
+        return right
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Among:
+    """A model of votes, for rows of some of its arms."""
+
+    model: VoteModel
+    positions: Sequence[int]
+    arms: int
+
+    @property
+    def skill(self) -> Array:
+        return np.asarray(self.model.skill[self.positions], dtype=np.float64)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+        whole[:, self.positions] = rows
+        right, evidence = self.model.beliefs(whole)
+        return right[:, : max(rows.shape[1], 2)], evidence
+
+
+def _shortlist(
+    votes: _VotesFit, prices: Mapping[str, float], arms: tuple[str, ...], most: int
+) -> tuple[str, ...]:
+    """The arms that plans ask: greedily those whose votes add the most right labels for their price."""
+    if len(arms) <= most:
+        return arms
+    counted = votes.rows.counts > 0.0
+    rows, counts = votes.rows.rows[counted], votes.rows.counts[counted]
+    total = max(float(counts.sum()), 1.0)
+    chosen: list[int] = []
+    while len(chosen) < most:
+        gains = {}
+        for position, arm in enumerate(arms):
+            if position in chosen:
+                continue
+            among = np.full_like(rows, UNASKED)
+            among[:, [*chosen, position]] = rows[:, [*chosen, position]]
+            right, _ = votes.model.beliefs(among)
+            gains[position] = float(counts @ right.max(axis=1)) / total - prices[arm]
+        chosen.append(max(gains, key=lambda position: gains[position]))
+    return tuple(arms[position] for position in sorted(chosen))

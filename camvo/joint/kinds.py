@@ -1,0 +1,158 @@
+"""The model of votes for more than two labels: kinds of items, and a decoy that wrong votes share.
+
+An item has a right label z, a decoy w among the other labels, and a kind d with probability π_d: easy or
+hard. Given these, arms err independently. Arm k votes for z with probability p_kd. A wrong vote falls on w
+with probability s_d + (1 − s_d)/(M − 1), and on each other label with (1 − s_d)/(M − 1). Arms differ most on
+hard items, and wrong votes agree with one another; one accuracy for each arm knows neither.
+
+Only the labels that a row names need be told apart. For z and for w there is one more state each, "none of
+them". Given the kind, the likelihood is a product of a term of z and a term of w, so the sum over both takes
+no more than the sum over each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from camvo.joint.vote_rows import Rows
+from camvo.typing import Array
+
+_KINDS: Final = 2
+"""Three and four kinds are no better than two (docs/joint.md)."""
+
+_STEPS: Final = 40
+_PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.7, 10.0
+"""The prior of an arm's accuracy on items of one kind."""
+
+_KIND_ROUNDS: Final = 3.0
+"""How many rounds of each kind the prior of the kinds' shares counts as."""
+
+_LOWEST, _HIGHEST = 0.1, 0.995
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kinds:
+    """A fitted model of the votes of K arms on M > 2 labels (M = 1 is allowed, and every vote is right).
+
+    Attributes:
+        accuracy: p, shape (K, D).
+        shared: s, shape (D,).
+        share: π, shape (D,); the easiest kind comes first.
+        labels: M.
+        temper: the exponent of each arm's likelihood, shape (K,).
+    """
+
+    accuracy: Array
+    shared: Array
+    share: Array
+    labels: int
+    temper: Array
+
+    @property
+    def skill(self) -> Array:
+        """The mean log-odds of each arm's vote against one other label, shape (K,)."""
+        odds = np.log(self.accuracy * max(self.labels - 1, 1)) - np.log1p(-self.accuracy)
+        return np.asarray(odds @ self.share, dtype=np.float64)
+
+    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
+        """The probability of each number's label, shape (P, G), and the votes' log-probability, (P,)."""
+        right, _, evidence = self._posterior(_Named.of(rows, self.labels, self.temper))
+        return right[:, :-1].sum(axis=2), evidence
+
+    def _posterior(self, named: _Named) -> tuple[Array, Array, Array]:
+        """P(z, d), shape (P, G + 1, D), whose last z is "none"; P(w, d), (P, G, D); log-evidence, (P,)."""
+        m = self.labels
+        others = max(m - 1, 1)
+        hit, miss = np.log(self.accuracy), np.log1p(-self.accuracy)
+        stray = np.log(np.maximum((1.0 - self.shared) / others, 1e-12))
+        decoy = np.log(self.shared + (1.0 - self.shared) / others)
+        present = named.present[:, :, None]
+        for_z = np.where(present, named.votes @ (hit - miss - stray), -np.inf)
+        for_w = np.where(present, named.votes.sum(axis=2)[:, :, None] * (decoy - stray), -np.inf)
+        base = named.cast @ (miss + stray) + np.log(self.share)
+        top_z, top_w = (np.maximum(term.max(axis=1), 0.0) for term in (for_z, for_w))
+        z = np.exp(for_z - top_z[:, None]) / m
+        single = m == 1  # no other label exists then, and w has the one state "none"
+        w = np.exp(for_w - top_w[:, None]) * (not single) / others
+        count = present.sum(axis=1)
+        no_z = np.exp(-top_z) * (m - count) / m
+        no_w = np.exp(-top_w) / others
+        total = w.sum(axis=1)
+        with_z = z * (total[:, None] - w + (no_w * np.maximum(m - count, single))[:, None])
+        without = no_z * (total + no_w * np.maximum(m - 1 - count, single))
+        scale = base + top_z + top_w
+        highest = scale.max(axis=1, keepdims=True)
+        factor = np.exp(scale - highest)[:, None]
+        right = np.concatenate((with_z, without[:, None]), axis=1) * factor
+        drawn = w * (z.sum(axis=1, keepdims=True) - z + no_z[:, None]) * factor
+        sums = right.sum(axis=(1, 2))
+        return right / sums[:, None, None], drawn / sums[:, None, None], np.log(sums) + highest[:, 0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Named:
+    """Vote rows in the form that the likelihood needs.
+
+    Attributes:
+        member: whether each arm voted for each number, shape (P, G, K).
+        votes: the same times the arms' tempers.
+        cast: whether each arm voted, times its temper, shape (P, K).
+        present: whether the row has the number, shape (P, G).
+    """
+
+    member: Array
+    votes: Array
+    cast: Array
+    present: Array
+
+    @classmethod
+    def of(cls, rows: Rows, labels: int, temper: Array) -> _Named:
+        numbers = np.arange(min(rows.shape[1], labels))
+        member = (rows[:, None, :] == numbers[None, :, None]).astype(np.float64)
+        present = numbers < np.maximum(rows.max(axis=1, initial=-1) + 1, 0)[:, None]
+        return cls(member, member * temper, (rows >= 0) * temper, present)
+
+
+def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
+    """Fit the model by EM to nothing but votes.
+
+    Args:
+        rows: vote rows, shape (P, K).
+        counts: the weight of each row in rounds, shape (P,).
+        labels: M, the number of labels.
+        temper: the exponent of each arm's likelihood, in (0, 1], shape (K,).
+    """
+    arms = rows.shape[1]
+    named, voted = _Named.of(rows, labels, temper), (rows >= 0).astype(np.float64)
+    members = named.member.reshape(-1, arms)
+    weight = counts[:, None, None]
+    model = Kinds(
+        np.tile(np.linspace(0.95, 0.45, _KINDS), (arms, 1)),
+        np.full(_KINDS, 0.4),
+        np.full(_KINDS, 1.0 / _KINDS),
+        labels,
+        temper,
+    )
+    for _ in range(_STEPS):
+        right_label, decoy, _ = model._posterior(named)
+        kind = right_label.sum(axis=1)
+        right = members.T @ (right_label[:, :-1] * weight).reshape(-1, _KINDS)
+        on_decoy = members.T @ (decoy * weight).reshape(-1, _KINDS)
+        cast = voted.T @ (kind * counts[:, None])
+        prior = _PRIOR_ROUNDS * _PRIOR_ACCURACY
+        accuracy = np.clip((right + prior) / (cast + _PRIOR_ROUNDS), _LOWEST, _HIGHEST)
+        share = (counts @ kind + _KIND_ROUNDS) / (counts.sum() + _KIND_ROUNDS * _KINDS)
+        drawn = model.shared / (model.shared + (1.0 - model.shared) / max(labels - 1, 1))
+        shared = (temper @ on_decoy * drawn + 2.0) / (temper @ (cast - right) + 5.0)
+        easiest = np.argsort(-accuracy.mean(axis=0), kind="stable")
+        model = Kinds(
+            accuracy[:, easiest],
+            np.clip(shared, 0.001, 0.999)[easiest],
+            share[easiest],
+            labels,
+            temper,
+        )
+    return model

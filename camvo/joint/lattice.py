@@ -1,0 +1,156 @@
+"""The lattice of votes: everything that the votes of a few arms can have shown so far.
+
+A node is a vote row without silent arms: which arms have voted, and who voted for the same label. Asking one
+more arm leads from a node to a node with one more vote. With seven arms and many labels there are 4,140
+nodes, with seven arms and two labels 2,187, so that the best order of asking can be computed exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.joint.vote_rows import Rows, renumber
+from camvo.state.vote_patterns import UNASKED
+from camvo.typing import Array
+
+MOST_NODES = 25_000
+"""A lattice has at most this many nodes: up to eight arms, or nine with two labels."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Asking one arm at all nodes at which the same number of arms have voted.
+
+    Attributes:
+        arm: the arm's position.
+        nodes: the nodes at which it has not voted, shape (n,).
+        following: the node after each vote, shape (G, n); −1 for a number that cannot follow.
+        labels: how many labels each number stands for: all labels without a vote share one, shape (G, n).
+    """
+
+    arm: int
+    nodes: NDArray[np.int64]
+    following: NDArray[np.int64]
+    labels: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The nodes of K arms and the steps between them.
+
+    Attributes:
+        rows: the vote row of each node, shape (N, K). The first node has no votes.
+        steps: for each number of votes, from K − 1 down to 0, the steps that add one.
+        after: the node after each vote of each arm at each node, shape (K, G, N); −1 where impossible.
+        numbers: G, the largest count of different labels in a row.
+        named: whether numbers are the labels themselves (two labels).
+    """
+
+    rows: Rows
+    steps: tuple[tuple[Step, ...], ...]
+    after: NDArray[np.int64]
+    numbers: int
+    named: bool
+    _places: NDArray[np.int64] = field(repr=False)
+    _codes: NDArray[np.int64] = field(repr=False)
+
+    @cached_property
+    def node_of(self) -> dict[tuple[int, ...], int]:
+        """Vote row → its node, for rows without silent arms that are numbered by first appearance."""
+        return {tuple(row): node for node, row in enumerate(self.rows.tolist())}
+
+    def find(self, rows: Rows) -> NDArray[np.int64]:
+        """The node of each vote row, shape (P,); silent arms count as not asked.
+
+        Args:
+            rows: shape (P, K), with more than two labels numbered by first appearance.
+        """
+        return np.searchsorted(self._codes, _code(rows, self._places))
+
+
+@lru_cache(maxsize=16)
+def vote_lattice(arms: int, labels: int) -> Lattice:
+    """The lattice of K arms and M labels.
+
+    Args:
+        arms: K ≥ 1, at most :func:`most_arms` of the labels.
+        labels: M ≥ 1.
+    """
+    named, numbers = labels == 2, min(arms, labels) if labels != 2 else 2
+    rows = np.zeros((1, 0), dtype=np.int64)
+    for _ in range(arms):
+        count = rows.max(axis=1, initial=-1) + 1
+        parts = [np.column_stack((rows, np.full(len(rows), UNASKED)))]
+        for number in range(numbers):
+            possible = np.full(len(rows), True) if named else number <= count
+            parts.append(np.column_stack((rows[possible], np.full(int(possible.sum()), number))))
+        rows = np.concatenate(parts)
+    places = (numbers + 1) ** np.arange(arms, dtype=np.int64)
+    codes = _code(rows, places)
+    ascending = np.argsort(codes)
+    none = np.full((arms, numbers, len(rows)), -1, dtype=np.int64)
+    lattice = Lattice(rows[ascending], (), none, numbers, named, places, codes[ascending])
+    votes = (lattice.rows >= 0).sum(axis=1)
+    steps = tuple(
+        tuple(
+            _step(lattice, np.flatnonzero((votes == size) & (lattice.rows[:, arm] < 0)), arm, labels)
+            for arm in range(arms)
+        )
+        for size in reversed(range(arms))
+    )
+    after = none.copy()
+    for step in chain.from_iterable(steps):
+        after[step.arm][:, step.nodes] = step.following
+    return replace(lattice, steps=steps, after=after)
+
+
+@lru_cache(maxsize=64)
+def most_arms(labels: int) -> int:
+    """The largest number of arms whose lattice has at most :data:`MOST_NODES` nodes.
+
+    Args:
+        labels: M ≥ 1.
+    """
+    arms = 1
+    while _nodes(arms + 1, labels) <= MOST_NODES:
+        arms += 1
+    return arms
+
+
+def _nodes(arms: int, labels: int) -> int:
+    """The number of nodes: 3^K for two labels, else by how many labels the votes name."""
+    if labels == 2:
+        return int(3**arms)
+    by_count = [1] + [0] * min(arms, labels)
+    for _ in range(arms):
+        by_count = [
+            count * (1 + named) + (by_count[named - 1] if named else 0)
+            for named, count in enumerate(by_count)
+        ]
+        if sum(by_count) > MOST_NODES:
+            break
+    return sum(by_count)
+
+
+def _step(lattice: Lattice, nodes: NDArray[np.int64], arm: int, labels: int) -> Step:
+    rows = lattice.rows[nodes]
+    count = np.maximum(rows.max(axis=1, initial=-1) + 1, 0)
+    following = np.full((lattice.numbers, len(nodes)), -1, dtype=np.int64)
+    stands_for = np.ones((lattice.numbers, len(nodes)))
+    for number in range(lattice.numbers):
+        possible = np.full(len(nodes), True) if lattice.named else number <= count
+        after = rows[possible]
+        after[:, arm] = number
+        following[number, possible] = lattice.find(after if lattice.named else renumber(after))
+        if not lattice.named:
+            stands_for[number] = np.where(number == count, labels - number, 1)
+    return Step(arm, nodes, following, stands_for)
+
+
+def _code(rows: Rows, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.asarray(np.where(rows < 0, 0, rows + 1) @ places, dtype=np.int64)

@@ -1,0 +1,85 @@
+"""Which arm to ask next, and when to stop: the best plan over the lattice, computed backwards.
+
+Stopping at a node is worth the probability of its most probable label. Asking an arm is worth the expected
+value of the node that its vote leads to, less its price. Prices are converted by the worth of a right label.
+The plan knows every order of asking, and what may follow each vote, so it neither stops because the next vote
+alone would change nothing, nor asks dear arms after cheap ones have settled the label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camvo.joint.beliefs import Beliefs
+from camvo.numerics.tolerances import TIE
+from camvo.typing import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worth:
+    """The best plan for one list of prices.
+
+    Attributes:
+        beliefs: what is believed at the nodes.
+        asking: the value of asking each arm at each node and of acting best from then on, in right labels,
+            shape (N, K); −∞ for an arm that has voted.
+        stopping: the value of stopping at each node, shape (N,); −∞ where nobody has voted.
+        next_arm: the best arm to ask at each node, −1 to stop, shape (N,).
+    """
+
+    beliefs: Beliefs
+    asking: Array
+    stopping: Array
+    next_arm: NDArray[np.int64]
+    _together: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
+
+    def together(self, node: int) -> tuple[int, ...]:
+        """The arms to ask now: the best one, and those that are asked next whatever it votes.
+
+        Empty if stopping is better.
+        """
+        if node not in self._together:
+            self._together[node] = tuple(self._asked_from(node))
+        return self._together[node]
+
+    def _asked_from(self, node: int) -> Iterator[int]:
+        frontier = np.array([node])
+        while True:
+            wanted = np.unique(self.next_arm[frontier])
+            if len(wanted) != 1 or wanted[0] < 0:
+                return
+            yield int(wanted[0])
+            after = np.unique(self.beliefs.lattice.after[wanted[0]][:, frontier])
+            frontier = after[after >= 0]
+
+
+@lru_cache(maxsize=64)
+def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...]) -> Worth:
+    """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
+
+    Args:
+        beliefs: the beliefs at the nodes of K arms.
+        prices: the price of each arm in right labels, length K.
+    """
+    lattice = beliefs.lattice
+    nodes, arms = lattice.rows.shape
+    stopping = np.where((lattice.rows >= 0).any(axis=1), beliefs.surest, -np.inf)
+    value = stopping.copy()
+    asking = np.full((nodes, arms), -np.inf)
+    next_arm = np.full(nodes, -1, dtype=np.int64)
+    for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
+        for step, votes in zip(level, level_votes, strict=True):
+            after = np.where(step.following >= 0, value[np.maximum(step.following, 0)], 0.0)
+            asking[step.nodes, step.arm] = (votes * after).sum(axis=0) - prices[step.arm]
+        at = np.unique(np.concatenate([step.nodes for step in level]))
+        best = asking[at].argmax(axis=1)
+        gained = asking[at, best]
+        further = gained > value[at] + TIE
+        next_arm[at] = np.where(further, best, -1)
+        value[at] = np.where(further, gained, value[at])
+    return Worth(beliefs, asking, stopping, next_arm)

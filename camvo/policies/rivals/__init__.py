@@ -1,0 +1,1 @@
+"""Policies from elsewhere, to compare with."""

@@ -1,0 +1,182 @@
+"""Asking one arm after another while its vote is expected to be worth its price, in the best order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from camvo.joint.joint_fit import JointFit
+from camvo.joint.worth import Worth
+from camvo.numerics.tolerances import TIE
+from camvo.stages.exploration import Exploration
+from camvo.stages.stages import Cast, KeptKind
+from camvo.state.vote_patterns import ExplorationRound, VotePattern
+from camvo.typing import Votes
+from camvo.votes.decision import Decision
+
+_TRUSTED_LABELS = 50.0
+"""The number of human labels at which their decision's own score is trusted half."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointQuestion:
+    """The stages of one question.
+
+    Attributes:
+        labels: the label set.
+        fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
+        worth: the plan of whom to ask; ``None`` if all arms are asked.
+        scale: how many times the plan counts prices.
+    """
+
+    labels: tuple[str, ...]
+    fit: JointFit | None = None
+    worth: Worth | None = None
+    scale: float = 1.0
+
+    @property
+    def kept(self) -> KeptKind | None:
+        """Rounds with a human label; ``None`` for a question whose votes are not labels."""
+        return None if self.fit is None else "labelled"
+
+    def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
+        """The most probable label, or the weighted vote's label if it is as probable."""
+        if self.fit is None:
+            return decision
+        posterior = self.fit.probabilities(votes)
+        leader = max(posterior, key=lambda label: posterior[label])
+        label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
+        count = 0 if self.fit.human is None else self.fit.human.count
+        return Decision(label, posterior[label], posterior, count / (count + _TRUSTED_LABELS))
+
+    def gains(self, votes: Cast, prices: Mapping[str, float]) -> dict[str, float]:
+        """How many right labels asking each arm adds, before its price, for arms that were not asked.
+
+        Args:
+            votes: the votes so far.
+            prices: arm → its price in right labels.
+        """
+        if self.fit is None or self.worth is None:
+            return {arm: np.inf for arm in prices if arm not in votes}
+        node = self.fit.node(votes)
+        stopping = max(float(self.worth.stopping[node]), 1.0 / len(self.labels))
+        asking = self.worth.asking[node].tolist()
+        return {
+            arm: (value - stopping) / self.scale + prices[arm]
+            for arm, value in zip(self.fit.shortlist, asking, strict=True)
+            if arm not in votes
+        }
+
+    def together(self, votes: Cast) -> list[str]:
+        """The arms to ask now by the question's own plan, the best one first; empty to stop."""
+        if self.fit is None or self.worth is None:
+            return []
+        return [self.fit.shortlist[arm] for arm in self.worth.together(self.fit.node(votes))]
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
+        return {}, {} if self.fit is None else {"joint": self.fit.describe()}
+
+
+@dataclass(frozen=True, slots=True)
+class JointStages:
+    """The stages of a task: arms are asked while they add more right labels than they cost.
+
+    With several questions, the gains of one arm on all of them are added up.
+
+    Attributes:
+        order: all arms; those of the first stage come first, the others by price.
+        count: how many arms the first stage asks.
+        exploration: ``"everyone"`` asks all arms whatever they vote.
+        propensity: the probability of asking all arms independently of the votes.
+        prices: arm → its price in right labels.
+        questions: question → its stages.
+    """
+
+    order: tuple[str, ...]
+    count: int
+    exploration: Exploration
+    propensity: float
+    prices: Mapping[str, float]
+    questions: Mapping[str, JointQuestion]
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The arms of the first stage, which are asked independently of the votes."""
+        return self.order[: self.count]
+
+    def after(self, votes: Votes) -> tuple[str, ...]:
+        """The arms to ask now, given the votes so far; empty if every question can be decided."""
+        if missing := tuple([arm for arm in self.first if arm not in votes]):
+            return missing
+        return tuple(next_arms(self.questions, self.prices, votes))
+
+    def exploration_round(self, question: str, votes: Cast) -> ExplorationRound | None:
+        """The pattern of the votes, and whether stopping early would have given the same label.
+
+        With two labels the pattern names them, because each arm has an accuracy for each label.
+        """
+        stages = self.questions[question]
+        everyone = self.exploration == "everyone"
+        named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
+        pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
+        return ExplorationRound(pattern, self._early_is_right(question, votes) if everyone else None)
+
+    def describe(self, question: str) -> dict[str, Any]:
+        """One question's part of a plan's description, as plain JSON."""
+        stages, beside = self.questions[question].describe()
+        common = {
+            "order": list(self.order),
+            "coin": self.exploration,
+            "propensity": self.propensity,
+            "first": self.count,
+            "kept": self.questions[question].kept,
+        }
+        return {"stages": common | stages} | beside
+
+    def _early_is_right(self, question: str, votes: Cast) -> bool | None:
+        """Whether the votes asked for without exploration give the label of all; ``None`` without a plan."""
+        stages = self.questions[question]
+        if stages.fit is None or stages.worth is None or not any(votes.values()):
+            return None
+        alone, early = {question: stages}, dict[str, dict[str, str]]()
+        while arms := next_arms(alone, self.prices, early):
+            for arm in arms:
+                vote = votes.get(arm)
+                early[arm] = {} if vote is None else {question: vote}
+        cast = {arm: answers.get(question) for arm, answers in early.items()}
+        return _leader(stages.fit, cast) == _leader(stages.fit, votes)
+
+
+def next_arms(questions: Mapping[str, JointQuestion], prices: Mapping[str, float], votes: Votes) -> list[str]:
+    """The arms to ask now; empty if no arm adds more right labels than it costs.
+
+    Args:
+        questions: question → its stages.
+        prices: arm → its price in right labels.
+        votes: the votes so far.
+    """
+    casts = {name: {arm: answers.get(name) for arm, answers in votes.items()} for name in questions}
+    if len(questions) == 1:
+        ((name, only),) = questions.items()
+        wanted = only.together(casts[name])
+        if wanted and not any(arm in votes for arm in wanted):
+            return wanted
+    total = dict.fromkeys([arm for arm in prices if arm not in votes], 0.0)
+    for name, question in questions.items():
+        for arm, gain in question.gains(casts[name], prices).items():
+            total[arm] += max(gain, 0.0)
+    worthwhile = {arm: gain - prices[arm] for arm, gain in total.items() if gain > prices[arm] + TIE}
+    if worthwhile:
+        best = max(worthwhile, key=lambda arm: (worthwhile[arm], arm))
+        return [best] if np.isfinite(worthwhile[best]) else sorted(worthwhile)
+    undecided = any(not any(cast.values()) for cast in casts.values())
+    return [min(total, key=lambda arm: (prices[arm], arm))] if undecided and total else []
+
+
+def _leader(fit: JointFit, votes: Cast) -> str:
+    posterior = fit.probabilities(votes)
+    return max(posterior, key=lambda label: posterior[label])

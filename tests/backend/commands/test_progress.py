@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from backend.commands.progress import EVERY, progress_bar
+
+
+def printed(steps: list[tuple[float, int]], *, terminal: bool = False) -> str:
+    """What is printed if so many seconds pass before each of these numbers of items."""
+    now = 0.0
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=80)
+    with progress_bar(console, "replaying", 2000, clock=lambda: now) as advance:
+        for seconds, items in steps:
+            now += seconds
+            advance(items)
+    return stream.getvalue()
+
+
+def test_a_redirected_command_says_how_far_it_is_every_so_often() -> None:
+    assert printed([(EVERY, 500), (1.0, 10), (EVERY, 490)]).splitlines() == [
+        "replaying: 500 of 2,000 (25%), about 45 s left",
+        "replaying: 1,000 of 2,000 (50%), about 31 s left",
+    ]
+
+
+def test_a_redirected_command_that_is_quick_says_nothing() -> None:
+    assert printed([(0.1, 1000), (0.1, 1000)]) == ""
+
+
+def test_nothing_done_yet_is_no_progress() -> None:
+    assert printed([(EVERY, 0)]) == ""
+
+
+def test_a_terminal_has_a_bar_and_no_lines() -> None:
+    assert "about" not in printed([(EVERY, 2000)], terminal=True)

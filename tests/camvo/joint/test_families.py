@@ -1,0 +1,75 @@
+"""Arms that agree with one another far more than with the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_up_votes import draw_votes, rows_of
+
+from camvo.joint.families import excess_agreement, families, tempers
+from camvo.joint.vote_rows import VoteRows
+
+SKILLS = np.array([0.75, 0.7, 0.65, 0.8, 0.85, 0.7])
+
+
+@pytest.mark.parametrize("labels", [2, 4, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_copies_are_found_and_nobody_else(labels, seed):
+    votes, _ = draw_votes(SKILLS, labels=labels, items=800, copies=2, seed=seed)
+    excess = excess_agreement(rows_of(votes, labels), labels)
+    related = {(i, j) for i, j in np.argwhere(excess > 0.0).tolist() if i < j}
+    assert related == {(0, 1), (0, 2), (1, 2)}
+    assert (excess == excess.T).all()
+
+
+@pytest.mark.parametrize("labels", [2, 3, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_independent_arms_are_no_family(labels, seed):
+    votes, _ = draw_votes(SKILLS, labels=labels, items=400, seed=seed)
+    assert not excess_agreement(rows_of(votes, labels), labels).any()
+
+
+@pytest.mark.parametrize("decoy", [0.3, 0.6])
+def test_errors_that_all_arms_share_make_no_family(decoy):
+    votes, _ = draw_votes(SKILLS, labels=5, items=600, decoy=decoy)
+    assert not excess_agreement(rows_of(votes, 5), 5).any()
+
+
+def test_one_copied_voice_counts_about_once():
+    votes, _ = draw_votes(SKILLS, labels=4, items=2000, copies=2)
+    exponents = tempers(excess_agreement(rows_of(votes, 4), 4))
+    assert 1.0 <= exponents[:3].sum() < 1.6
+    assert exponents[3:].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_few_rounds_show_no_family():
+    votes, _ = draw_votes(SKILLS, labels=4, items=29, copies=2)
+    assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+def test_two_arms_cannot_be_told_from_two_good_ones():
+    votes = np.tile(np.arange(400)[:, None] % 4, (1, 2))
+    assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+def test_rounds_that_stopped_early_do_not_count():
+    rows = rows_of(draw_votes(SKILLS, labels=4, items=800, copies=2)[0], 4)
+    partial = VoteRows(rows.rows, np.zeros(len(rows.counts)), rows.counts)
+    assert not excess_agreement(partial, 4).any()
+
+
+def test_arms_that_never_vote_are_related_to_nobody():
+    votes, _ = draw_votes(SKILLS, labels=4, items=300)
+    votes[:, 3:] = -1
+    assert not excess_agreement(rows_of(votes, 4), 4).any()
+
+
+@pytest.mark.parametrize(
+    ("related", "expected"),
+    [([], []), ([(0, 3)], [[0, 3]]), ([(0, 3), (3, 4), (1, 5)], [[0, 3, 4], [1, 5]])],
+)
+def test_a_family_is_whom_relations_link(related, expected):
+    excess = np.zeros((6, 6))
+    for one, other in related:
+        excess[one, other] = excess[other, one] = 0.8
+    assert families(excess) == expected

@@ -1,0 +1,74 @@
+"""Votes as numbers: what a row keeps, and which rounds count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camvo.joint.vote_rows import renumber, row_of, tabulate
+from camvo.state.vote_patterns import SILENT, UNASKED, VotePattern, canonical
+
+ARMS = ("a", "b", "c")
+THREE, TWO = ("neg", "neutral", "pos"), ("neg", "pos")
+
+
+@given(st.lists(st.lists(st.integers(-2, 4), min_size=4, max_size=4), min_size=1, max_size=8))
+def test_renumbering_is_the_canonical_numbering_of_vote_patterns(rows):
+    expected = [canonical(number if number < 0 else str(number) for number in row) for row in rows]
+    assert [tuple(row) for row in renumber(np.array(rows)).tolist()] == expected
+
+
+def test_with_more_labels_a_row_numbers_them_as_they_appear():
+    assert row_of({"a": "pos", "b": "neg", "c": "pos"}, ARMS, THREE) == ((0, 1, 0), ["pos", "neg"])
+
+
+def test_with_two_labels_a_number_is_the_label():
+    assert row_of({"b": "pos"}, ARMS, ("pos", "neg")) == ((UNASKED, 1, UNASKED), ["neg", "pos"])
+
+
+@pytest.mark.parametrize("labels", [TWO, THREE])
+@pytest.mark.parametrize("vote", [None, "angry"], ids=["silent", "outside the label set"])
+def test_an_arm_without_a_vote_for_a_label_counts_as_not_asked(labels, vote):
+    assert row_of({"a": "neg", "b": vote}, ARMS, labels) == row_of({"a": "neg"}, ARMS, labels)
+
+
+def table(patterns, labels=3, arms=ARMS):
+    rows = tabulate(patterns, arms, labels)
+    return {
+        tuple(row): (count, partial)
+        for row, count, partial in zip(rows.rows.tolist(), rows.counts, rows.partial, strict=True)
+    }
+
+
+def pattern(votes, *, everyone=True, labels=(), arms=ARMS):
+    return VotePattern.of(arms, votes, everyone=everyone, labels=labels)
+
+
+def test_rounds_that_asked_all_arms_are_counted_apart_from_others():
+    votes = {"a": "x", "b": "y", "c": "x"}
+    patterns = {pattern(votes): 3, pattern(votes, everyone=False): 2}
+    assert table(patterns) == {(0, 1, 0): (3.0, 2.0)}
+
+
+def test_a_round_before_an_arm_joined_did_not_ask_all():
+    early = pattern({"a": "x", "b": "x"}, arms=("a", "b"))
+    assert table({early: 4}) == {(0, 0, UNASKED): (0.0, 4.0)}
+
+
+def test_the_votes_of_an_arm_that_has_left_are_left_out():
+    assert table({pattern({"a": "x", "b": "y", "c": "y"}): 1}, arms=("b", "c")) == {(0, 0): (1.0, 0.0)}
+
+
+def test_a_silent_arm_was_asked():
+    assert table({pattern({"a": "x", "b": None, "c": "x"}): 1}) == {(0, SILENT, 0): (1.0, 0.0)}
+
+
+def test_with_two_labels_only_patterns_that_name_them_count():
+    votes = {"a": "pos", "b": "pos", "c": "neg"}
+    assert table({pattern(votes): 5, pattern(votes, labels=TWO): 2}, 2) == {(1, 1, 0): (2.0, 0.0)}
+
+
+def test_without_rounds_there_are_no_rows():
+    assert tabulate({}, ARMS, 3).rows.shape == (0, 3)

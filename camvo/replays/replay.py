@@ -17,7 +17,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.review_queue import ReviewQueue
-from camvo.replays.student_arm import QUESTION, StudentArm
+from camvo.replays.texts.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision

@@ -12,9 +12,9 @@ from camvo.policies.estimates import Observation
 from camvo.policies.stacked import Stacked
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
-from camvo.replays.student_arm import QUESTION, StudentArm
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.topic_texts import draw_topic_texts
+from camvo.replays.texts.student_arm import QUESTION, StudentArm
+from camvo.replays.texts.topic_texts import draw_topic_texts
 from camvo.replays.votes_table import VotesTable
 from camvo.student.student import LEAST_TEXTS, STUDENT
 

@@ -90,7 +90,7 @@ def test_linear_models_that_a_snapshot_lacks_cannot_be_restored():
 
 def test_policies_in_stages_read_none_for_labels_and_all_others_do():
     reading = {name for name, policy in POLICIES.items() if policy.linear(None, LABEL_VOTE)}
-    assert set(POLICIES) - reading == {"sequential", "stacked"}
+    assert set(POLICIES) - reading == {"joint", "sequential", "stacked"}
     assert Sequential().linear(NumericVote(0.0, 1.0))
 
 

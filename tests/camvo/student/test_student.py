@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from camvo.replays.synthetic import SyntheticModel
-from camvo.replays.topic_texts import draw_topic_texts
+from camvo.replays.texts.topic_texts import draw_topic_texts
 from camvo.student.ngrams import hashed_ngrams
 from camvo.student.ridge import fit_ridge
 from camvo.student.student import LEAST_TEXTS, Student, teach

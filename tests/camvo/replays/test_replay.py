@@ -9,6 +9,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation
+from camvo.policies.joint import Joint
 from camvo.policies.stacked import Stacked
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
@@ -330,3 +331,19 @@ def test_labels_from_the_queue_teach_as_labels_at_once_do():
 def test_a_share_for_review_that_is_none_is_refused(share):
     with pytest.raises(InvalidParameterError, match="reviewed must be in"):
         replay(Majority(), drawn(items=5), reviewed=share)
+
+
+@pytest.mark.parametrize("policy", [Joint(), Stacked(first=50)], ids=["joint", "stacked"])
+def test_confidences_and_the_student_go_with_the_review_queue_and_all_votes_on_what_it_labels(policy):
+    table = with_confidences(topics(LEAST_TEXTS + 50))
+    trace = replay(policy, table, student=True, reviewed=0.1, complete=True, window=50)
+    assert (trace.labelled_at > 0).sum() == len(table.truth) // 10
+    assert trace.asked[trace.labelled_at > 0].all()
+
+
+def test_the_joint_policy_decides_alike_whatever_the_confidences():
+    table = drawn(items=150)
+    assert (
+        replay(Joint(), with_confidences(table)).labels.tolist()
+        == replay(Joint(), dataclasses.replace(with_confidences(table), confidences=None)).labels.tolist()
+    )

@@ -19,6 +19,7 @@ from camvo.state.confidences import (
 )
 from camvo.state.contribution import Contribution, revision, withdrawal
 from camvo.state.kept_rounds import KeptRound
+from camvo.state.restart import Restart
 from camvo.state.state import State
 
 EQUAL = {"a": 1.0, "b": 1.0, "c": 1.0}
@@ -147,3 +148,27 @@ def test_a_snapshot_holds_them():
 
 def test_a_round_without_confidences_is_stored_as_before():
     assert kept("yes", sure={}).to_list()[0] == [["a", "yes", 1.0], ["b", "no", 1.0], ["c", "yes", 1.0]]
+
+
+# an arm that continues with another history
+
+
+def compared_vote(arm, **fields):
+    return Contribution(np.zeros(1), (), compared=(SureVote(arm, "yes", 50, right=True),), **fields)
+
+
+def test_a_restart_of_an_arm_puts_its_confidences_away_and_leaves_those_of_others():
+    state = State(1)
+    state.add(compared_vote("a"), compared_vote("b"))
+    state.add(Contribution.of_restart(Restart("arm", 0, arm="a", history=1), 1))
+    assert {vote.arm for vote in state.confidences.by_others} & {"a", "b"} == {"b"}
+    assert {vote.arm for vote in state.confidences.evidence.by_others} & {"a", "b"} <= {"b"}
+
+
+def test_a_round_from_before_a_restart_is_withdrawn_from_the_history_that_it_taught():
+    state, lesson = State(1), compared_vote("a")
+    state.add(lesson)
+    state.add(Contribution.of_restart(Restart("arm", 0, arm="a", history=1), 1))
+    state.add(compared_vote("a", histories={"a": 1}))
+    state.add(withdrawal(lesson))
+    assert dict(state.confidences.by_others) == {SureVote("a", "yes", 50, right=True): 1}

@@ -4,8 +4,8 @@
     python benchmarks/free_evidence.py confidences VOTES.csv … [--shuffles 2] [--labels 0.05]
 
 Without a table, the student reads made-up texts about ten topics (:mod:`camvo.replays.texts.topic_texts`),
-once with clear topics and once with blurred ones. Points are the percentage of right labels minus that of the vote
-of all models, weighted by their true accuracy. Prices are read from the JSON file beside the table. The
+once with clear topics and once with blurred ones. Points are the percentage of right labels minus that of the
+vote of all models, weighted by their true accuracy. Prices are read from the JSON file beside the table. The
 policies ignore contexts.
 """
 

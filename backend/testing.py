@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -73,6 +73,7 @@ class Reply:
         finish_reason: str = "stop",
         refusal: str | None = None,
         reasoning_tokens: int = 0,
+        logprobs: Sequence[tuple[str, float]] | None = None,
         version: str = "test",
         fingerprint: str | None = None,
     ) -> Reply:
@@ -85,6 +86,8 @@ class Reply:
             finish_reason: OpenAI's reason, such as ``"length"`` for an answer that was cut off.
             refusal: the message's ``refusal`` field.
             reasoning_tokens: the part of the output tokens that is reported as reasoning.
+            logprobs: the text of each token of the answer and the log-probability that is reported for it;
+                ``None`` reports none.
             version: the name of the model that is reported to have answered.
             fingerprint: the ``system_fingerprint`` that is reported, if any.
         """
@@ -98,6 +101,12 @@ class Reply:
             "system_fingerprint": fingerprint,
             "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         }
+        if logprobs is not None:
+            tokens = [
+                {"token": text, "logprob": number, "bytes": list(text.encode()), "top_logprobs": []}
+                for text, number in logprobs
+            ]
+            body["choices"][0]["logprobs"] = {"content": tokens, "refusal": None}
         if usage is not None:
             body["usage"] = {
                 "prompt_tokens": usage[0],

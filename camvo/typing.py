@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,3 +18,13 @@ Votes: TypeAlias = Mapping[str, Mapping[str, str]]
 An arm that has not been asked is absent. An arm that was asked and failed maps to the questions that it did
 answer, possibly none.
 """
+
+Confidences: TypeAlias = Mapping[str, Mapping[str, float]]
+"""How sure the arms say they are of their votes: arm → question → confidence in [0, 1].
+
+An arm or a question that is absent gave none. The numbers need not be calibrated: what they are worth is
+learnt for each arm (:mod:`camvo.weights.grades`).
+"""
+
+NO_CONFIDENCES: Final[Confidences] = MappingProxyType({})
+"""The confidences of arms that say nothing of how sure they are."""

@@ -20,6 +20,7 @@ ROOMS = {
         "typing",
         "numerics",
         "votes",
+        "student",
         "state",
         "subsets",
         "weights",

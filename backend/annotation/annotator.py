@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import ask_models, no_vote_error
+from backend.annotation.asking import ask_models, confidences_of, no_vote_error, votes_of
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
@@ -134,15 +134,17 @@ class Annotator:
         expected = self._voters.expected_costs(job, prompt)
         plan = await self._planner.plan(job, questions, contexts, policy, expected)
         replies = await ask_models(policy, plan, self._voters, job, prompt)
-        votes = {arm: reply.votes for arm, reply in replies.items()}
+        votes, confidences = votes_of(replies), confidences_of(replies)
         costs = {arm: reply.cost for arm, reply in replies.items()}
-        decisions = policy.decide(plan, votes)
+        decisions = policy.decide(plan, votes, confidences=confidences)
         if not decisions:
             raise no_vote_error(job, replies)
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
         versions = {arm: reply.version for arm, reply in replies.items() if reply.version is not None}
-        outcome = TaskOutcome(policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, versions)
+        outcome = TaskOutcome(
+            policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions
+        )
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )

@@ -33,12 +33,22 @@ async def ask_models(
         TaskError: no model can vote on the task, such as without a budget.
     """
     replies: dict[str, ModelReply] = {}
-    while arms := policy.ask(plan, {arm: reply.votes for arm, reply in replies.items()}):
+    while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
         stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)
         for arm, reply in zip(arms, stage, strict=True):
             replies[arm] = _missing_vote(job, arm, reply) if isinstance(reply, BaseException) else reply
     return replies
+
+
+def votes_of(replies: Mapping[str, ModelReply]) -> dict[str, Mapping[str, str]]:
+    """The votes in the replies: arm → question → vote."""
+    return {arm: reply.votes for arm, reply in replies.items()}
+
+
+def confidences_of(replies: Mapping[str, ModelReply]) -> dict[str, Mapping[str, float]]:
+    """How sure the models say they are: arm → question → confidence; arms that say nothing are absent."""
+    return {arm: reply.confidences for arm, reply in replies.items() if reply.confidences}
 
 
 def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:

@@ -91,7 +91,12 @@ def _record_round(
         confirmed=confirmation(decision.label, human, plan),
     )
     lesson = outcome.policy.contribution(
-        outcome.plan, question.name, outcome.votes, label, human=taught_by == "human"
+        outcome.plan,
+        question.name,
+        outcome.votes,
+        label,
+        human=taught_by == "human",
+        confidences=outcome.confidences,
     )
     contribution = replace(lesson, versions=outcome.versions)
     store_round(connection, round_, contribution, now=now, examples=outcome.shown)

@@ -8,6 +8,8 @@ from typing import Any
 
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+from camvo.stages.stages import on_question
+from camvo.typing import Confidences
 from camvo.votes import registry
 from camvo.votes.decision import Decision
 
@@ -25,6 +27,7 @@ class TaskOutcome:
         scores: the calibrated score by question, for questions whose policy score was calibrated.
         examples: the tasks shown as examples.
         shown: how many examples each model's prompt had.
+        confidences: for each model that says how sure it is, its confidences by question.
         versions: the version that each model's answer reports, for those that report one.
     """
 
@@ -36,6 +39,7 @@ class TaskOutcome:
     scores: Mapping[str, float]
     examples: Sequence[int] = ()
     shown: Mapping[str, int] = field(default_factory=dict)
+    confidences: Confidences = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -50,12 +54,17 @@ class TaskOutcome:
         return sum((expected | dict(self.costs)).values())
 
     def describe(self, question: str) -> dict[str, Any]:
-        """The JSON that a round stores: the plan, the aggregation, the policy's own score, the examples."""
+        """The JSON that a round stores: the plan, the aggregation and the policy's own score.
+
+        The confidences and the examples are in it if there are any.
+        """
         aggregation = self.plan.estimates[question].aggregation
-        description = {
+        description: dict[str, Any] = {
             "aggregation": registry.describe_aggregation(aggregation),
             "score": self.decisions[question].score,
         }
+        if sure := on_question(self.confidences, question):
+            description["confidences"] = sure
         if self.versions:
             description["versions"] = dict(self.versions)
         if self.examples:

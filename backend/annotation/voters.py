@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -29,12 +29,15 @@ class ModelReply:
         votes: question → vote; empty if the model failed.
         cost: what was paid for it, $.
         failure: the code of the reason why there are no votes; ``None`` if there are.
+        confidences: question → how sure the model says it is of its vote, in [0, 1]; questions of which it
+            says nothing are absent.
         version: the model's name at its provider, as the answer reports it; ``None`` if it reports none.
     """
 
     votes: Mapping[str, str]
     cost: float
     failure: str | None = None
+    confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
 
 
@@ -82,9 +85,10 @@ class Voters:
         votes = _votes(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
         if votes:
+            sure = {name: confidence for name, confidence in answer.confidences.items() if name in votes}
             # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
             version = (answer.version or "").partition(" ")[0] or None
-            return ModelReply(votes, answer.cost, version=version)
+            return ModelReply(votes, answer.cost, confidences=sure, version=version)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)

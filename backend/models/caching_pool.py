@@ -30,6 +30,7 @@ from backend.models.attempts import ATTEMPTS, attempt_key
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
+from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics
 
 _OVERTIME = 30.0
@@ -123,7 +124,13 @@ class CachingPool:
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
                 metrics.answers_reused.labels(model=query.model).inc()
-                return PaidAnswer(claimed.content, 0.0, stored=True, version=claimed.version)
+                return PaidAnswer(
+                    claimed.content,
+                    0.0,
+                    stored=True,
+                    confidences=claimed.confidences,
+                    version=claimed.version,
+                )
             try:
                 return await self._call(key, query, claimed.call, until)
             except ModelError as error:
@@ -165,9 +172,10 @@ class CachingPool:
             await self._calls.settle(key, query, call, outcome)
             raise
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
-        outcome = CallOutcome(answer.content, usage, None, answer.seconds, answer.version)
+        confidences = answer_confidences(answer.content, answer.tokens, query.questions)
+        outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
         await self._calls.settle(key, query, call, outcome)
-        return PaidAnswer(answer.content, answer.cost, version=answer.version)
+        return PaidAnswer(answer.content, answer.cost, confidences=confidences, version=answer.version)
 
     def _unknown_cost(self, query: ModelQuery, error: ModelError) -> float:
         """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""

@@ -104,7 +104,9 @@ class CallLedger:
             self._contacts.note()
             if (stored := answers.find_by_key(connection, [key]).get(key)) is not None:
                 _record_use(connection, key, query)
-                return ClaimResult(content=stored.content, version=stored.version)
+                return ClaimResult(
+                    content=stored.content, confidences=stored.confidences, version=stored.version
+                )
             claim = claims.acquire(connection, key, self._owner, LEASE, grace=self._contacts.grace)
             if claim is None:
                 return None
@@ -167,6 +169,7 @@ class CallLedger:
                     output_tokens=usage.output_tokens,
                     cost=usage.cost,
                     seconds=outcome.seconds,
+                    confidences=outcome.confidences,
                     version=outcome.version,
                 )
                 answers.store(connection, stored, *task, now=self._clock())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
+from backend.questions.prompts.confidences import AnswerToken
 from backend.questions.prompts.message_parts import Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
@@ -24,6 +25,7 @@ class ProviderResponse:
         output_tokens: the same for the output.
         finish_reason: why the model stopped, in OpenAI's words.
         refused: whether the model refused to answer.
+        tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it says nothing.
     """
@@ -33,6 +35,7 @@ class ProviderResponse:
     output_tokens: int
     finish_reason: str | None
     refused: bool
+    tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
 
 
@@ -48,6 +51,7 @@ class ModelAnswer:
         seconds: duration of the call itself, without waiting for a free slot.
         counted: our own count of the input tokens; ``Pool.observe`` compares it with ``input_tokens``.
         estimated: whether the provider reported no usage, so that tokens and cost are estimates.
+        tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: as in :class:`ProviderResponse`.
     """
 
@@ -58,6 +62,7 @@ class ModelAnswer:
     seconds: float
     counted: int = 0
     estimated: bool = False
+    tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
 
 
@@ -83,6 +88,8 @@ def litellm_request(
     request["max_tokens"] = settings.max_tokens
     if settings.temperature is not None:
         request["temperature"] = settings.temperature
+    if settings.logprobs:
+        request["logprobs"] = True
     if structured and schema is not None:
         json_schema = {"name": "labels", "strict": True, "schema": schema}
         request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
@@ -115,8 +122,26 @@ def read_response(response: Any) -> ProviderResponse:
         output_tokens=reported[1],
         finish_reason=getattr(choices[0], "finish_reason", None) if choices else None,
         refused=bool(getattr(message, "refusal", None) or provider_fields.get("refusal")),
+        tokens=_answer_tokens(getattr(choices[0], "logprobs", None)) if choices else (),
         version=_version(response),
     )
+
+
+def _answer_tokens(logprobs: Any) -> tuple[AnswerToken, ...]:
+    """Return the tokens of OpenAI's ``logprobs``; none at all if one is not a text with a number."""
+    tokens = []
+    for entry in _field(logprobs, "content") or ():
+        text, number, data = (_field(entry, name) for name in ("token", "logprob", "bytes"))
+        if not isinstance(text, str) or isinstance(number, bool) or not isinstance(number, int | float):
+            return ()
+        # A token may be a part of a character, which only its bytes can say.
+        whole = isinstance(data, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in data)
+        tokens.append(AnswerToken(bytes(data) if whole else text.encode("utf-8", "replace"), float(number)))
+    return tuple(tokens)
+
+
+def _field(content: Any, name: str) -> Any:
+    return content.get(name) if isinstance(content, Mapping) else getattr(content, name, None)
 
 
 def _version(response: Any) -> str | None:

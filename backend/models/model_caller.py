@@ -191,6 +191,7 @@ class ModelCaller:
             seconds=seconds,
             counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
+            tokens=received.tokens,
             version=received.version,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.errors import Usage
@@ -47,10 +47,14 @@ class CallEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of a claim: a stored answer and its version, or the id of the ``call`` to make."""
+    """The result of a claim: the stored answer's ``content``, or the id of the ``call`` to make.
+
+    ``confidences`` and ``version`` are those of the stored answer.
+    """
 
     content: str | None = None
     call: int | None = None
+    confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
 
 
@@ -63,6 +67,7 @@ class CallOutcome:
         usage: tokens and cost.
         code: the code of the error; ``None`` for an answer.
         seconds: duration of the attempt.
+        confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered; ``None`` if it says nothing.
     """
 
@@ -70,6 +75,7 @@ class CallOutcome:
     usage: Usage
     code: str | None
     seconds: float
+    confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
 
 
@@ -81,6 +87,7 @@ class PaidAnswer:
         content: the text of the answer.
         cost: what this query paid for it, $; 0 for a stored or shared answer.
         stored: whether the ledger had the answer before anybody asked for it in this run.
+        confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it said nothing.
     """
@@ -88,4 +95,5 @@ class PaidAnswer:
     content: str
     cost: float
     stored: bool = False
+    confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None

@@ -82,6 +82,8 @@ class ModelSettings(BaseModel):
     """Whether the model takes a system message; if absent, litellm's map decides."""
     vision: bool | None = None
     """Whether the model takes images; if absent, litellm's map decides."""
+    logprobs: bool = False
+    """Whether to ask for the log-probabilities of the answer's tokens, which say how sure a vote is."""
     parameters: dict[str, object] = Field(default_factory=dict, repr=False)
     """Further litellm parameters."""
 

@@ -15,8 +15,10 @@ import numpy as np
 
 from camvo.joint.joint_fit import JointFit, fit_joint
 from camvo.stages.stack_stops import Stops, learn_stops
+from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
+from camvo.weights.grades import NO_GRADES, Grades, learn_grades
 from camvo.weights.near_copies import near_copies_in
 from camvo.weights.stacking import StackedVote
 from camvo.weights.stacking_fit import ANCHORED, fit_stacked_vote
@@ -34,12 +36,14 @@ class Fit:
         stops: the stages and when to stop; ``None`` if the policy learns its stops from vote patterns.
         shares: arm → the share of its weight that it keeps beside its near-copies, in (0, 1]; empty if the
             policy does not use it.
+        grades: what the arms' confidences are worth.
         joint: the model of votes and what follows from it; ``None`` if the policy does not use it.
     """
 
     stack: StackedVote = field(default_factory=StackedVote)
     stops: Stops | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
+    grades: Grades = NO_GRADES
     joint: JointFit | None = None
 
 
@@ -113,6 +117,7 @@ class StackedFitData:
         prices: each arm's price as a share of the price of all, in the order of ``order``.
         price: λ, the probability of a right label that is worth the price of asking all arms.
         max_stages: the largest number of stages.
+        confidences: how sure the arms said they were.
     """
 
     latest: LatestRounds
@@ -121,11 +126,12 @@ class StackedFitData:
     prices: tuple[float, ...]
     price: float
     max_stages: int
+    confidences: ConfidenceCounts = NO_COUNTS
 
     @property
     def basis(self) -> Hashable:
-        """The rounds."""
-        return self.latest
+        """The rounds, and the confidences."""
+        return self.latest, self.confidences
 
     @property
     def kind(self) -> Hashable:
@@ -134,7 +140,8 @@ class StackedFitData:
 
     def compute(self) -> Fit:
         """Fit the stacked vote, its stops and the shares of near-copies."""
-        stack = _stack(self.latest, self.labels)
+        grades = learn_grades(self.confidences)
+        stack = _stack(self.latest, self.labels, grades)
         stops = learn_stops(
             stack,
             self.latest.rounds,
@@ -143,8 +150,9 @@ class StackedFitData:
             self.labels,
             price=self.price,
             max_stages=self.max_stages,
+            grades=grades,
         )
-        return Fit(stack, stops, _shares(self.latest, self.labels, self.order))
+        return Fit(stack, stops, _shares(self.latest, self.labels, self.order), grades)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +187,9 @@ class JointFitData:
 
 
 @lru_cache(maxsize=16)
-def _stack(latest: LatestRounds, labels: tuple[str, ...]) -> StackedVote:
+def _stack(latest: LatestRounds, labels: tuple[str, ...], grades: Grades) -> StackedVote:
     """The stacked vote, cached apart from the stops, because it does not depend on the prices of a task."""
-    return fit_stacked_vote(latest.rounds, labels)
+    return fit_stacked_vote(latest.rounds, labels, grades=grades)
 
 
 def _shares(latest: LatestRounds, labels: tuple[str, ...], order: tuple[str, ...]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from camvo.policies.plan import Plan
 from camvo.subsets.copula import Copula
 from camvo.subsets.oracle import BUDGET, ConfidenceName, Demand, Subset, cheapest_subset
 from camvo.subsets.table_search import MOST_SETS, cheapest_subsets
-from camvo.typing import Array, Votes
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class CaMVo(Ensemble):
         if self.budget < 1:
             raise InvalidParameterError(f"budget must be at least 1, got {self.budget}")
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The plan's subset at first, then the arms that replace those that gave no vote."""
         first = super().ask(plan, votes)
         if first or all(len(answers) == len(plan.estimates) for answers in votes.values()):

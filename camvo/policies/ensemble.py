@@ -15,7 +15,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.teaching import TaughtRound
 from camvo.state.beta_mixture import ESTIMATORS, EstimatorName
 from camvo.state.contribution import Contribution
-from camvo.typing import Array, Votes
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Ballot
 from camvo.votes.decision import Decision
 
@@ -129,11 +129,13 @@ class Ensemble:
             propensity=propensity,
         )
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the plan's subset that have not been asked yet."""
         return tuple([arm for arm in plan.subset if arm not in votes])
 
-    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+    def decide(
+        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
+    ) -> dict[str, Decision]:
         """Aggregate the votes on each question that has any (line 13)."""
         decisions = {}
         for question, estimates in plan.estimates.items():
@@ -147,10 +149,17 @@ class Ensemble:
         return decisions
 
     def contribution(
-        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+        self,
+        plan: Plan,
+        question: str,
+        votes: Votes,
+        label: str,
+        *,
+        human: bool = False,
+        confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
         """What the state of ``question`` learns if the label is ``label`` (:class:`.TaughtRound`)."""
-        return TaughtRound.planned(plan, question, votes).contribution(label, human=human)
+        return TaughtRound.planned(plan, question, votes, confidences).contribution(label, human=human)
 
     @property
     def correlated(self) -> bool:

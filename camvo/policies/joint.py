@@ -17,7 +17,7 @@ from camvo.policies.plan import Plan
 from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore, uniform_draw
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
-from camvo.typing import Votes
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -113,13 +113,15 @@ class Joint(Ensemble):
         stages = JointStages((*first, *rest), len(first), exploration, rate, prices, questions)
         return plan.staged(stages, plan.weights, rate)
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
         return _stages(plan).after(votes)
 
-    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
-        """The most probable label of each question by the model of votes."""
-        stages, decisions = _stages(plan), super().decide(plan, votes)
+    def decide(
+        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
+    ) -> dict[str, Decision]:
+        """The most probable label of each question by the model of votes, which knows no confidences."""
+        stages, decisions = _stages(plan), super().decide(plan, votes, confidences=confidences)
         for question, decision in decisions.items():
             cast = {arm: answers.get(question) for arm, answers in votes.items()}
             labels = plan.estimates[question].labels

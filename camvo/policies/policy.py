@@ -6,6 +6,9 @@ A policy holds parameters and no state. These four methods are called in turn fo
     arms         = policy.ask(plan, votes)                  repeatedly, until it returns no arm
     decisions    = policy.decide(plan, votes)               the label and its score, for each question
     contribution = policy.contribution(plan, q, votes, y)   what the state of question q learns from it
+
+The last three also take how sure the models say they are of these votes
+(:data:`camvo.typing.Confidences`). A policy may ignore it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from camvo.policies.background_fits import FitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.state.contribution import Contribution
-from camvo.typing import Votes
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 
@@ -49,16 +52,25 @@ class Policy(Protocol):
         """Plan a task from each question's observation and each arm's price in $."""
         ...
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms to ask now, given the votes so far; empty if the task can be decided."""
         ...
 
-    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+    def decide(
+        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
+    ) -> dict[str, Decision]:
         """The decision on each question that has a vote."""
         ...
 
     def contribution(
-        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+        self,
+        plan: Plan,
+        question: str,
+        votes: Votes,
+        label: str,
+        *,
+        human: bool = False,
+        confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
         """What the state of ``question`` learns if the label is ``label``, a human's or the voted one."""
         ...

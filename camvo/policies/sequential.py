@@ -27,8 +27,10 @@ from camvo.stages.stages import Stages
 from camvo.stages.stopping import StoppingProblem
 from camvo.stages.stopping_rule import StoppingRule, is_complete
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
+from camvo.student.student import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
+from camvo.weights.one_coin import LEAST_WEIGHT
 from camvo.weights.stacking import StackedVote
 from camvo.weights.vote_weights import VoteWeights, weights_are_settled, weights_by_agreement
 
@@ -102,7 +104,7 @@ class Sequential(Staged):
                 else replace(question, rule=question.trial, trial=None)
                 for name, question in questions.items()
             }
-        stages = Stages(order, exploration, (everyone, certificate), self.max_stages - 1, questions)
+        stages = Stages(order, exploration, (everyone, certificate), self.stages_of(costs) - 1, questions)
         positions = [order.index(arm) for arm in plan.arms]
         weights = {
             name: np.array(question.weights)[positions]
@@ -140,18 +142,18 @@ def _order_and_stages(
     }
     weights = {question: source.by_arm() for question, source in vote_weights.items()}
     order, shares = most_weight_per_price(dict(costs), weights.values())
-    questions = {}
+    questions, stages = {}, policy.stages_of(dict(costs))
     for name, _, evidence, _, is_label_vote, _ in inputs:
         if not is_label_vote:
-            ask_all = StoppingRule(len(order), ({},) * (policy.max_stages - 1), certain=True)
+            ask_all = StoppingRule(len(order), ({},) * (stages - 1), certain=True)
             questions[name] = AgreementStages((1.0,) * len(order), ask_all)
             continue
         in_order = tuple(weights[name][arm] for arm in order)
-        certain, learned = _rules(evidence, order, shares, in_order, policy.max_stages, policy.agreement)
+        certain, learned = _rules(evidence, order, shares, in_order, stages, policy.agreement)
         questions[name] = AgreementStages(
             in_order, certain, learned, vote_weights[name], 1.0 - policy.agreement
         )
-    by_price = cheapest_first(dict(costs))
+    by_price = cheapest_first({arm: cost for arm, cost in costs if arm != STUDENT})
     settled = [
         weights_are_settled(question.evidence, *by_price, len(question.labels))
         for question in inputs
@@ -182,9 +184,14 @@ def _stack(fit: Fit | None) -> StackedVote | None:
 def _weights_by_agreement(
     evidence: PatternCounts, labels: int, costs: tuple[tuple[str, float], ...]
 ) -> Mapping[str, float]:
-    """Arm → ω, from the agreement with the other arms alone, the cheapest arm first."""
-    order, shares = cheapest_first(dict(costs))
-    return dict(zip(order, weights_by_agreement(evidence, order, shares, labels), strict=True))
+    """Arm → ω, from the agreement with the other arms alone, the cheapest arm first.
+
+    The student only breaks ties: the others taught it, so its agreement with them is no evidence, and the
+    vote of all models is theirs. It still counts in the patterns that teach when to stop.
+    """
+    order, shares = cheapest_first({arm: cost for arm, cost in costs if arm != STUDENT})
+    weights = dict(zip(order, weights_by_agreement(evidence, order, shares, labels), strict=True))
+    return weights if len(order) == len(costs) else weights | {STUDENT: LEAST_WEIGHT}
 
 
 @lru_cache(maxsize=64)

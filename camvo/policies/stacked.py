@@ -64,7 +64,15 @@ class Stacked(Staged):
             return None
         order, prices = cheapest_first(costs)
         latest = observation.state.kept_rounds.latest(MOST_ROUNDS)
-        return StackedFitData(latest, observation.labels, order, prices, 1.0 / self.worth, self.max_stages)
+        return StackedFitData(
+            latest,
+            observation.labels,
+            order,
+            prices,
+            1.0 / self.worth,
+            self.stages_of(costs),
+            observation.state.confidences.evidence,
+        )
 
     def _weights(self, estimates: Estimates) -> Array:
         return estimates.agreement
@@ -93,5 +101,6 @@ class Stacked(Staged):
                 fit.stack,
                 observation.labels,
                 dict(zip(plan.arms, weights[name].tolist(), strict=True)),
+                fit.grades,
             )
         return Stages(order, exploration, rate, len(order), questions), weights

@@ -11,8 +11,9 @@ from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.stages.exploration import uniform_draw
-from camvo.stages.stages import Stages
-from camvo.typing import Array, Votes
+from camvo.stages.stages import Stages, on_question
+from camvo.student.student import STUDENT
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -52,18 +53,25 @@ class Staged(Ensemble):
         rate = stages.propensity if isinstance(stages.propensity, float) else stages.propensity[0]
         return plan.staged(stages, weights, rate)
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
-        return self._stages(plan).after(votes)
+        return self._stages(plan).after(votes, confidences)
 
-    def decide(self, plan: Plan, votes: Votes) -> dict[str, Decision]:
+    def decide(
+        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
+    ) -> dict[str, Decision]:
         """Decide by the weighted vote, corrected by what human labels have taught."""
         stages, decisions = self._stages(plan), super().decide(plan, votes)
         for question, decision in decisions.items():
             cast = {arm: answers.get(question) for arm, answers in votes.items()}
             labels = plan.estimates[question].labels
-            decisions[question] = stages.questions[question].decision(decision, cast, labels)
+            sure = on_question(confidences, question)
+            decisions[question] = stages.questions[question].decision(decision, cast, labels, sure)
         return decisions
+
+    def stages_of(self, costs: Mapping[str, float]) -> int:
+        """The largest number of stages with these arms. The student answers at once, so it adds one."""
+        return self.max_stages + (STUDENT in costs)
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
         """The fit in the observation, or one computed now; ``None`` if no fit is needed."""

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from camvo.policies.plan import Plan
-from camvo.stages.stages import Cast, KeptKind, teachers
+from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure, on_question, teachers
+from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
-from camvo.typing import Array, Votes
+from camvo.student.student import STUDENT
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import restore_aggregation
@@ -64,6 +66,9 @@ class TaughtRound:
         weights: arm → the weight that is stored if the round is kept; ``None`` if ``kept`` is.
         exploration: what the round shows about stopping early; ``None`` for a stored round, because it counts
             once, when the round is first learnt.
+        sure: arm → confidence in [0, 1], of the arms that gave one.
+        compared: the votes with a confidence beside the votes of other arms; empty for a stored round,
+            because they count once too.
         histories: arm → the number of the history that the round belongs to; 0 for arms that are absent.
         restarts: how many restarts the state had when the round was planned; 0 for a stored round, in which
             only the exploration round would need it.
@@ -79,23 +84,38 @@ class TaughtRound:
     everyone: bool = False
     weights: Mapping[str, float] | None = None
     exploration: ExplorationRound | None = None
+    sure: Sure = field(default_factory=dict)
+    compared: tuple[SureVote, ...] = ()
     histories: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
 
     @classmethod
-    def planned(cls, plan: Plan, question: str, votes: Votes) -> TaughtRound:
+    def planned(
+        cls, plan: Plan, question: str, votes: Votes, confidences: Confidences = NO_CONFIDENCES
+    ) -> TaughtRound:
         """A round that ends now, from its plan.
 
         Args:
             plan: the task's plan.
             question: the name of one of its questions.
             votes: the votes of the arms that were asked.
+            confidences: the confidences of these votes.
         """
         estimates, stages = plan.estimates[question], plan.stages
         cast = {arm: answers.get(question) for arm, answers in votes.items()}
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
+        sure = on_question(confidences, question) if estimates.aggregation == LABEL_VOTE else UNKNOWN
         if stages is None:
-            return cls(estimates.context, cast, q, estimates.aggregation, histories=estimates.histories)
+            compared = _compared(plan, question, cast, sure) if len(cast) == len(plan.arms) else ()
+            return cls(
+                estimates.context,
+                cast,
+                q,
+                estimates.aggregation,
+                sure=sure,
+                compared=compared,
+                histories=estimates.histories,
+            )
         kept_kind = stages.questions[question].kept
         column = estimates.agreement if kept_kind == "labelled" else plan.weights[question]
         return cls(
@@ -109,6 +129,8 @@ class TaughtRound:
             everyone=stages.exploration == "everyone",
             weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
             exploration=None if kept_kind is None else stages.exploration_round(question, cast),
+            sure=sure,
+            compared=_compared(plan, question, cast, sure) if stages.exploration == "everyone" else (),
             histories=estimates.histories,
             restarts=estimates.restarts,
         )
@@ -140,6 +162,7 @@ class TaughtRound:
             kept=kept_kind,
             everyone=stages.get("coin") == "everyone",
             weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
+            sure=plan.get("confidences", UNKNOWN),
             histories=histories,
         )
 
@@ -155,7 +178,7 @@ class TaughtRound:
         rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
-        rewards = replace(rewards, histories=self.histories, restarts=self.restarts)
+        rewards = replace(rewards, compared=self.compared, histories=self.histories, restarts=self.restarts)
         if self.kept is None or self.weights is None:
             return rewards
         kept_round = KeptRound.of(
@@ -163,5 +186,16 @@ class TaughtRound:
             self.weights,
             label if human else None,
             everyone=self.kept == "everyone" and self.everyone,
+            sure=self.sure,
         )
         return replace(rewards, exploration=self.exploration, kept=kept_round)
+
+
+def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
+    """The votes with a confidence beside the votes of the other arms, by the weights of the plan."""
+    if not sure:
+        return ()
+    weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
+    if STUDENT in weights:
+        weights[STUDENT] = 0.0  # it was taught by the others, so it is no witness for them
+    return compared_with_others(votes, weights, sure)

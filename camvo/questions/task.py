@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.plan import Plan
@@ -17,6 +20,8 @@ KEY: Final = "question"
 """The key of the one question in the mappings that policies take and return."""
 
 _NO_VOTE: Final = "pass None for a model that gave no usable answer"
+
+_UNKNOWN: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class ScoredLabel(NamedTuple):
@@ -74,6 +79,7 @@ class Task:
         self._labels = labels
         self._aggregation = aggregation
         self._votes: dict[str, dict[str, str]] = {}
+        self._confidences: dict[str, dict[str, float]] = {}
         self._taught: Contribution | None = None
         self._wanted = policy.ask(plan, self._votes)
 
@@ -89,25 +95,31 @@ class Task:
         """
         return self._wanted
 
-    def add(self, votes: Mapping[str, str | None]) -> None:
+    def add(self, votes: Mapping[str, str | None], *, confidences: Mapping[str, float] = _UNKNOWN) -> None:
         """Add the votes of models that :meth:`ask` returned, all at once or one after another.
 
         Args:
             votes: model → vote; ``None`` if the model failed or gave no usable answer.
+            confidences: model → how sure it says it is of its vote, in [0, 1], for the models that say so.
+                They need not be calibrated. Only votes for labels use them.
 
         Raises:
-            InvalidParameterError: a model is unknown, was not asked or has voted already, or the question
-                does not allow a vote. Nothing is added then.
+            InvalidParameterError: a model is unknown, was not asked or has voted already, the question does
+                not allow a vote, or a confidence is outside [0, 1] or without a vote. Nothing is added then.
         """
         for model, vote in votes.items():
             self._check_voter(model)
             if vote is not None:
                 self._check_answer(model, vote, fix=_NO_VOTE)
+        for model, confidence in confidences.items():
+            _check_confidence(model, confidence, votes.get(model))
         for model, vote in votes.items():
             self._votes[model] = {} if vote is None else {KEY: vote}
+        for model, confidence in confidences.items():
+            self._confidences[model] = {KEY: float(confidence)}
         self._wanted = tuple(model for model in self._wanted if model not in self._votes)
         if not self._wanted:
-            self._wanted = self._policy.ask(self.plan, self._votes)
+            self._wanted = self._policy.ask(self.plan, self._votes, confidences=self._confidences)
 
     def decide(self) -> ScoredLabel:
         """Return the label and its score.
@@ -130,7 +142,7 @@ class Task:
                 f"votes of {', '.join(self._wanted)} are missing",
                 fix="pass them to add(), with None for a model that failed, until ask() returns ()",
             )
-        decision = self._policy.decide(self.plan, self._votes).get(KEY)
+        decision = self._policy.decide(self.plan, self._votes, confidences=self._confidences).get(KEY)
         if decision is None:
             raise InvalidParameterError(
                 "every model failed, so there is no vote to decide by",
@@ -161,6 +173,7 @@ class Task:
             self._votes,
             decision.label if human is None else human,
             human=human is not None,
+            confidences=self._confidences,
         )
         change = lesson if self._taught is None else revision(self._taught, lesson)
         self._state.add(change)
@@ -199,3 +212,12 @@ class Task:
             self._aggregation.aggregate(ballot, self._labels)
         except InvalidParameterError as error:
             raise InvalidParameterError(error.message, where=error.where, fix=fix) from error
+
+
+def _check_confidence(model: str, confidence: float, vote: str | None) -> None:
+    if vote is None:
+        raise InvalidParameterError(
+            f"a confidence of {model!r} without a vote", fix="pass it with the model's vote"
+        )
+    if not isinstance(confidence, int | float | np.number) or not 0.0 <= confidence <= 1.0:
+        raise InvalidParameterError(f"the confidence of {model!r} must be in [0, 1], got {confidence!r}")

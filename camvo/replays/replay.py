@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +17,16 @@ from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.review_queue import ReviewQueue
+from camvo.replays.texts.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
-from camvo.typing import Array, Votes
+from camvo.student.student import STUDENT
+from camvo.typing import Array, Confidences, Votes
 from camvo.votes.labels import LABEL_VOTE
 
-_QUESTION = "label"
+Answers: TypeAlias = tuple[Votes, Confidences]
+"""Votes on one item, and the confidences of those arms that gave one."""
 
 _AHEAD = 64
 """The number of contexts that are announced together. More would hardly be faster."""
@@ -59,6 +64,7 @@ def replay(
     reviewed: float = 0.0,
     complete: bool = False,
     progress: Callable[[int], object] | None = None,
+    student: bool = False,
 ) -> Trace:
     """Run a policy over the items in order, and let it learn from them as the backend does.
 
@@ -77,13 +83,16 @@ def replay(
         complete: whether the models that were left out are asked about every item that a human labels. Their
             votes then teach with the label, and are paid for.
         progress: called after each window with its number of items.
+        student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
+            the labels that the other models voted for, and by those of humans. It does not appear in the
+            trace.
 
     Returns:
         The decisions, in the order of the table.
 
     Raises:
         InvalidParameterError: the window is smaller than 1, ``reviewed`` is not in [0, 1], ``human`` does not
-            have shape (n,), or ``human`` names an item whose truth is unknown.
+            have shape (n,), or names an item whose truth is unknown, or the student has no texts.
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -104,6 +113,8 @@ def replay(
     _check_human(human, table.truth)
     queue = ReviewQueue(reviewed)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
+    pupil = StudentArm(state, table) if student else None
+    prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
     positions = {label: position for position, label in enumerate(table.labels)}
     trace = Trace(
         labels=np.full(n, -1),
@@ -116,20 +127,23 @@ def replay(
     for items, observations in _windows(state, table, window):
         contributions: list[Contribution] = []
         asked: list[list[bool]] = []
-        for item, plan in zip(items, plan_window(policy, observations, table.prices), strict=True):
-            votes = _ask(policy, plan, table, item)
+        for item, plan in zip(items, plan_window(policy, observations, prices), strict=True):
+            said = _all_answers(table, item, pupil)
+            votes, confidences = _ask(policy, plan, said)
             asked.append([arm in votes for arm in table.prices])
-            decision = policy.decide(plan, votes).get(_QUESTION)
+            decision = policy.decide(plan, votes, confidences=confidences).get(QUESTION)
             if decision is None:
                 continue
             trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
             trace.trust[item] = decision.trust
-            taught = policy.contribution(plan, _QUESTION, votes, decision.label)
+            taught = policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
+            if pupil is not None:
+                taught = pupil.taught_too(taught, item, policy, plan, votes, confidences)
             contributions.append(taught)
             if table.truth[item] >= 0:
                 truth = table.labels[table.truth[item]]
-                known = _all_votes(table, item) if complete else votes
-                correct = partial(_correction, policy, plan, known, truth, taught)
+                answers = said if complete else (votes, confidences)
+                correct = partial(_correction, policy, plan, answers, truth, taught, pupil, item)
                 if human[item]:
                     contributions.append(correct())
                     trace.labelled_at[item] = item + 1
@@ -149,9 +163,21 @@ def replay(
     return trace
 
 
-def _correction(policy: Policy, plan: Plan, votes: Votes, truth: str, taught: Contribution) -> Contribution:
+def _correction(  # noqa: PLR0917 - a round, and whom its label teaches
+    policy: Policy,
+    plan: Plan,
+    answers: Answers,
+    truth: str,
+    taught: Contribution,
+    pupil: StudentArm | None,
+    item: int,
+) -> Contribution:
     """What a human label changes of what the round taught."""
-    return revision(taught, policy.contribution(plan, _QUESTION, votes, truth, human=True))
+    votes, confidences = answers
+    corrected = policy.contribution(plan, QUESTION, votes, truth, human=True, confidences=confidences)
+    if pupil is not None:
+        corrected = pupil.taught_by_human(corrected, item, truth)
+    return revision(taught, corrected)
 
 
 def _check_human(human: NDArray[np.bool_], truth: NDArray[np.int64]) -> None:
@@ -178,19 +204,36 @@ def _windows(
         for first in range(0, len(contexts), window):
             chunk = contexts[first : first + window]
             items = range(start + first, start + first + len(chunk))
-            yield items, [{_QUESTION: Observation(state, context, table.labels)} for context in chunk]
+            yield items, [{QUESTION: Observation(state, context, table.labels)} for context in chunk]
 
 
-def _ask(policy: Policy, plan: Plan, table: VotesTable, item: int) -> Votes:
-    """Collect the votes that the policy asks for on one item."""
-    known = _all_votes(table, item)
+def _ask(policy: Policy, plan: Plan, said: Answers) -> Answers:
+    """Collect the votes that the policy asks for on one item, and their confidences."""
+    known, sure = said
     votes: dict[str, Mapping[str, str]] = {}
-    while wanted := policy.ask(plan, votes):
+    confidences: dict[str, Mapping[str, float]] = {}
+    while wanted := policy.ask(plan, votes, confidences=confidences):
         votes |= {arm: known[arm] for arm in wanted}
-    return votes
+        confidences |= {arm: sure[arm] for arm in wanted if arm in sure}
+    return votes, confidences
 
 
-def _all_votes(table: VotesTable, item: int) -> Votes:
-    """The votes of all models on one item."""
+def _all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> Answers:
+    """The votes of all models and of the student on one item, and the confidences of those that gave one."""
     row = zip(table.prices, table.votes[item].tolist(), strict=True)
-    return {arm: {_QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
+    votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
+    sure = _confidences(table, item)
+    if pupil is not None:
+        vote = pupil.vote(item)
+        votes[STUDENT] = {} if vote is None else {QUESTION: vote.label}
+        if vote is not None:
+            sure[STUDENT] = vote.confidence
+    return votes, {arm: {QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
+
+
+def _confidences(table: VotesTable, item: int) -> dict[str, float]:
+    """Model → its confidence in its vote on one item, for the models that gave one."""
+    if table.confidences is None:
+        return {}
+    row = zip(table.prices, table.confidences[item].tolist(), strict=True)
+    return {arm: confidence for arm, confidence in row if not math.isnan(confidence)}

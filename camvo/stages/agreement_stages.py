@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from camvo.stages.stages import Cast, KeptKind
+from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure
 from camvo.stages.stopping_rule import StoppingRule, is_certain
 from camvo.state.vote_patterns import SILENT, ExplorationRound, Signature, VotePattern, canonical
 from camvo.votes.decision import Decision
@@ -44,11 +44,16 @@ class AgreementStages:
         """Rounds with a human label; ``None`` for a question whose votes are not labels."""
         return None if self.vote_weights is None else "labelled"
 
-    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
-        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
+    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast, sure: Sure = UNKNOWN) -> int:
+        """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop.
+
+        Confidences do not count: a certificate is about the weights of votes.
+        """
         return self._follow(self.rule, stage, _signature(order[:asked], votes))
 
-    def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
+    def decision(
+        self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
+    ) -> Decision:
         """The same label, with the stacked vote's probabilities once there are human labels.
 
         The decision stays as it is if no arm with a weight of its own has voted.

@@ -23,6 +23,7 @@ from scipy.special import expit
 from camvo.numerics.tolerances import TIE
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
+from camvo.weights.grades import NO_GRADES, Grades
 from camvo.weights.stacking import StackedVote
 
 _MIN_ROUNDS: Final = 150
@@ -85,6 +86,7 @@ def learn_stops(
     *,
     price: float,
     max_stages: int,
+    grades: Grades = NO_GRADES,
 ) -> Stops:
     """Learn the stages and thresholds with the smallest loss on past rounds.
 
@@ -96,6 +98,7 @@ def learn_stops(
         labels: the label set.
         price: λ, the probability of a right label that is worth the price of asking all arms.
         max_stages: the largest number of stages.
+        grades: what the arms' confidences are worth.
 
     Returns:
         A single stage that asks all arms if too few rounds count.
@@ -104,7 +107,7 @@ def learn_stops(
     complete = [round_ for round_ in rounds if round_.everyone and round_.arms.issuperset(order)]
     if len(complete) < _MIN_ROUNDS or max_stages == 1:
         return ask_all
-    margins, probabilities = _leaders(stack, complete, order, labels)
+    margins, probabilities = _leaders(stack, complete, order, labels, grades)
     regrets = probabilities[:, -1:] - probabilities
     spent = price * np.cumsum(shares)
     best, least_loss = ask_all, float(spent[-1]) * len(complete)
@@ -131,7 +134,11 @@ def _placements(pauses: int, places: int, before: Sequence[int]) -> Iterable[tup
 
 
 def _leaders(
-    stack: StackedVote, rounds: Sequence[KeptRound], order: Sequence[str], labels: Sequence[str]
+    stack: StackedVote,
+    rounds: Sequence[KeptRound],
+    order: Sequence[str],
+    labels: Sequence[str],
+    grades: Grades,
 ) -> tuple[Array, Array]:
     """The leader's margin after each arm, and its probability given all votes, shape (n, K) each.
 
@@ -142,14 +149,17 @@ def _leaders(
     for i, round_ in enumerate(rounds):
         label_of = {vote.arm: vote.label if vote.label in labels else None for vote in round_.votes}
         weights = {vote.arm: vote.weight for vote in round_.votes}
+        log_ratios = {
+            vote.arm: grades.log_ratio(vote.arm, vote.label, vote.confidence) for vote in round_.votes
+        }
         votes = {arm: label_of[arm] for arm in order}
         if not any(votes.values()):
             continue
-        final = stack.probabilities(votes, weights, labels)
+        final = stack.probabilities(votes, weights, labels, log_ratios)
         for asked in range(1, len(order) + 1):
             so_far = {arm: votes[arm] for arm in order[:asked]}
             if any(so_far.values()):
-                leader, margins[i, asked - 1] = stack.leader(so_far, weights, labels)
+                leader, margins[i, asked - 1] = stack.leader(so_far, weights, labels, log_ratios)
                 probabilities[i, asked - 1] = final[leader]
     return margins, probabilities
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from camvo.stages.exploration import Exploration
 from camvo.state.vote_patterns import ExplorationRound
-from camvo.typing import Votes
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 
 Cast: TypeAlias = Mapping[str, str | None]
 """Votes on one question: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent."""
+
+Sure: TypeAlias = Mapping[str, float]
+"""Confidences on one question: arm → confidence in [0, 1]. Arms that gave none are absent."""
+
+UNKNOWN: Final[Sure] = MappingProxyType({})
+"""The confidences on one question if no arm gave one."""
 
 KeptKind: TypeAlias = Literal["labelled", "everyone"]
 """Which rounds a policy keeps whole.
@@ -34,7 +41,7 @@ class QuestionStages(Protocol):
         """Which rounds are kept whole; ``None`` for a question whose votes are not labels."""
         ...
 
-    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
+    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast, sure: Sure = UNKNOWN) -> int:
         """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop.
 
         Args:
@@ -42,16 +49,20 @@ class QuestionStages(Protocol):
             order: all arms, in the order of asking.
             asked: how many arms of ``order`` were asked so far.
             votes: the votes so far.
+            sure: the confidences of these votes.
         """
         ...
 
-    def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
-        """Correct the decision by what human labels have taught.
+    def decision(
+        self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
+    ) -> Decision:
+        """Correct the decision by what human labels have taught, and by how sure the arms are.
 
         Args:
             decision: the decision of the weighted vote.
             votes: the votes of the arms that were asked.
             labels: the label set.
+            sure: the confidences of these votes.
         """
         ...
 
@@ -86,6 +97,11 @@ def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]
     return frozenset(order[:first] if human or first == len(order) else ())
 
 
+def on_question(confidences: Confidences, question: str) -> Sure:
+    """The confidences of the arms' votes on one question."""
+    return {arm: answers[question] for arm, answers in confidences.items() if question in answers}
+
+
 @dataclass(frozen=True, slots=True)
 class Stages:
     """The stages of a task. Asking goes on while any of its questions needs more votes.
@@ -113,15 +129,16 @@ class Stages:
             return self.order
         return self.order[: max(question.first for question in self.questions.values())]
 
-    def after(self, votes: Votes) -> tuple[str, ...]:
+    def after(self, votes: Votes, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
+        sure = {question: on_question(confidences, question) for question in self.questions}
         asked = len(self.first)
         for stage in range(self.moves + 1):
             missing = tuple([arm for arm in self.order[:asked] if arm not in votes])
             if missing or stage == self.moves:
                 return missing
             upto = max(
-                question.upto(stage, self.order, asked, self._cast(name, votes, asked))
+                question.upto(stage, self.order, asked, self._cast(name, votes, asked), sure[name])
                 for name, question in self.questions.items()
             )
             if upto <= asked:

@@ -9,9 +9,10 @@ from typing import Any
 
 from camvo.numerics.tolerances import TIE
 from camvo.stages.stack_stops import Stops
-from camvo.stages.stages import Cast, KeptKind
+from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure
 from camvo.state.vote_patterns import ExplorationRound
 from camvo.votes.decision import Decision
+from camvo.weights.grades import NO_GRADES, Grades
 from camvo.weights.stacking import StackedVote
 
 
@@ -25,12 +26,14 @@ class WorthStages:
             all arms.
         labels: the label set.
         weights: arm → ω of its vote.
+        grades: what the arms' confidences are worth.
     """
 
     stops: Stops
     stack: StackedVote | None
     labels: tuple[str, ...]
     weights: Mapping[str, float]
+    grades: Grades = NO_GRADES
 
     @property
     def first(self) -> int:
@@ -42,22 +45,28 @@ class WorthStages:
         """Rounds with a human label and rounds that ask all arms; ``None`` if the votes are not labels."""
         return None if self.stack is None else "everyone"
 
-    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
+    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast, sure: Sure = UNKNOWN) -> int:
         """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop."""
         if self.stack is None:
             return self.first
-        margin = self.stack.leader(votes, self.weights, self.labels)[1] if any(votes.values()) else -math.inf
+        if not any(votes.values()):
+            return self.stops.after(asked, -math.inf)
+        log_ratios = self.grades.log_ratios(votes, sure)
+        _, margin = self.stack.leader(votes, self.weights, self.labels, log_ratios)
         return self.stops.after(asked, margin)
 
-    def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
+    def decision(
+        self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
+    ) -> Decision:
         """The most probable label that got a vote; the weighted vote breaks a tie.
 
-        Before the first human label, the decision stays that of the weighted vote.
+        Before the first human label, and without confidences, the decision stays that of the weighted vote.
         """
-        if self.stack is None or not self.stack.arms:
+        log_ratios = self.grades.log_ratios(votes, sure)
+        if self.stack is None or not (self.stack.arms or log_ratios):
             return decision
-        posterior = self.stack.probabilities(votes, self.weights, labels)
-        leader, margin = self.stack.leader(votes, self.weights, labels)
+        posterior = self.stack.probabilities(votes, self.weights, labels, log_ratios)
+        leader, margin = self.stack.leader(votes, self.weights, labels, log_ratios)
         label = decision.label
         if posterior[label] < posterior[leader] - TIE:
             label = leader
@@ -77,7 +86,9 @@ class WorthStages:
         """
         least = [margin if math.isfinite(margin) else None for margin in self.stops.least[:-1]]
         stops = {"upto": list(self.stops.upto), "least": least, "scores": [*map(list, self.stops.scores)]}
-        return {}, {"stops": stops} | ({} if self.stack is None else {"stack": self.stack.describe()})
+        return {}, {"stops": stops} | ({} if self.stack is None else {"stack": self.stack.describe()}) | (
+            {"grades": self.grades.describe()} if self.grades.arms else {}
+        )
 
 
 def _with_score(posterior: Mapping[str, float], label: str, score: float) -> dict[str, float]:

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from camvo.state.confidences import SureVote
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationRound
+from camvo.student.taught_texts import TaughtText
 from camvo.typing import Array
 
 
@@ -44,6 +46,10 @@ class Contribution:
             correction does not change it and a withdrawal takes it back.
         kept: the round to keep whole, if any.
         dropped: the kept round that this event removes or replaces, if any.
+        compared: votes with a confidence beside the votes of other arms. Like ``exploration``, they count
+            ``rounds`` times.
+        taught: the text that teaches the student, if any.
+        untaught: the text that this event removes or replaces there, if any.
         histories: arm → the number of the history in which the round was planned; 0 for arms that are absent.
         restarts: how many restarts the state had when the round was planned.
         versions: arm → the version that its answer in this round reports. Arms without one are absent.
@@ -60,6 +66,9 @@ class Contribution:
     exploration: ExplorationRound | None = None
     kept: KeptRound | None = None
     dropped: KeptRound | None = None
+    compared: tuple[SureVote, ...] = ()
+    taught: TaughtText | None = None
+    untaught: TaughtText | None = None
     histories: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -87,9 +96,14 @@ class Contribution:
         }
         if self.exploration is not None:
             header["probe"] = self.exploration.to_list()
+        if self.compared:
+            header["sure"] = [list(vote) for vote in self.compared]
         for name, round_ in (("kept", self.kept), ("dropped", self.dropped)):
             if round_ is not None:
                 header[name] = round_.to_list()
+        for name, text in (("taught", self.taught), ("untaught", self.untaught)):
+            if text is not None:
+                header[name] = text.to_list()
         header |= {
             name: dict(numbers)
             for name, numbers in (("histories", self.histories), ("versions", self.versions))
@@ -114,6 +128,10 @@ class Contribution:
         )
         context = np.frombuffer(body, header["dtype"]).astype(np.float64)
         exploration = ExplorationRound.from_list(header["probe"]) if "probe" in header else None
+        compared = tuple(SureVote(*vote) for vote in header.get("sure", ()))
+        taught, untaught = (
+            TaughtText.from_list(header[name]) if name in header else None for name in ("taught", "untaught")
+        )
         return cls(
             context,
             changes,
@@ -121,6 +139,9 @@ class Contribution:
             exploration,
             kept,
             dropped,
+            compared,
+            taught,
+            untaught,
             histories=header.get("histories", {}),
             restarts=header.get("restarts", 0),
             versions=header.get("versions", {}),
@@ -147,6 +168,7 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
     )
     changed = any(change.removed != change.added for change in changes)
     kept, dropped = (None, None) if before.kept == after.kept else (after.kept, before.kept)
+    taught, untaught = (None, None) if before.taught == after.taught else (after.taught, before.taught)
     rounds = after.rounds - before.rounds
     return Contribution(
         before.context,
@@ -154,6 +176,8 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
         rounds,
         kept=kept,
         dropped=dropped,
+        taught=taught,
+        untaught=untaught,
         histories=before.histories,
     )
 
@@ -161,4 +185,4 @@ def revision(before: Contribution, after: Contribution) -> Contribution:
 def withdrawal(taught: Contribution) -> Contribution:
     """The contribution that takes back everything that a round taught."""
     nothing = Contribution(taught.context, (), rounds=0, histories=taught.histories)
-    return replace(revision(taught, nothing), exploration=taught.exploration)
+    return replace(revision(taught, nothing), exploration=taught.exploration, compared=taught.compared)

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+_UNKNOWN: Final[Mapping[str, float]] = MappingProxyType({})
+"""The confidences of arms that gave none."""
 
 
 class CastVote(NamedTuple):
@@ -20,11 +24,17 @@ class CastVote(NamedTuple):
         arm: the arm's name.
         label: the label it voted for; ``None`` if it gave no vote.
         weight: the weight ω ≥ 0 that it had in the plan.
+        confidence: how sure the arm said it was, in [0, 1]; ``None`` if it said nothing.
     """
 
     arm: str
     label: str | None
     weight: float
+    confidence: float | None = None
+
+    def to_list(self) -> list[Any]:
+        """The vote as plain JSON, without a confidence if there is none."""
+        return [*self] if self.confidence is not None else [*self[:-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,7 @@ class KeptRound:
         label: str | None,
         *,
         everyone: bool,
+        sure: Mapping[str, float] = _UNKNOWN,
     ) -> KeptRound | None:
         """The round to keep, or ``None`` if it has no human label and did not ask all arms.
 
@@ -72,14 +83,16 @@ class KeptRound:
             weights: arm → ω in the plan.
             label: the human's label; ``None`` without one.
             everyone: whether all arms were asked independently of the votes.
+            sure: arm → confidence in [0, 1]; arms that gave none are absent.
         """
         if label is None and not everyone:
             return None
-        return cls(tuple(CastVote(arm, votes[arm], weights[arm]) for arm in sorted(votes)), label, everyone)
+        cast = tuple(CastVote(arm, votes[arm], weights[arm], sure.get(arm)) for arm in sorted(votes))
+        return cls(cast, label, everyone)
 
     def to_list(self) -> list[Any]:
         """The round as plain JSON."""
-        return [[list(vote) for vote in self.votes], self.label, self.everyone]
+        return [[vote.to_list() for vote in self.votes], self.label, self.everyone]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> KeptRound:

@@ -2,8 +2,9 @@
 
 A finished round adds a :class:`Contribution`. A human label adds another, which replaces the old rewards by
 new ones. Withdrawing the label adds the opposite. Learning, correcting and withdrawing are therefore one
-operation on signed sums. Only the vote patterns and the few rounds that are kept whole
-(:mod:`camvo.state.kept_rounds`) grow with the number of rounds.
+operation on signed sums. Only the vote patterns, the few rounds that are kept whole
+(:mod:`camvo.state.kept_rounds`) and the texts that teach the student, up to a fixed number, grow with the
+number of rounds.
 
 The tests of :mod:`camvo.state.drift_tests` and the versions that answers report are no sums: they depend on
 the order of the rounds, and a corrected or withdrawn round stays in them. What they demand becomes a
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 from zipfile import BadZipFile
@@ -25,6 +26,7 @@ import numpy as np
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
+from camvo.state.confidences import ConfidenceSums
 from camvo.state.contribution import Change, Contribution
 from camvo.state.drift_tests import DriftTests
 from camvo.state.histories import Histories
@@ -33,6 +35,7 @@ from camvo.state.linucb import Inverse, score
 from camvo.state.pairs import PairSums
 from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationSums
+from camvo.student.taught_texts import TaughtTexts
 from camvo.typing import Array
 
 _SNAPSHOT_FORMAT = 6
@@ -58,6 +61,8 @@ class State:
         pairs: which arms are right together.
         exploration: vote patterns of the exploration rounds.
         kept_rounds: the rounds that are kept whole.
+        confidences: how sure the arms said they were, beside whether they were right.
+        texts: the texts that teach the student.
         drift: the tests of the stops' promise and of the arms.
         histories: which history of each arm is current.
         restarted_at: t at the last restart; 0 if there was none.
@@ -85,6 +90,8 @@ class State:
         self.pairs = PairSums()
         self.exploration = ExplorationSums()
         self.kept_rounds = KeptRounds()
+        self.confidences = ConfidenceSums()
+        self.texts = TaughtTexts()
         self.drift = DriftTests()
         self.histories = Histories()
         self.restarted_at = 0
@@ -198,8 +205,11 @@ class State:
                 lessons.setdefault(change.arm, []).append((contribution.context, change))
             if dropped is not None:
                 self.kept_rounds.remove(dropped)
+                self.confidences.add_people(dropped, -1)
             if kept is not None:
                 self.kept_rounds.add(kept)
+                self.confidences.add_people(kept, +1)
+            self._add_sure_and_taught(contribution, names)
             for arm, version in contribution.versions.items():
                 self.histories.note_version(arm, version)
             if contribution.exploration is not None:
@@ -217,6 +227,16 @@ class State:
         self.pairs.add([{c.arm: c.removed for c in row if c.removed is not None} for row in rewards], -1)
         self.pairs.add([{c.arm: c.added for c in row if c.added is not None} for row in rewards], +1)
 
+    def _add_sure_and_taught(self, contribution: Contribution, names: Mapping[str, str]) -> None:
+        """Add the votes compared with those of other arms, and the text that teaches the student."""
+        if contribution.untaught is not None:
+            self.texts.remove(contribution.untaught)
+        if contribution.taught is not None:
+            self.texts.add(contribution.taught)
+        if contribution.compared:
+            compared = [vote._replace(arm=names.get(vote.arm, vote.arm)) for vote in contribution.compared]
+            self.confidences.add(compared, contribution.rounds)
+
     def _other_names(self, contribution: Contribution) -> dict[str, str]:
         """Arm → the name of its history, for the arms whose history in the contribution is not current."""
         if not self.histories.current:
@@ -227,6 +247,7 @@ class State:
                 arms |= kept.arms
         if contribution.exploration is not None:
             arms.update(contribution.exploration.pattern.arms)
+        arms.update(vote.arm for vote in contribution.compared)
         return self.histories.names(contribution.histories, arms)
 
     def _restart(self, restart: Restart) -> None:
@@ -244,6 +265,7 @@ class State:
         self.pairs.rename(names)
         self.exploration.rename(names)
         self.kept_rounds = self.kept_rounds.renamed(names)
+        self.confidences = self.confidences.renamed(names)
 
     def _new_arm(self) -> Arm:
         if not self.linear:
@@ -269,6 +291,8 @@ class State:
             "pairs": self.pairs.names,
             "probes": self.exploration.to_list(),
             "rows": self.kept_rounds.to_list(),
+            "confidences": self.confidences.to_list(),
+            "texts": self.texts.to_list(),
             "drift": self.drift.to_list(),
             "histories": self.histories.to_list(),
             "restarted_at": self.restarted_at,
@@ -315,6 +339,10 @@ class State:
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.exploration = ExplorationSums.from_list(header["probes"])
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
+                if "confidences" in header:
+                    state.confidences = ConfidenceSums.from_list(header["confidences"])
+                if "texts" in header:
+                    state.texts = TaughtTexts.from_list(header["texts"])
                 state.drift = DriftTests.from_list(header["drift"])
                 state.histories = Histories.from_list(header["histories"])
                 state.restarted_at = header["restarted_at"]

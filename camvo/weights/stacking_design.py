@@ -12,16 +12,22 @@ from scipy import sparse
 from camvo.numerics.conditional_logit import ChoiceSets
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
+from camvo.weights.grades import NO_GRADES, Grades
 
-SCALE, NONE, ALONE = 0, 1, 2
+SCALE, NONE, ALONE, SURE = 0, 1, 2, 3
 """The columns of the shared features (see :class:`camvo.weights.stacking.StackedVote`)."""
 
-SHARED: Final = 3
+SHARED: Final = 4
 """How many shared features there are. The features of arms, labels and pairs follow."""
 
 
 def vote_choices(
-    rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str], *, by_label: bool
+    rows: Sequence[KeptRound],
+    arms: Sequence[str],
+    labels: Sequence[str],
+    *,
+    by_label: bool,
+    grades: Grades = NO_GRADES,
 ) -> ChoiceSets:
     """Build the choice sets of n rounds for the conditional logit.
 
@@ -32,13 +38,14 @@ def vote_choices(
         arms: the K arms.
         labels: the M labels, sorted.
         by_label: whether there are features for labels and for pairs of arm and label.
+        grades: what the arms' confidences are worth.
 
     Returns:
-        The choice sets, with features in this order: 3 shared ones, K for arms and, if ``by_label``, M for
+        The choice sets, with features in this order: 4 shared ones, K for arms and, if ``by_label``, M for
         labels and K·M for pairs.
     """
     asked = [len({vote.arm for vote in row.votes} & set(arms)) for row in rows]
-    (round_number, arm, label), weights = _votes(rows, arms, labels)
+    (round_number, arm, label), weights, log_ratios = _votes(rows, arms, labels, grades)
     # A candidate has the code round · (M + 1) + label, in which the label "none of them" is M.
     none, width = len(labels), len(labels) + 1
     backed = np.unique(round_number * width + label)
@@ -51,12 +58,14 @@ def vote_choices(
 
     candidate = np.searchsorted(codes, round_number * width + label)
     weight = np.bincount(candidate, weights, len(codes))
+    sure = np.bincount(candidate, log_ratios, len(codes))
     absent = (1.0 - np.array(asked) / len(arms))[round_of]
     no_votes, with_votes = np.flatnonzero(named == none), np.flatnonzero(named < none)
     first_label, first_pair = SHARED + len(arms), SHARED + len(arms) + len(labels)
     entries: list[tuple[Any, Any, Any]] = [
         (with_votes, SCALE, weight[with_votes]),
         (with_votes, ALONE, (weight * absent)[with_votes]),
+        (with_votes, SURE, sure[with_votes]),
         (candidate, SHARED + arm, 1.0),
         (no_votes, NONE, 1.0),
     ]
@@ -69,9 +78,14 @@ def vote_choices(
 
 
 def _votes(
-    rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str]
-) -> tuple[NDArray[np.int64], Array]:
-    """The V votes for known labels: positions of round, arm and label, (3, V), and weights, (V,)."""
+    rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str], grades: Grades
+) -> tuple[NDArray[np.int64], Array, Array]:
+    """The V votes for known labels.
+
+    Returns:
+        Their positions of round, arm and label, shape (3, V); their weights, shape (V,); and the log ratios
+        of their confidences, shape (V,).
+    """
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}
     cast = [
@@ -80,8 +94,14 @@ def _votes(
         for vote in row.votes
         if vote.label in label_at
     ]
-    weights = [vote.weight for row in rows for vote in row.votes if vote.label in label_at]
-    return np.array(cast, dtype=np.int64).T, np.array(weights, dtype=np.float64)
+    numbers = [
+        (vote.weight, grades.log_ratio(vote.arm, vote.label, vote.confidence))
+        for row in rows
+        for vote in row.votes
+        if vote.label in label_at
+    ]
+    weights, log_ratios = np.array(numbers, dtype=np.float64).T
+    return np.array(cast, dtype=np.int64).T, weights, log_ratios
 
 
 def _sparse(entries: Sequence[tuple[Any, Any, Any]], shape: tuple[int, int]) -> Any:

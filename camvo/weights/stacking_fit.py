@@ -24,8 +24,9 @@ from camvo.numerics.conditional_logit import (
 )
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
+from camvo.weights.grades import NO_GRADES, Grades
 from camvo.weights.stacking import StackedVote
-from camvo.weights.stacking_design import SCALE, SHARED, vote_choices
+from camvo.weights.stacking_design import SCALE, SHARED, SURE, vote_choices
 
 _FOLDS: Final = 5
 _LEANING: Final = 1.0
@@ -39,22 +40,24 @@ class StackedVotePrior:
 
     Attributes:
         scale: the mean of ``scale``; the means of ``none`` and ``alone`` are 0.
-        shared: the precisions of ``scale``, ``none`` and ``alone``, which are not learnt.
+        sure: the mean of ``sure``. The log ratios are log-odds, but errors are correlated.
+        shared: the precisions of ``scale``, ``none``, ``alone`` and ``sure``, which are not learnt.
         arms: the initial precision of the arms' corrections.
         labels: the initial precisions of the labels' corrections and of the pairs' corrections. ``None``
             leaves both out, so that a vote counts the same whatever label it is for.
     """
 
     scale: float
-    shared: tuple[float, float, float]
+    sure: float
+    shared: tuple[float, float, float, float]
     arms: float
     labels: tuple[float, float] | None = None
 
 
-OPEN: Final = StackedVotePrior(1.0, (0.3, 0.3, 1.0), arms=10.0, labels=(10.0, 20.0))
+OPEN: Final = StackedVotePrior(1.0, 0.5, (0.3, 0.3, 1.0, 10.0), arms=10.0, labels=(10.0, 20.0))
 """For weights in any unit, with corrections for labels."""
 
-ANCHORED: Final = StackedVotePrior(1.0 / 3.0, (180.0, 0.3, 1.0), arms=20.0)
+ANCHORED: Final = StackedVotePrior(1.0 / 3.0, 1.0 / 3.0, (180.0, 0.3, 1.0, 10.0), arms=20.0)
 """For weights that are log-odds already. Errors are correlated, so the true log-odds are about a third of the
 sum of weights. With a weaker prior, twenty labels on easy rounds could reduce the scale to nothing, and one
 arm would decide alone."""
@@ -77,7 +80,10 @@ class _Fit:
 
 
 def fit_stacked_vote(
-    rows: Sequence[KeptRound], labels: Sequence[str], prior: StackedVotePrior = OPEN
+    rows: Sequence[KeptRound],
+    labels: Sequence[str],
+    prior: StackedVotePrior = OPEN,
+    grades: Grades = NO_GRADES,
 ) -> StackedVote:
     """Fit the stacked vote to rounds with human labels.
 
@@ -90,6 +96,7 @@ def fit_stacked_vote(
         rows: rounds of one question, whichever arms were asked.
         labels: the label set, in any order.
         prior: the prior of the terms.
+        grades: what the arms' confidences are worth.
 
     Returns:
         The mean of the corrected and the weighted vote, weighted by the trust.
@@ -98,18 +105,18 @@ def fit_stacked_vote(
         row for row in rows if row.label in labels and any(vote.label in labels for vote in row.votes)
     ]
     if not labelled:
-        return StackedVote(scale=prior.scale)
+        return StackedVote(scale=prior.scale, sure=prior.sure if grades.arms else 0.0)
     arms = sorted({vote.arm for row in labelled for vote in row.votes if vote.label in labels})
     names = [] if prior.labels is None else sorted(labels)
     ends = np.cumsum([SHARED, len(arms), len(names), len(arms) * len(names)])
-    choices = vote_choices(labelled, arms, sorted(labels), by_label=bool(names))
+    choices = vote_choices(labelled, arms, sorted(labels), by_label=bool(names), grades=grades)
     full, plain = _fit_both(choices, prior, ends)
     trust = _trust(_held_out_gains(full, plain))
     mixed = trust * full.coefficients
     mixed[:SHARED] += (1.0 - trust) * plain.coefficients
     shared, of_arms, of_labels, of_pairs = np.split(mixed, ends[:-1])
     pairs = of_pairs.reshape(len(arms), len(names)).tolist()
-    scale, none, alone = shared.tolist()
+    scale, none, alone, sure = shared.tolist()
     return StackedVote(
         scale,
         none,
@@ -118,15 +125,16 @@ def fit_stacked_vote(
         labels=dict(zip(names, of_labels.tolist(), strict=True)),
         pairs={arm: dict(zip(names, row, strict=True)) for arm, row in zip(arms, pairs, strict=True)},
         trust=trust,
+        sure=sure if grades.arms else 0.0,
     )
 
 
 def _fit_both(choices: ChoiceSets, prior: StackedVotePrior, ends: NDArray[np.int64]) -> tuple[_Fit, _Fit]:
     """Fit the vote with and without corrections; ``ends`` are where each kind of coefficient ends."""
     mean = np.zeros(choices.design.shape[1])
-    mean[SCALE] = prior.scale
+    mean[SCALE], mean[SURE] = prior.scale, prior.sure
     precisions = [*prior.shared, prior.arms, *(prior.labels or (1.0, 1.0))]
-    initial = np.repeat(precisions, [1, 1, 1, *np.diff(ends)])
+    initial = np.repeat(precisions, [*[1] * SHARED, *np.diff(ends)])
     groups = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     coefficients, learnt = fit_with_group_precisions(choices, NormalPrior(mean, initial), groups)
     plain_choices = choices.first_features(SHARED)

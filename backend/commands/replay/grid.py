@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import ClassVar
 
@@ -39,6 +39,7 @@ class Experiment:
         lambda_l: λ_L of the state.
         window: items that are planned on the same state.
         calibrate: whether to compute the scores that the server would have returned, too.
+        student: whether the student votes too.
     """
 
     table: VotesTable
@@ -46,6 +47,7 @@ class Experiment:
     lambda_l: float = 1.0
     window: int = 1
     calibrate: bool = False
+    student: bool = False
 
 
 def replay_all(
@@ -135,12 +137,7 @@ def _in_order(
 
 def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Advance) -> ReplayRun:
     table, shuffle = experiment.table, experiment.shuffles[seed]
-    items = replace(
-        table,
-        contexts=table.contexts[shuffle.order],
-        votes=table.votes[shuffle.order],
-        truth=table.truth[shuffle.order],
-    )
+    items = table.take(shuffle.order)
     started = time.perf_counter()
     trace = replay(
         setting.policy,
@@ -150,6 +147,7 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         human=shuffle.human,
         reviewed=shuffle.reviewed,
         progress=advance,
+        student=experiment.student,
     )
     seconds = time.perf_counter() - started
     calibrated = calibrated_scores(trace, items) if experiment.calibrate else None

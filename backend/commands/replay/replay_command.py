@@ -46,6 +46,20 @@ def replay(
             rich_help_panel=DATA,
         ),
     ] = "0",
+    confidences: Annotated[
+        bool,
+        typer.Option(
+            help="Use the columns conf_<model>: how sure each model says it is.", rich_help_panel=DATA
+        ),
+    ] = True,
+    student: Annotated[
+        bool,
+        typer.Option(
+            "--student",
+            help="Let a student that reads the texts vote too, for nothing.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
     delimiter: Annotated[
         str, typer.Option(help="What separates the cells: a character, or tab.", rich_help_panel=DATA)
     ] = ",",
@@ -81,6 +95,8 @@ def replay(
         embeddings=embeddings,
         human_labels=parse_human_labels(human_labels),
         limit=limit,
+        confidences=confidences,
+        student=student,
         delimiter=delimiter,
         in_order=in_order,
     ).run(Console(), Console(stderr=True))

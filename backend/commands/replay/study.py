@@ -75,9 +75,11 @@ class ReplayStudy:
         shuffles: Mapping[int, Shuffle],
         settings: Sequence[ReplaySetting],
         advance: Advance,
+        *,
+        student: bool = False,
     ) -> list[ReplayRun]:
-        """Replay every setting on every shuffle of the table."""
-        experiment = grid.Experiment(table, shuffles, self.lambda_l, self.window, self.calibrate)
+        """Replay every setting on every shuffle of the table, with or without the student."""
+        experiment = grid.Experiment(table, shuffles, self.lambda_l, self.window, self.calibrate, student)
         return list(grid.replay_all(experiment, settings, self.jobs, advance))
 
     def write_json(

@@ -17,7 +17,7 @@ from backend.commands.replay.inputs.contexts import embed_texts, read_embeddings
 from backend.commands.replay.inputs.oddities import odd_k_mins, odd_labels
 from backend.commands.replay.inputs.orders import HumanLabels, shuffle_items
 from backend.commands.replay.inputs.prices import read_prices
-from backend.commands.replay.inputs.votes_file import VotesFile, read_votes
+from backend.commands.replay.inputs.votes_file import TEXT, VotesFile, read_votes
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import summaries_of
 from backend.commands.replay.study import ReplayStudy
@@ -27,6 +27,7 @@ from backend.models.embedder.embedder import Embedder
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
 from camvo.replays.measures import full_vote, full_vote_weights, model_accuracy
 from camvo.replays.votes_table import VotesTable
+from camvo.student.student import STUDENT
 from camvo.typing import Array
 
 
@@ -42,6 +43,8 @@ class TableReplay:
     limit: int | None
     delimiter: str
     in_order: bool
+    confidences: bool = True
+    student: bool = False
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results.
@@ -71,7 +74,15 @@ class TableReplay:
                 where=f"{self.votes}, --human-labels",
                 fix="fill the column truth, or leave --human-labels out",
             )
-        table = VotesTable(file.labels, prices, self._contexts(file, progress), file.votes, file.truth)
+        table = VotesTable(
+            file.labels,
+            prices,
+            self._contexts(file, progress),
+            file.votes,
+            file.truth,
+            file.confidences if self.confidences else None,
+            self._texts(file),
+        )
 
         warnings = [*odd_labels(file), *odd_k_mins(self._k_mins(settings), len(file.models))]
         for warning in warnings:
@@ -82,7 +93,7 @@ class TableReplay:
         }
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
         with progress_bar(progress, "replaying", items, transient=True) as advance:
-            runs = self.study.run(table, shuffles, settings, advance)
+            runs = self.study.run(table, shuffles, settings, advance, student=self.student)
         rows = [run.row for run in runs]
         summaries = summaries_of(rows)
         self.study.write_json(
@@ -108,6 +119,20 @@ class TableReplay:
         with progress_bar(progress, "embedding", len(file.truth), transient=True) as advance:
             return embed_texts(file, Embedder(), advance)
 
+    def _texts(self, file: VotesFile) -> Sequence[str] | None:
+        """The texts that the student reads; ``None`` without it."""
+        if not self.student:
+            return None
+        if file.texts is None:
+            raise ReplayError(
+                f"no column {TEXT!r} for the student", where=f"{self.votes}, --student", fix="add it"
+            )
+        if STUDENT in file.models:
+            raise ReplayError(
+                f"a model has the student's name, {STUDENT!r}", where=str(self.votes), fix="rename the column"
+            )
+        return file.texts
+
     def _facts(self, table: VotesTable, warnings: Sequence[str]) -> dict[str, Any]:
         accuracies = model_accuracy(table.votes, table.truth).tolist()
         return {
@@ -130,6 +155,8 @@ class TableReplay:
                 "limit": self.limit,
                 "delimiter": self.delimiter,
                 "in_order": self.in_order,
+                "confidences": self.confidences,
+                "student": self.student,
             },
         }
 

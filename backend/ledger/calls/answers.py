@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, exists, or_, select
 
@@ -33,6 +33,7 @@ class StoredAnswer:
         output_tokens: as counted by the provider, including reasoning tokens.
         cost: in $.
         seconds: duration of the call.
+        confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
         version: what the provider said answered; ``None`` if it said nothing.
     """
 
@@ -43,6 +44,7 @@ class StoredAnswer:
     output_tokens: int
     cost: float
     seconds: float
+    confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
 
 
@@ -53,7 +55,8 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
     for start in range(0, len(unique_keys), _KEYS_PER_QUERY):
         for row in connection.execute(_FIND, {"keys": unique_keys[start : start + _KEYS_PER_QUERY]}):
             values = dict(row._mapping)
-            answers[row.key] = StoredAnswer(**(values | {"cost": from_picodollars(values["cost"])}))
+            values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
+            answers[row.key] = StoredAnswer(**values)
     return answers
 
 
@@ -67,6 +70,7 @@ def store(connection: Connection, answer: StoredAnswer, project: str, task: int,
         "output_tokens": answer.output_tokens,
         "cost": to_picodollars(answer.cost),
         "seconds": answer.seconds,
+        "confidences": dict(answer.confidences) or None,
         "version": answer.version,
         "created_at": now,
     }

@@ -144,6 +144,7 @@ answers = Table(
     Column("seconds", Double, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("version", Text),
+    Column("confidences", _JSON),
 )
 
 answer_tasks = Table(

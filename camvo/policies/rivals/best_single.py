@@ -13,7 +13,7 @@ from camvo.policies.ensemble import Choice
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.state.contribution import Change, Contribution
-from camvo.typing import Array, Votes
+from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +64,23 @@ class BestSingle(Baseline):
         propensity = np.array([float(arm == best) for arm in plan.arms])
         return replace(plan, subset=(best,), propensity=propensity)
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The models of the plan; then the next best, while a question has no vote."""
-        if waiting := super().ask(plan, votes):
+        if waiting := super().ask(plan, votes, confidences=confidences):
             return waiting
         if all(any(question in answers for answers in votes.values()) for question in plan.estimates):
             return ()
         return next(((arm,) for arm in _ranked(plan) if arm not in votes), ())
 
     def contribution(
-        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+        self,
+        plan: Plan,
+        question: str,
+        votes: Votes,
+        label: str,
+        *,
+        human: bool = False,
+        confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
         """What the state learns: who was right by a human label, and nothing without one.
 

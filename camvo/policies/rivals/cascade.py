@@ -8,7 +8,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline
 from camvo.policies.plan import Plan
 from camvo.stages.asking_order import cheapest_first
-from camvo.typing import Votes
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Cascade(Baseline):
         if not 0.0 <= self.threshold <= 1.0:
             raise InvalidParameterError(f"threshold must be a probability in [0, 1], got {self.threshold}")
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The next model; empty if every question reaches the threshold, or no model is left."""
         decisions = self.decide(plan, votes)
         if len(decisions) == len(plan.estimates) and all(

@@ -14,7 +14,7 @@ from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
-from camvo.typing import Votes
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +81,9 @@ class Router(Baseline):
             weights=dict.fromkeys(estimates, weights),
         )
 
-    def ask(self, plan: Plan, votes: Votes) -> tuple[str, ...]:
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The models of the plan; then the other of the two, while a question has no vote."""
-        if waiting := super().ask(plan, votes):
+        if waiting := super().ask(plan, votes, confidences=confidences):
             return waiting
         if all(any(question in answers for answers in votes.values()) for question in plan.estimates):
             return ()
@@ -91,12 +91,19 @@ class Router(Baseline):
         return next(((arm,) for arm in pair if arm not in votes), ())
 
     def contribution(
-        self, plan: Plan, question: str, votes: Votes, label: str, *, human: bool = False
+        self,
+        plan: Plan,
+        question: str,
+        votes: Votes,
+        label: str,
+        *,
+        human: bool = False,
+        confidences: Confidences = NO_CONFIDENCES,
     ) -> Contribution:
         """What the state learns: who was right by the human label, or else by the dearest model's vote."""
         _, dearest = _pair(plan)
         right = label if human else votes.get(plan.arms[dearest], {}).get(question, label)
-        return TaughtRound.planned(plan, question, votes).contribution(right, human=human)
+        return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
 
 
 def _pair(plan: Plan) -> tuple[int, int]:

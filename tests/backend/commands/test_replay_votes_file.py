@@ -53,6 +53,17 @@ def test_the_mark_that_a_spreadsheet_puts_before_utf_8_is_no_part_of_a_name(tmp_
     assert table(tmp_path, b"\xef\xbb\xbftext,m\nx,yes\n").models == ("m",)
 
 
+def test_confidences_belong_to_the_model_that_their_column_names(tmp_path: Path) -> None:
+    read = table(tmp_path, "conf_large,small,large\n0.75,yes,no\n,no,no\n1,yes,no\n")
+    assert read.models == ("small", "large")
+    assert read.confidences is not None
+    assert str(read.confidences.tolist()) == "[[nan, 0.75], [nan, nan], [nan, 1.0]]"
+
+
+def test_without_such_columns_there_are_no_confidences(tmp_path: Path) -> None:
+    assert table(tmp_path, GOOD).confidences is None
+
+
 @pytest.mark.parametrize(("delimiter", "character"), [(";", ";"), ("tab", "\t"), ("\\t", "\t"), ("|", "|")])
 def test_cells_may_be_separated_by_something_else(delimiter: str, character: str, tmp_path: Path) -> None:
     (tmp_path / "votes.csv").write_text(GOOD.replace(",", character), encoding="utf-8")
@@ -94,6 +105,13 @@ def test_a_delimiter_that_is_none_is_refused(delimiter: str, tmp_path: Path) -> 
         ("truth,m\nNo,no\n", ", line 2, column 'm': the labels 'No' and 'no' differ only in case or blanks"),
         ("text,m\nx, \n", ": no model gave a label to any item"),
         ('m\n"yes"x\n', ", line 2: is not CSV ("),
+        (
+            "m,conf_n\nyes,0.5\n",
+            ", line 1: the column 'conf_n' has the confidences of 'n', which is no column (add its label",
+        ),
+        ("m,conf_m\nyes,0.5\nno,2\n", ", line 3, column 'conf_m': '2' is not a confidence (give a number"),
+        ("m,conf_m\nyes,nan\n", ", line 2, column 'conf_m': 'nan' is not a confidence (give a number"),
+        ("m,conf_m\nyes,high\n", ", line 2, column 'conf_m': 'high' is not a confidence (give a number"),
         (b"m\n\xff\n", ": is not UTF-8 (save it as CSV with the encoding UTF-8)"),
     ],
 )

@@ -23,6 +23,13 @@ def test_an_answer_reads_back_as_it_was_stored(ledger: Ledger) -> None:
         assert answers.find_by_key(connection, ["key", "unknown"]) == {"key": ANSWER}
 
 
+def test_an_answer_keeps_how_sure_its_model_was(ledger: Ledger) -> None:
+    sure = dataclasses.replace(ANSWER, confidences={"topic": 0.75})
+    with ledger.write() as connection:
+        answers.store(connection, sure, "1.1", 4, 1.0)
+        assert answers.find_by_key(connection, ["key"]) == {"key": sure}
+
+
 def test_the_first_answer_under_a_key_stays(ledger: Ledger) -> None:
     with ledger.write() as connection:
         store(connection, 4)

@@ -539,3 +539,44 @@ def test_the_fingerprint_tells_texts_apart_that_only_look_secret() -> None:
 def test_a_name_that_is_not_in_the_pool_is_refused(use: Callable[[Pool], object]) -> None:
     with pytest.raises(ModelUnknownError, match="test"):
         use(pool_of(model()))
+
+
+# -- log-probabilities
+
+TOKENS = [('{"sentiment": "', -0.01), ("Neg", -0.25), ("ative", -0.0), ('"}', -0.02)]
+
+
+def test_log_probabilities_are_asked_for_only_where_the_settings_say_so(server: OpenAIServer) -> None:
+    ask(pool_of(model(server)))
+    ask(pool_of(model(server, logprobs=True)))
+    silent, asked = (request.body for request in server.requests)
+    assert "logprobs" not in silent
+    assert asked["logprobs"] is True
+
+
+def test_an_answer_without_them_has_the_fingerprint_that_it_had(server: OpenAIServer) -> None:
+    off, on = (pool_of(model(server, logprobs=wanted)) for wanted in (False, True))
+    assert off.fingerprint("test", MESSAGES, SCHEMA) != on.fingerprint("test", MESSAGES, SCHEMA)
+    assert off.fingerprint("test", MESSAGES, SCHEMA) == pool_of(model(server)).fingerprint(
+        "test", MESSAGES, SCHEMA
+    )
+
+
+def test_a_provider_that_gives_them_is_read(server: OpenAIServer) -> None:
+    server.script = lambda body: Reply.says(ANSWER, logprobs=TOKENS)
+    answer = ask(pool_of(model(server, logprobs=True)))
+    assert [(token.text.decode(), token.log_probability) for token in answer.tokens] == TOKENS
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [None, {}, {"content": None}, {"content": []}],
+)
+def test_a_provider_that_gives_none_or_an_empty_list_still_answers(
+    server: OpenAIServer, logprobs: object
+) -> None:
+    body: dict[str, Any] = json.loads(json.dumps(Reply.says(ANSWER).body))
+    body["choices"][0]["logprobs"] = logprobs
+    server.script = lambda _: Reply(body=body)
+    answer = ask(pool_of(model(server, logprobs=True)))
+    assert (answer.content, answer.tokens) == (ANSWER, ())

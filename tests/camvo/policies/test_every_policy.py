@@ -389,3 +389,25 @@ def test_a_parameter_out_of_its_range_is_refused(name):
 def test_a_model_outside_the_pool_is_refused(name, model):
     with pytest.raises(InvalidParameterError, match="'x'"):
         policy_named(name, **model).plan(observations(states_after(name, 0), 99), COSTS)
+
+
+@every_policy
+def test_confidences_that_nothing_is_known_of_change_nothing(name: str, states: dict[str, State]) -> None:
+    policy = policy_named(name)
+    plan = policy.plan(observations(states, ROUNDS), COSTS)
+    votes, _ = asked_by(policy, plan, ROUNDS)
+    sure = {arm: dict.fromkeys(answers, 0.75) for arm, answers in votes.items()}
+    assert policy.ask(plan, votes, confidences=sure) == policy.ask(plan, votes)
+    assert policy.decide(plan, votes, confidences=sure) == policy.decide(plan, votes)
+
+
+@every_policy
+def test_confidences_are_learnt_for_labels_only(name: str, states: dict[str, State]) -> None:
+    policy = policy_named(name)
+    plan = policy.plan(observations(states, ROUNDS), COSTS)
+    votes = {arm: {MOOD: "pos", STARS: "3"} for arm in plan.arms}
+    sure = {arm: dict.fromkeys(answers, 0.75) for arm, answers in votes.items()}
+    for question, label in ((MOOD, "pos"), (STARS, "3")):
+        taught = policy.contribution(plan, question, votes, label, human=True, confidences=sure)
+        kept = taught.kept is not None and any(vote.confidence is not None for vote in taught.kept.votes)
+        assert (question == MOOD) >= (kept or bool(taught.compared))

@@ -316,3 +316,25 @@ def test_cheap_models_alone_are_asked_once_they_proved_right():
     question = taught(rounds=60)
     asked = [len(answered(question.task([1.0, number / 7.0, 0.0])).votes) for number in range(20)]
     assert min(asked) < len(PRICES)
+
+
+class TestConfidences:
+    def test_they_are_learnt_with_the_votes(self) -> None:
+        question = make_question(policy=camvo.Sequential())
+        task = question.task(HERE)
+        asked = task.ask()
+        task.add(dict.fromkeys(asked, "pos"), confidences=dict.fromkeys(asked, 0.75))
+        task.learn(human="pos")
+        assert {vote.arm for vote in question.state.confidences.by_people} == set(asked)
+
+    @pytest.mark.parametrize("confidence", [-0.1, 1.1, float("nan"), "high"])
+    def test_one_outside_0_to_1_is_refused(self, confidence: float) -> None:
+        task = make_question().task(HERE)
+        with pytest.raises(InvalidParameterError, match="confidence"):
+            task.add(dict.fromkeys(task.ask(), "pos"), confidences={task.ask()[0]: confidence})
+        assert task.votes == {}
+
+    def test_one_without_a_vote_is_refused(self) -> None:
+        task = make_question().task(HERE)
+        with pytest.raises(InvalidParameterError, match="without a vote"):
+            task.add(dict.fromkeys(task.ask()), confidences={task.ask()[0]: 0.5})

@@ -8,9 +8,16 @@ import pytest
 from camvo.errors import InvalidParameterError
 from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
+from camvo.policies.estimates import Observation
+from camvo.policies.joint import Joint
+from camvo.policies.stacked import Stacked
+from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
+from camvo.replays.texts.student_arm import QUESTION, StudentArm
+from camvo.replays.texts.topic_texts import draw_topic_texts
 from camvo.replays.votes_table import VotesTable
+from camvo.student.student import LEAST_TEXTS, STUDENT
 
 MODELS = {
     "large": SyntheticModel(0.92, 10.0),
@@ -190,6 +197,100 @@ def test_a_human_label_of_an_item_whose_truth_is_unknown_is_refused():
         replay(Majority(), unsure, human=np.ones(10, dtype=np.bool_))
 
 
+def with_confidences(table, seed=0):
+    """Every model says 0.95 or 0.3, and is right as often."""
+    rng = np.random.default_rng(seed)
+    confidences = rng.choice([0.3, 0.95], size=table.votes.shape)
+    wrong = (table.truth[:, None] + 1 + rng.integers(2, size=table.votes.shape)) % 3
+    votes = np.where(rng.random(table.votes.shape) < confidences, table.truth[:, None], wrong)
+    return dataclasses.replace(table, votes=votes, confidences=confidences)
+
+
+def test_a_policy_that_uses_confidences_is_right_more_often():
+    table = with_confidences(drawn(items=600))
+    human = np.arange(600) < 60
+    sure, blind = (
+        replay(Stacked(first=150), items, window=20, human=human)
+        for items in (table, dataclasses.replace(table, confidences=None))
+    )
+    gain = np.mean(sure.labels[200:] == table.truth[200:]) - np.mean(blind.labels[200:] == table.truth[200:])
+    assert gain > 0.05
+
+
+def test_a_model_that_says_nothing_of_how_sure_it_is_votes_as_before():
+    table = drawn(items=100)
+    silent = dataclasses.replace(table, confidences=np.full(table.votes.shape, np.nan))
+    policy = Stacked(first=50)
+    assert replay(policy, silent).labels.tolist() == replay(policy, table).labels.tolist()
+
+
+@pytest.mark.parametrize("confidences", [np.full((300, 4), 1.5), np.full((300, 3), 0.5)])
+def test_confidences_outside_0_to_1_or_of_another_shape_are_refused(confidences):
+    with pytest.raises(InvalidParameterError, match="confidence"):
+        dataclasses.replace(drawn(), confidences=confidences)
+
+
+def test_items_that_are_taken_keep_their_confidences():
+    table = with_confidences(drawn())
+    taken = table.take(np.array([5, 2]))
+    assert taken.confidences.tolist() == table.confidences[[5, 2]].tolist()
+    assert (taken.truth.tolist(), taken.votes.tolist()) == (
+        table.truth[[5, 2]].tolist(),
+        table.votes[[5, 2]].tolist(),
+    )
+
+
+def topics(items=400):
+    return draw_topic_texts(MODELS, items=items, topics=3, seed=0)
+
+
+def test_the_student_costs_nothing_and_is_no_model_of_the_trace():
+    trace = replay(Majority(), topics(), student=True)
+    assert trace.asked.shape == (400, 4)
+    assert set(trace.costs) == {13.5}
+
+
+def test_the_student_changes_nothing_before_it_has_learnt():
+    table = topics(LEAST_TEXTS)
+    with_student, without = (replay(Majority(), table, student=on) for on in (True, False))
+    assert with_student.labels.tolist() == without.labels.tolist()
+
+
+def test_the_student_votes_once_it_has_learnt():
+    table = topics(600)
+    votes = np.full_like(table.votes, -1)  # all models fall silent
+    votes[:500] = table.votes[:500]
+    trace = replay(Majority(), dataclasses.replace(table, votes=votes), student=True)
+    said = trace.labels[500:] >= 0
+    assert said.mean() > 0.5
+    assert np.mean(trace.labels[500:][said] == table.truth[500:][said]) > 0.8
+
+
+def test_the_student_does_not_teach_itself():
+    """With no other vote there is no label from which it could learn."""
+    table = topics()
+    state = LookaheadState(table.contexts.shape[1], 1.0)
+    arm = StudentArm(state, table)
+    policy = Majority()
+    plan = policy.plan(
+        {QUESTION: Observation(state, table.contexts[0], table.labels)}, {**table.prices, STUDENT: 0.0}
+    )
+    alone = {STUDENT: {QUESTION: table.labels[0]}}
+    lesson = policy.contribution(plan, QUESTION, alone, table.labels[0])
+    assert arm.taught_too(lesson, 0, policy, plan, alone, {}).taught is None
+    both = alone | {"large": {QUESTION: table.labels[1]}}
+    assert arm.taught_too(lesson, 0, policy, plan, both, {}).taught.label == table.labels[1]
+
+
+NAMESAKE = {"student": 1.0, "a": 1.0, "b": 1.0, "c": 1.0}
+
+
+@pytest.mark.parametrize("table", [drawn(), dataclasses.replace(topics(), prices=NAMESAKE)])
+def test_the_student_needs_texts_and_its_name(table):
+    with pytest.raises(InvalidParameterError, match="student"):
+        replay(Majority(), table, student=True)
+
+
 # the review queue
 
 
@@ -230,3 +331,19 @@ def test_labels_from_the_queue_teach_as_labels_at_once_do():
 def test_a_share_for_review_that_is_none_is_refused(share):
     with pytest.raises(InvalidParameterError, match="reviewed must be in"):
         replay(Majority(), drawn(items=5), reviewed=share)
+
+
+@pytest.mark.parametrize("policy", [Joint(), Stacked(first=50)], ids=["joint", "stacked"])
+def test_confidences_and_the_student_go_with_the_review_queue_and_all_votes_on_what_it_labels(policy):
+    table = with_confidences(topics(LEAST_TEXTS + 50))
+    trace = replay(policy, table, student=True, reviewed=0.1, complete=True, window=50)
+    assert (trace.labelled_at > 0).sum() == len(table.truth) // 10
+    assert trace.asked[trace.labelled_at > 0].all()
+
+
+def test_the_joint_policy_decides_alike_whatever_the_confidences():
+    table = drawn(items=150)
+    assert (
+        replay(Joint(), with_confidences(table)).labels.tolist()
+        == replay(Joint(), dataclasses.replace(with_confidences(table), confidences=None)).labels.tolist()
+    )

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import Arm
-from camvo.state.contribution import Change, Contribution, revision
+from camvo.state.contribution import Change, Contribution, revision, withdrawal
 from camvo.state.linucb import Inverse
 from camvo.state.state import State, check_contexts
+from camvo.student.taught_texts import TaughtText
 
 ARMS = ("large", "medium", "small")
 DIMENSION = 24
@@ -372,3 +373,27 @@ def test_an_arm_without_rewards_scores_zero():
     q, width = State(DIMENSION).score(ARMS, np.ones(DIMENSION))
     assert not q.any()
     assert not width.any()
+
+
+def teaches(label):
+    return Contribution(np.eye(DIMENSION)[0], (), taught=TaughtText(b"\x05\x00\x09\x00", label))
+
+
+def test_a_text_that_teaches_the_student_is_changed_and_taken_back_with_its_round():
+    state = State(DIMENSION)
+    voted, corrected = teaches("yes"), teaches("no")
+    state.add(voted)
+    assert state.texts.texts == [voted.taught]
+    state.add(revision(voted, corrected))
+    assert state.texts.texts == [corrected.taught]
+    state.add(withdrawal(corrected))
+    assert state.texts.texts == []
+    assert state.rounds == 0
+
+
+def test_a_text_that_teaches_the_student_is_stored():
+    change = revision(teaches("yes"), teaches("no"))
+    again = Contribution.unpack(change.pack())
+    assert (again.taught, again.untaught) == (change.taught, change.untaught)
+    state = summed([teaches("yes"), change])
+    assert State.restore(state.snapshot()).texts == state.texts

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camvo.state.confidences import ConfidenceCounts, ConfidenceSums
 from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.votes.labels import weighted_vote
+from camvo.weights.grades import NO_GRADES, learn_grades
 from camvo.weights.stacking import StackedVote
 from camvo.weights.stacking_fit import fit_stacked_vote
 
@@ -183,3 +185,58 @@ def test_the_same_rounds_give_the_same_stack(stack):
 def test_a_single_label_is_certain():
     assert StackedVote().probabilities({"a": "x"}, WEIGHTS, ("x",)) == {"x": 1.0}
     assert StackedVote().leader({"a": "x"}, WEIGHTS, ("x",)) == ("x", np.inf)
+
+
+def sure_rounds(n, seed=0):
+    """Rounds whose arms are right as often as they say; half of them say ½ or less."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n):
+        truth, wrong = rng.choice(len(LABELS), 2, replace=False)
+        confidence = rng.choice([0.3, 0.5, 0.95], size=len(ARMS)).tolist()
+        votes = [
+            CastVote(arm, LABELS[truth if rng.random() < sure else wrong], 1.0, sure)
+            for arm, sure in zip(ARMS, confidence, strict=True)
+        ]
+        rows.append(KeptRound(tuple(votes), LABELS[truth], everyone=True))
+    return rows
+
+
+def grades_of(rows):
+    sums = ConfidenceSums()
+    for row in rows:
+        sums.add_people(row, +1)
+    return learn_grades(ConfidenceCounts({}, dict(sums.by_people)))
+
+
+def test_what_arms_say_of_how_sure_they_are_makes_the_vote_better():
+    taught, others = sure_rounds(200), sure_rounds(1000, seed=1)
+    grades = grades_of(taught)
+    weights = dict.fromkeys(ARMS, 1.0)
+
+    def right(stack, grades):
+        return np.mean(
+            [
+                stack.leader(
+                    cast(row),
+                    weights,
+                    LABELS,
+                    {vote.arm: grades.log_ratio(vote.arm, vote.label, vote.confidence) for vote in row.votes},
+                )[0]
+                == row.label
+                for row in others
+            ]
+        )
+
+    with_them = right(fit_stacked_vote(taught, LABELS, grades=grades), grades)
+    assert with_them > right(fit_stacked_vote(taught, LABELS), NO_GRADES) + 0.1
+
+
+def test_before_the_first_human_label_confidences_count_by_half():
+    assert fit_stacked_vote([], LABELS, grades=grades_of(sure_rounds(100))).sure == 0.5
+
+
+def test_a_confidence_adds_its_log_ratio_to_the_vote():
+    stack, weights = StackedVote(sure=0.5), {"a": 1.0, "b": 1.0}
+    odds = stack.log_odds({"a": "x", "b": "y"}, weights, {"a": 2.0, "b": -1.0})
+    assert odds == {"x": 2.0, "y": 0.5}

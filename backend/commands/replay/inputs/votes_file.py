@@ -1,14 +1,17 @@
 """The votes table as a CSV file, with a row for each item and a column for each model.
 
 The column ``text`` has the texts that the models saw, ``truth`` the right labels, ``item_id`` unique names.
-Every other column is a model with its labels; a blank cell means no vote. Ambiguous content is refused.
+A column ``conf_<model>`` has how sure the model says it is, in [0, 1]; a blank cell means that it says
+nothing. Every other column is a model with its labels; a blank cell means no vote. Ambiguous content is
+refused.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.errors import ReplayError
+from camvo.typing import Array
 
 TEXT, TRUTH, ITEM_ID = "text", "truth", "item_id"
+CONFIDENCE = "conf_"
+"""The beginning of the name of a column of confidences; the model's name follows."""
+
 _RESERVED = (TEXT, TRUTH, ITEM_ID)
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 _SHOWN = 40
@@ -36,6 +43,7 @@ class VotesFile:
         votes: positions in ``labels``, shape (n, K); −1 means no vote.
         truth: positions in ``labels``, shape (n,); −1 means unknown.
         lines: the line on which each item begins, for errors.
+        confidences: in [0, 1], shape (n, K); NaN where a model gave none. ``None`` without such columns.
     """
 
     path: Path
@@ -45,6 +53,7 @@ class VotesFile:
     votes: NDArray[np.int64]
     truth: NDArray[np.int64]
     lines: tuple[int, ...]
+    confidences: Array | None = None
 
 
 def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
@@ -63,7 +72,7 @@ def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
     columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
     if ITEM_ID in columns:
         _check_ids(path, columns[ITEM_ID], lines)
-    models = tuple(name for name in header if name not in _RESERVED)
+    models = tuple(name for name in header if name not in _RESERVED and not name.startswith(CONFIDENCE))
     blank = ("",) * len(rows)
     cells = {name: columns.get(name, blank) for name in (TRUTH, *models)}
     labels = _labels(path, cells, lines)
@@ -79,6 +88,7 @@ def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
         votes=np.array([codes[name] for name in models], dtype=np.int64).T,
         truth=np.array(codes[TRUTH], dtype=np.int64),
         lines=tuple(lines),
+        confidences=_confidences(path, columns, models, lines),
     )
 
 
@@ -156,6 +166,14 @@ def _check_header(path: Path, header: list[str]) -> None:
             )
         if header.count(name) > 1:
             raise ReplayError(f"two columns {name!r}", where=f"{path}, line 1", fix="rename or remove one")
+    for name in header:
+        if name.startswith(CONFIDENCE) and name.removeprefix(CONFIDENCE) not in header:
+            raise ReplayError(
+                f"the column {name!r} has the confidences of {name.removeprefix(CONFIDENCE)!r}, which is no"
+                " column",
+                where=f"{path}, line 1",
+                fix=f"add its labels, or rename a model whose name begins with {CONFIDENCE!r}",
+            )
     if set(header) <= set(_RESERVED):
         raise ReplayError(
             "no model column",
@@ -194,6 +212,37 @@ def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> 
                 )
             labels.add(cell)
     return tuple(sorted(labels))
+
+
+def _confidences(
+    path: Path, columns: Mapping[str, Sequence[str]], models: Sequence[str], lines: Sequence[int]
+) -> Array | None:
+    """Return the confidences, shape (n, K), NaN where a cell is blank; ``None`` without such columns."""
+    named = {model: f"{CONFIDENCE}{model}" for model in models if f"{CONFIDENCE}{model}" in columns}
+    if not named:
+        return None
+    confidences = np.full((len(lines), len(models)), np.nan)
+    for column, model in enumerate(models):
+        if model not in named:
+            continue
+        for row, (line, cell) in enumerate(zip(lines, columns[named[model]], strict=True)):
+            if cell.strip():
+                confidences[row, column] = _confidence(cell, f"{path}, line {line}, column {named[model]!r}")
+    return confidences
+
+
+def _confidence(cell: str, where: str) -> float:
+    try:
+        confidence = float(cell)
+    except ValueError:
+        confidence = math.nan
+    if not 0.0 <= confidence <= 1.0:
+        raise ReplayError(
+            f"{_shown(cell)} is not a confidence",
+            where=where,
+            fix="give a number from 0 to 1, or leave it blank",
+        )
+    return confidence
 
 
 def _shown(cell: str) -> str:

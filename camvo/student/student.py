@@ -1,0 +1,154 @@
+"""The student: what the labels that came out teach about texts, as an arm that costs nothing.
+
+A ridge regression on hashed character n-grams gives each label a score. How far the first label leads the
+second says how sure the student is. What a lead is worth is learnt from texts that the student has not seen:
+every fifth one is held back, a logistic curve of the lead is fitted to whether the student was right about
+it, and then the student learns from all texts.
+
+A student that does not expect to be right says nothing. With few texts, or where the answer is not a matter
+of topics, such as the letters of multiple-choice questions, it is therefore silent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from camvo.student.ngrams import FEATURES, Ngrams, numbers_in
+from camvo.student.ridge import fit_ridge
+from camvo.student.taught_texts import Lessons, TaughtText
+from camvo.typing import Array
+
+STUDENT: Final = "student"
+"""The name of the student among the arms."""
+
+LEAST_TEXTS: Final = 300
+"""The fewest texts that make a student."""
+
+_FOLDS: Final = 5
+_RIDGE: Final = 0.5
+_LEAST_PROBABILITY: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StudentVote:
+    """What the student says of a text.
+
+    Attributes:
+        label: the label.
+        confidence: the probability in [0, 1] that it is the label that will come out.
+    """
+
+    label: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Student:
+    """A student that has learnt.
+
+    Attributes:
+        labels: the labels that it has seen, M ≥ 2.
+        rarity: how rare each feature is, log((1 + n) / (1 + texts with it)) + 1, shape (F,).
+        weights: the weight of each feature for each label, shape (F, M).
+        shares: the share of each label among the texts, shape (M,).
+        line: (a, b): σ(a + b·lead) is the probability that the first label is right.
+    """
+
+    labels: tuple[str, ...]
+    rarity: Array
+    weights: Array
+    shares: Array
+    line: tuple[float, float]
+
+    def vote(self, ngrams: Ngrams) -> StudentVote | None:
+        """What the student says of a text; ``None`` if it does not expect to be right."""
+        numbers = numbers_in(ngrams)
+        scores = _unit(self.rarity[numbers]) @ self.weights[numbers] + self.shares
+        (first,), (lead,) = _leaders(scores[None])
+        confidence = float(expit(self.line[0] + self.line[1] * lead))
+        return StudentVote(self.labels[first], confidence) if confidence >= _LEAST_PROBABILITY else None
+
+
+@lru_cache(maxsize=8)
+def teach(lessons: Lessons) -> Student | None:
+    """Teach a student; ``None`` with too few texts or labels. Cached by the identity of ``lessons``."""
+    texts = lessons.texts
+    counts = Counter(text.label for text in texts)
+    labels = tuple(sorted(counts))
+    if len(texts) < LEAST_TEXTS or len(labels) < 2:
+        return None
+    positions = {label: position for position, label in enumerate(labels)}
+    truth = np.array([positions[text.label] for text in texts], dtype=np.int64)
+    held = np.arange(len(texts)) % _FOLDS == _FOLDS - 1
+    learnt = [text for text, out in zip(texts, held.tolist(), strict=True) if not out]
+    tested = [text for text, out in zip(texts, held.tolist(), strict=True) if out]
+    first, lead = _fit(learnt, truth[~held], labels).leaders_of(tested)
+    line = _line(lead, first == truth[held])
+    final = _fit(texts, truth, labels)
+    return Student(labels, final.rarity, final.weights, final.shares, line)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fit:
+    rarity: Array
+    weights: Array
+    shares: Array
+
+    def leaders_of(self, texts: Sequence[TaughtText]) -> tuple[NDArray[np.int64], Array]:
+        design = _design([text.ngrams for text in texts], self.rarity)
+        return _leaders(np.asarray(design @ self.weights) + self.shares)
+
+
+def _fit(texts: Sequence[TaughtText], truth: NDArray[np.int64], labels: Sequence[str]) -> _Fit:
+    """Fit the ridge regression of the labels, one-hot, around their shares."""
+    ngrams = [text.ngrams for text in texts]
+    frequency = np.bincount(np.concatenate([numbers_in(each) for each in ngrams]), minlength=FEATURES)
+    rarity = np.log((1.0 + len(texts)) / (1.0 + frequency)) + 1.0
+    targets = np.eye(len(labels))[truth]
+    shares = targets.mean(axis=0)
+    return _Fit(rarity, fit_ridge(_design(ngrams, rarity), targets - shares, _RIDGE), shares)
+
+
+def _design(ngrams: Sequence[Ngrams], rarity: Array) -> Any:
+    """The texts' features weighted by rarity, each text of length 1; sparse, shape (n, F)."""
+    rows = [numbers_in(each) for each in ngrams]
+    values = [_unit(rarity[row]) for row in rows]
+    ends = np.cumsum([0, *map(len, rows)])
+    empty: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+    columns = np.concatenate(rows or empty)
+    return sparse.csr_matrix((np.concatenate(values or empty), columns, ends), (len(rows), len(rarity)))
+
+
+def _unit(values: Array) -> Array:
+    """The vector scaled to length 1; empty if it is empty."""
+    return values / math.sqrt(float(values @ values) or 1.0)
+
+
+def _leaders(scores: Array) -> tuple[NDArray[np.int64], Array]:
+    """The first of M ≥ 2 labels by score, and its lead over the second, from scores of shape (n, M)."""
+    second, first = np.partition(scores, -2, axis=1)[:, -2:].T
+    return scores.argmax(axis=1), np.asarray(first - second)
+
+
+def _line(lead: Array, right: NDArray[np.bool_]) -> tuple[float, float]:
+    """(a, b) of a logistic regression of being right on the lead, with a weak prior at (−1, 4) and b ≥ 0."""
+
+    def loss(line: Array) -> tuple[float, Array]:
+        z, from_prior = line[0] + line[1] * lead, (line - [-1.0, 4.0]) / [4.0, 16.0]
+        residual = expit(z) - right
+        value = np.logaddexp(0.0, z).sum() - right @ z + 0.5 * (line - [-1.0, 4.0]) @ from_prior
+        return float(value), np.array([residual.sum(), residual @ lead]) + from_prior
+
+    a, b = minimize(loss, [-1.0, 4.0], jac=True, method="L-BFGS-B", bounds=[(None, None), (0.0, None)]).x
+    return float(a), float(b)

@@ -1,0 +1,106 @@
+"""The texts that teach the student, each with its label. They are added and taken back like rewards."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from camvo.student.ngrams import Ngrams
+
+MOST_TEXTS: Final = 20_000
+"""How many texts are kept. Later ones do not teach, so that memory does not grow with the rounds; a text of
+200 characters takes a kilobyte."""
+
+_GROWTH: Final = 1.25
+"""The growth of the number of texts after which the student learns again."""
+
+
+class TaughtText(NamedTuple):
+    """One text that teaches.
+
+    Attributes:
+        ngrams: its features.
+        label: the human label if there is one, otherwise the label that the other arms voted for.
+    """
+
+    ngrams: Ngrams
+    label: str
+
+    def to_list(self) -> list[str]:
+        """The text as plain JSON."""
+        return [b64encode(self.ngrams).decode(), self.label]
+
+    @classmethod
+    def from_list(cls, data: Sequence[str]) -> TaughtText:
+        """Inverse of :meth:`to_list`."""
+        ngrams, label = data
+        return cls(b64decode(ngrams), label)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lessons:
+    """An immutable view of the texts. Hashed by identity, so that the student taught by it can be cached.
+
+    Attributes:
+        texts: the texts, the oldest first.
+    """
+
+    texts: tuple[TaughtText, ...] = ()
+
+
+NO_LESSONS: Final = Lessons()
+
+
+@dataclass(slots=True)
+class TaughtTexts:
+    """The texts that teach, in the order in which they were added.
+
+    Attributes:
+        texts: the texts, the oldest first.
+        owed: texts that were removed before they were added, with their counts.
+        lessons: the texts that the student has learnt from. They lag behind by a fifth at most, and are
+            renewed at once if one of them is taken back.
+    """
+
+    texts: list[TaughtText] = field(default_factory=list)
+    owed: Counter[TaughtText] = field(default_factory=Counter)
+    lessons: Lessons = field(default=NO_LESSONS, compare=False)
+
+    @property
+    def full(self) -> bool:
+        """Whether no further text should teach."""
+        return len(self.texts) >= MOST_TEXTS
+
+    def add(self, text: TaughtText) -> None:
+        """Add a text, or cancel it against one that is owed."""
+        if self.owed[text] > 0:
+            self.owed[text] -= 1
+        else:
+            self.texts.append(text)
+            if len(self.texts) > _GROWTH * len(self.lessons.texts):
+                self.lessons = Lessons(tuple(self.texts))
+        self.owed = +self.owed
+
+    def remove(self, text: TaughtText) -> None:
+        """Remove the latest text that equals this one; without one, it is owed."""
+        for position in reversed(range(len(self.texts))):
+            if self.texts[position] == text:
+                del self.texts[position]
+                if position < len(self.lessons.texts):
+                    self.lessons = Lessons(tuple(self.texts[: len(self.lessons.texts) - 1]))
+                return
+        self.owed[text] += 1
+
+    def to_list(self) -> list[Any]:
+        """The texts as plain JSON, for a snapshot."""
+        owed = [text.to_list() for text in self.owed.elements()]
+        return [[text.to_list() for text in self.texts], owed, len(self.lessons.texts)]
+
+    @classmethod
+    def from_list(cls, data: list[Any]) -> TaughtTexts:
+        """Inverse of :meth:`to_list`."""
+        texts, owed = ([TaughtText.from_list(row) for row in part] for part in data[:2])
+        return cls(texts, Counter(owed), Lessons(tuple(texts[: data[2]])))

@@ -1,0 +1,177 @@
+"""Grades of confidence: what it says about a vote that its arm is sure or unsure, learnt for each arm.
+
+Models state confidences on scales of their own. Each arm's confidences are therefore sorted into a few
+*grades*, with about as many votes in each, and a grade is worth what it was worth before:
+log P(grade | right) − log P(grade | wrong), to be added to the log-odds of the vote. Calibration per model is
+the idea of UCCI; grades keep it a matter of counting. Where people have labelled enough of an arm's votes
+for a label, those are graded by themselves.
+
+Without human labels a vote counts as right if it is the label of the other arms' weighted vote. The others
+err too, so the log ratios come out too small rather than too large where errors are independent. Votes
+with a human label replace them as they come: the estimate from votes is their prior.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, level_of
+from camvo.typing import Array
+
+BELOW: Final = (0.2, 0.5)
+"""The shares of an arm's votes below its second and its third grade. An arm errs mostly where it is least
+sure, so the low grades are narrow."""
+
+_MIN_VOTES: Final = 50
+"""The fewest votes from which a scale is learnt."""
+
+_PRIOR_VOTES: Final = 10.0
+"""The weight, in votes, of the prior that a grade is as frequent among right votes as among wrong ones."""
+
+_FROM_VOTES: Final = 20.0
+"""The weight, in labelled votes, of the estimate from other arms' votes beside human labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The grades of one arm's votes, for one label or for all.
+
+    Attributes:
+        cuts: the level at which each grade but the lowest begins, ascending.
+        log_ratios: for each grade, log P(grade | right) − log P(grade | wrong), in nats.
+    """
+
+    cuts: tuple[int, ...]
+    log_ratios: tuple[float, ...]
+
+    def grade(self, confidence: float) -> int:
+        """The grade of a confidence in [0, 1], counted from 0, the least sure."""
+        return bisect_right(self.cuts, level_of(confidence))
+
+    def log_ratio(self, confidence: float) -> float:
+        """The log ratio of a confidence's grade."""
+        return self.log_ratios[self.grade(confidence)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grades:
+    """The grades of all arms. Hashed by identity.
+
+    Attributes:
+        arms: arm → its scale; arms whose confidences say nothing yet are absent.
+        labels: (arm, label) → the scale of the arm's votes for the label, where people have labelled enough
+            of them.
+    """
+
+    arms: Mapping[str, Scale] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], Scale] = field(default_factory=dict)
+
+    def scale(self, arm: str, label: str) -> Scale | None:
+        """The scale of an arm's votes for a label; ``None`` if nothing is known."""
+        return self.labels.get((arm, label)) or self.arms.get(arm)
+
+    def log_ratio(self, arm: str, label: str | None, confidence: float | None) -> float:
+        """What a vote's confidence adds to its log-odds; 0 without a vote, a confidence or a scale."""
+        if label is None or confidence is None:
+            return 0.0
+        scale = self.scale(arm, label)
+        return 0.0 if scale is None else scale.log_ratio(confidence)
+
+    def log_ratios(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> dict[str, float]:
+        """Arm → what its confidence adds to the log-odds of its vote.
+
+        Args:
+            votes: arm → label, ``None`` if it gave no vote.
+            sure: arm → confidence in [0, 1]; arms that gave none are absent.
+        """
+        if not self.arms:
+            return {}
+        return {arm: self.log_ratio(arm, votes.get(arm), confidence) for arm, confidence in sure.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """The arms' scales as plain JSON."""
+        return {
+            arm: {"cuts": list(scale.cuts), "log_ratios": list(scale.log_ratios)}
+            for arm, scale in sorted(self.arms.items())
+        }
+
+
+NO_GRADES: Final = Grades()
+"""The grades of arms that say nothing of how sure they are."""
+
+
+@lru_cache(maxsize=64)
+def learn_grades(counts: ConfidenceCounts) -> Grades:
+    """Learn the scale of every arm that has voted often enough. Cached by the identity of ``counts``.
+
+    An arm may be unsure of one label and sure of another for reasons of its own. So its votes for a label
+    have a scale of their own where people have labelled enough of them. Other arms cannot teach it: they lean
+    towards labels themselves.
+    """
+    tables = _tables(counts)
+    blank = np.zeros((2, 2, TOP_LEVEL + 1))
+    whole: dict[str, Array] = {}
+    for (arm, _), table in tables.items():
+        whole[arm] = whole.get(arm, blank) + table
+    arms = {arm: scale for arm, table in sorted(whole.items()) if (scale := _scale(*table)) is not None}
+    labels = {
+        key: scale
+        for key, table in tables.items()
+        if table[1].sum() >= _MIN_VOTES and (scale := _scale(*table)) is not None
+    }
+    return Grades(arms, labels)
+
+
+def _tables(counts: ConfidenceCounts) -> dict[tuple[str, str], Array]:
+    """(arm, label) → its votes by source (others, people), wrong or right, and level: (2, 2, levels)."""
+    tables: dict[tuple[str, str], Array] = {}
+    for source, votes in enumerate((counts.by_others, counts.by_people)):
+        for vote, count in sorted(votes.items()):
+            key = (vote.arm, vote.label)
+            table = tables.setdefault(key, np.zeros((2, 2, TOP_LEVEL + 1)))
+            table[source, int(vote.right), vote.level] += max(count, 0)
+    return tables
+
+
+def _scale(by_others: Array, by_people: Array) -> Scale | None:
+    """The scale of some votes from their tables, shape (2, levels) each; ``None`` if they say nothing."""
+    votes = (by_others + by_people).sum(axis=0)
+    if votes.sum() < _MIN_VOTES:
+        return None
+    cuts = _cuts(votes)
+    if not cuts:
+        return None
+    starts = [0, *cuts]
+    frequent = np.add.reduceat(votes, starts) / votes.sum()
+    from_votes = _shares(np.add.reduceat(by_others, starts, axis=1), frequent, _PRIOR_VOTES)
+    shares = _shares(np.add.reduceat(by_people, starts, axis=1), from_votes, _FROM_VOTES)
+    return Scale(cuts, tuple((np.log(shares[1]) - np.log(shares[0])).tolist()))
+
+
+def _shares(counts: Array, prior: Array, weight: float) -> Array:
+    """P(grade | wrong) and P(grade | right), shape (2, grades), shrunk to the prior."""
+    return np.asarray((counts + weight * prior) / (counts.sum(axis=1, keepdims=True) + weight))
+
+
+def _cuts(votes: Array) -> tuple[int, ...]:
+    """The levels at which the grades above the lowest begin.
+
+    Of the levels at which a grade may begin, those are taken that split the votes most evenly. A level that
+    holds many votes is never split, so an arm may have fewer grades.
+
+    Args:
+        votes: the number of votes at each level, shape (levels,).
+    """
+    below = np.concatenate(([0.0], np.cumsum(votes)[:-1])) / votes.sum()
+    cuts: list[int] = []
+    for share in BELOW:
+        cut = int(np.abs(below - share).argmin())
+        if 0.0 < below[cut] < 1.0 and cut not in cuts:
+            cuts.append(cut)
+    return tuple(sorted(cuts))

@@ -1,0 +1,74 @@
+"""``camvo replay`` with confidences and with the student, from the CSV to the JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import called
+
+from camvo.replays.synthetic import SyntheticModel
+from camvo.replays.texts.topic_texts import draw_topic_texts
+
+MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
+ITEMS = 400
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of topics whose models are sure where they are right, with prices and embeddings."""
+    path = tmp_path_factory.mktemp("replay")
+    table = draw_topic_texts(MODELS, items=ITEMS, topics=3, seed=0)
+    right = table.votes == table.truth[:, None]
+    with (path / "votes.csv").open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["text", "truth", *MODELS, *(f"conf_{model}" for model in MODELS)])
+        for item, text in enumerate(table.texts or ()):
+            labels = [table.labels[label] for label in (table.truth[item], *table.votes[item])]
+            rows.writerow([text, *labels, *(0.9 if was else 0.4 for was in right[item])])
+    (path / "votes.json").write_text(json.dumps({name: model.price for name, model in MODELS.items()}))
+    np.save(path / "e.npy", table.contexts)
+    return path
+
+
+def replayed(folder: Path, *options: str) -> dict[str, Any]:
+    base = ("replay", "votes.csv", "--embeddings", "e.npy", "--policy", "stacked", "--human-labels", "0.2")
+    assert called(*base, "--json", "out.json", *options, cwd=folder).returncode == 0
+    content: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
+    return content
+
+
+def test_confidences_are_no_models_and_lift_a_policy_that_uses_them(folder: Path) -> None:
+    used, unused = replayed(folder), replayed(folder, "--no-confidences")
+    assert list(used["table"]["prices"]) == ["large", "small"]
+    assert used["rows"][0]["accuracy"] > unused["rows"][0]["accuracy"] + 0.03
+    assert [out["table"]["options"]["confidences"] for out in (used, unused)] == [True, False]
+
+
+def test_the_student_is_no_model_of_the_table_and_costs_nothing(folder: Path) -> None:
+    out = replayed(folder, "--student", "--policy", "majority")
+    assert (out["table"]["options"]["student"], list(out["rows"][1]["calls"])) == (True, ["large", "small"])
+    assert out["rows"][1]["cost"] == 11.0
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("title,truth,m", "no column 'text' for the student"),
+        ("text,truth,student", "a model has the student's name"),
+    ],
+)
+def test_a_table_that_is_not_for_the_student_is_refused(header: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text(f"{header}\nA text.,yes,yes\nA book.,no,yes\n")
+    np.save(tmp_path / "e.npy", np.eye(2))
+    models = [name for name in header.split(",") if name not in {"text", "truth"}]
+    prices = ",".join(f"{name}=1" for name in models)
+    done = called(
+        "replay", "votes.csv", "--embeddings", "e.npy", "--prices", prices, "--student", cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -1,0 +1,107 @@
+"""How sure a model was: the probability of the tokens that spell each question's value."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.questions import ConfigQuestion, TaskQuestion
+from backend.questions.controls.closed_set import OneOf
+from backend.questions.label import Label
+from backend.questions.objects.field import Field
+from backend.questions.prompts.confidences import AnswerToken, answer_confidences
+
+TEXT = (Field("text", "Text", "text"),)
+
+
+def asked(*names: str) -> list[TaskQuestion]:
+    control = OneOf((Label("Glad", "Glad"), Label("Sad", "Sad")), "choices")
+    return [
+        ConfigQuestion(name, "text", "Choices", control, TEXT).about({"text": "It rains."}) for name in names
+    ]
+
+
+def tokens(*parts: tuple[str | bytes, float]) -> list[AnswerToken]:
+    """Tokens from (text, probability)."""
+    return [
+        AnswerToken(text.encode() if isinstance(text, str) else text, math.log(chance) if chance else -1e9)
+        for text, chance in parts
+    ]
+
+
+def confidences(content: str, parts: list[AnswerToken], *names: str) -> Mapping[str, float]:
+    return answer_confidences(content, parts, asked(*names))
+
+
+def test_it_is_the_probability_of_the_tokens_of_the_value() -> None:
+    parts = tokens(('{"', 0.5), ("mood", 0.5), ('": "', 0.5), ("Gl", 0.9), ("ad", 0.8), ('"}', 0.5))
+    assert confidences('{"mood": "Glad"}', parts, "mood") == {"mood": pytest.approx(0.72)}
+
+
+def test_a_token_that_holds_a_part_of_the_value_counts() -> None:
+    parts = tokens(('{"mood":', 0.5), (' "Gl', 0.9), ('ad"}', 0.8))
+    assert confidences('{"mood": "Glad"}', parts, "mood") == {"mood": pytest.approx(0.72)}
+
+
+def test_each_question_has_its_own() -> None:
+    parts = tokens(('{"mood": "', 1.0), ("Glad", 0.9), ('", "tone": "', 1.0), ("Sad", 0.4), ('"}', 1.0))
+    sure = confidences('{"mood": "Glad", "tone": "Sad"}', parts, "mood", "tone")
+    assert sure == {"mood": pytest.approx(0.9), "tone": pytest.approx(0.4)}
+
+
+def test_a_word_before_the_object_changes_nothing() -> None:
+    parts = tokens(("```json\n", 0.1), ('{"mood": "', 1.0), ("Glad", 0.9), ('"}', 1.0), ("\n```", 0.1))
+    assert confidences('```json\n{"mood": "Glad"}\n```', parts, "mood") == {"mood": pytest.approx(0.9)}
+
+
+def test_a_bare_answer_to_a_single_question_counts_whole() -> None:
+    parts = tokens(("\n", 0.1), ("Gl", 0.9), ("ad", 0.8), ("\n", 0.1))
+    assert confidences("\nGlad\n", parts, "mood") == {"mood": pytest.approx(0.72)}
+
+
+def test_a_character_may_be_spelt_by_several_tokens() -> None:
+    first, second = "é".encode()[:1], "é".encode()[1:]
+    parts = tokens(("{\"mood\": \"d", 1.0), (first, 0.5), (second, 0.5), ('"}', 1.0))  # fmt: skip
+    assert confidences('{"mood": "dé"}', parts, "mood") == {"mood": pytest.approx(0.25)}
+
+
+def test_an_impossible_token_means_no_confidence_at_all() -> None:
+    parts = [*tokens(('{"mood": "', 1.0)), AnswerToken(b"Glad", -math.inf), *tokens(('"}', 1.0))]
+    assert confidences('{"mood": "Glad"}', parts, "mood") == {"mood": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ('{"mood": "Glad"}', []),
+        ('{"mood": "Glad"}', tokens(('{"mood": "Gl', 1.0))),
+        ('{"tone": "Glad"}', tokens(('{"tone": "Glad"}', 1.0))),
+        ('{"mood": "Glad", "mood": "Sad"}', tokens(('{"mood": "Glad", "mood": "Sad"}', 1.0))),
+        ('{"mood": ""}', tokens(('{"mood": ""}', 1.0))),
+        ("  ", tokens(("  ", 1.0))),
+    ],
+    ids=["no tokens", "half of the tokens", "another question", "twice", "empty", "blank"],
+)
+def test_it_is_left_out_where_the_value_cannot_be_found(content: str, parts: list[AnswerToken]) -> None:
+    assert confidences(content, parts, "mood") == {}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        max_leaves=6,
+    )
+    | st.just("{"),
+    st.integers(1, 7),
+)
+def test_any_answer_gives_a_probability_or_none(answer: object, length: int) -> None:
+    content = json.dumps({"mood": answer}) if answer != "{" else '{"mood": {'
+    parts = [(content[start : start + length], 0.9) for start in range(0, len(content), length)]
+    for sure in confidences(content, tokens(*parts), "mood", "tone").values():
+        assert 0.0 < sure <= 0.9 + 1e-9

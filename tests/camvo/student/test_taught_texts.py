@@ -1,0 +1,71 @@
+"""The texts that teach: added, taken back, stored."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camvo.student.taught_texts import TaughtText, TaughtTexts
+
+TEXTS = st.builds(TaughtText, st.sampled_from([b"\x01\x00", b"\x02\x00", b""]), st.sampled_from("xy"))
+
+
+def taught(*texts: TaughtText) -> TaughtTexts:
+    kept = TaughtTexts()
+    for text in texts:
+        kept.add(text)
+    return kept
+
+
+def text(number: int, label: str = "x") -> TaughtText:
+    return TaughtText(number.to_bytes(2, "little"), label)
+
+
+@given(st.lists(TEXTS), st.lists(TEXTS))
+def test_taking_texts_back_leaves_the_others(stay: list[TaughtText], go: list[TaughtText]) -> None:
+    kept = taught(*stay, *go)
+    for each in go:
+        kept.remove(each)
+    assert sorted(kept.texts) == sorted(stay)
+    assert not kept.owed
+
+
+@given(st.lists(TEXTS))
+def test_a_text_removed_before_it_is_added_never_teaches(texts: list[TaughtText]) -> None:
+    kept = TaughtTexts()
+    for each in texts:
+        kept.remove(each)
+    for each in texts:
+        kept.add(each)
+    assert (kept.texts, +kept.owed) == ([], {})
+
+
+def test_lessons_lag_behind_by_a_fifth_at_most() -> None:
+    kept = TaughtTexts()
+    for number in range(200):
+        kept.add(text(number))
+        assert 0.8 * len(kept.texts) <= len(kept.lessons.texts) <= len(kept.texts)
+
+
+def test_lessons_stay_the_same_object_until_they_are_renewed() -> None:
+    kept = taught(*map(text, range(100)))
+    before = kept.lessons
+    kept.add(text(100))
+    assert kept.lessons is before
+
+
+def test_a_text_that_is_taken_back_is_forgotten_at_once() -> None:
+    kept = taught(*map(text, range(100)))
+    known = kept.lessons.texts
+    kept.remove(text(3))
+    assert kept.lessons.texts == tuple(each for each in known if each != text(3))
+
+
+def test_texts_read_back_are_the_same() -> None:
+    kept = taught(*map(text, range(9)))
+    kept.remove(text(50))
+    again = TaughtTexts.from_list(json.loads(json.dumps(kept.to_list())))
+    assert again == kept
+    assert again.lessons.texts == kept.lessons.texts

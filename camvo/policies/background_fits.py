@@ -163,7 +163,7 @@ class JointFitData:
         evidence: the vote patterns of past rounds.
         latest: the latest rounds that are kept whole, those with a human label.
         labels: the label set.
-        prices: (arm, its price in right labels), the cheapest first.
+        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
     """
 
     evidence: PatternCounts

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from camvo.errors import InvalidParameterError
+from camvo.joint.lattice import most_arms
 from camvo.joint.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData, fitted
 from camvo.policies.ensemble import Choice, Ensemble
@@ -82,7 +83,10 @@ class Joint(Ensemble):
         latest = observation.state.kept_rounds.latest(MOST_ROUNDS)
         evidence = observation.state.exploration.settled
         order, shares = cheapest_first(costs)
-        prices = tuple(zip(order, (share / self.worth for share in shares), strict=True))
+        if len(order) <= most_arms(len(observation.labels)):
+            # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
+            shares = (0.0,) * len(order)
+        prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
         return JointFitData(evidence, latest, observation.labels, prices)
 
     def assemble(

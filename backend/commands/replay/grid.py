@@ -40,6 +40,7 @@ class Experiment:
         window: items that are planned on the same state.
         calibrate: whether to compute the scores that the server would have returned, too.
         student: whether the student votes too.
+        complete: whether the models that were left out are asked about items that a human labels.
     """
 
     table: VotesTable
@@ -48,6 +49,7 @@ class Experiment:
     window: int = 1
     calibrate: bool = False
     student: bool = False
+    complete: bool = False
 
 
 def replay_all(
@@ -148,6 +150,7 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         reviewed=shuffle.reviewed,
         progress=advance,
         student=experiment.student,
+        complete=experiment.complete,
     )
     seconds = time.perf_counter() - started
     calibrated = calibrated_scores(trace, items) if experiment.calibrate else None

@@ -52,6 +52,14 @@ def replay(
             help="Use the columns conf_<model>: how sure each model says it is.", rich_help_panel=DATA
         ),
     ] = True,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete",
+            help="Ask the models that were left out about the items that a human labels.",
+            rich_help_panel=RUNS,
+        ),
+    ] = False,
     student: Annotated[
         bool,
         typer.Option(
@@ -97,6 +105,7 @@ def replay(
         limit=limit,
         confidences=confidences,
         student=student,
+        complete=complete,
         delimiter=delimiter,
         in_order=in_order,
     ).run(Console(), Console(stderr=True))

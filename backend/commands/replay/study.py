@@ -77,9 +77,12 @@ class ReplayStudy:
         advance: Advance,
         *,
         student: bool = False,
+        complete: bool = False,
     ) -> list[ReplayRun]:
-        """Replay every setting on every shuffle of the table, with or without the student."""
-        experiment = grid.Experiment(table, shuffles, self.lambda_l, self.window, self.calibrate, student)
+        """Replay every setting on every shuffle of the table (:class:`grid.Experiment`)."""
+        experiment = grid.Experiment(
+            table, shuffles, self.lambda_l, self.window, self.calibrate, student, complete
+        )
         return list(grid.replay_all(experiment, settings, self.jobs, advance))
 
     def write_json(

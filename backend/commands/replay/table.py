@@ -45,6 +45,7 @@ class TableReplay:
     in_order: bool
     confidences: bool = True
     student: bool = False
+    complete: bool = False
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results.
@@ -93,7 +94,9 @@ class TableReplay:
         }
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
         with progress_bar(progress, "replaying", items, transient=True) as advance:
-            runs = self.study.run(table, shuffles, settings, advance, student=self.student)
+            runs = self.study.run(
+                table, shuffles, settings, advance, student=self.student, complete=self.complete
+            )
         rows = [run.row for run in runs]
         summaries = summaries_of(rows)
         self.study.write_json(
@@ -157,6 +160,7 @@ class TableReplay:
                 "in_order": self.in_order,
                 "confidences": self.confidences,
                 "student": self.student,
+                "complete": self.complete,
             },
         }
 

@@ -347,3 +347,16 @@ def test_the_joint_policy_decides_alike_whatever_the_confidences():
         replay(Joint(), with_confidences(table)).labels.tolist()
         == replay(Joint(), dataclasses.replace(with_confidences(table), confidences=None)).labels.tolist()
     )
+
+
+def test_all_models_are_asked_and_paid_about_what_a_human_labels_if_labelled_items_are_completed():
+    items, human = drawn(), np.arange(300) % 10 == 0
+    trace = replay(Single(model=next(iter(items.prices))), items, human=human, complete=True)
+    assert trace.asked.all(axis=1).tolist() == human.tolist()
+    assert trace.costs[human] == pytest.approx(items.full_cost)
+
+
+def test_completing_labelled_items_does_not_change_what_was_decided_about_them():
+    items, human = drawn(), np.arange(300) == 299
+    plain = replay(Joint(), items, human=human)
+    assert replay(Joint(), items, human=human, complete=True).labels.tolist() == plain.labels.tolist()

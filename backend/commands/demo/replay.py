@@ -63,6 +63,6 @@ def show_replay(console: Console) -> None:
     console.print(
         f"\nCaMVo: [bold]{accuracy:.1%}[/] right at [bold]{share:.0%}[/] of the cost of asking every model"
         f" every time, which is {full_accuracy:.1%} right.",
-        f"{agreement:.1%} of the labels are the same; the target is {settings.agreement:.0%}.",
+        f"{agreement:.1%} of the labels are the same.",
         highlight=False,
     )

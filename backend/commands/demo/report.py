@@ -105,8 +105,8 @@ def print_summary(console: Console, labelled: Sequence[LabelledText]) -> None:
     console.print()
     _paragraph(
         console,
-        f"{len(labelled)} tasks are too few to learn much: the policy still asks most models, in stages,",
-        "and stops when the others are unlikely to change the label. It learns more below.",
+        f"{len(labelled)} tasks are too few to learn much: the first tasks of a project ask every model,",
+        "or nearly every one. It learns more below.",
     )
 
 

@@ -17,7 +17,7 @@ from camvo.state.state import State
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
 
 CONTEXT = np.array([1.0])
-NO_GUARANTEE = GuaranteeReport(0.95, 0.95, None, None, 0, 0.0, 0, 0.0)
+NO_GUARANTEE = GuaranteeReport(0.95, 0.95, None, None, 0, 0.0, 0, 0.0, 0, 0, 0, 0, None, None, None)
 STOPS = Restart("stops", 0, at=812, rounds=120, wrong=7, promised=1.2, evidence=5.0)
 VERSION = Restart("version", 0, at=40, arm="red", history=1, version="red-2", before="red-1")
 
@@ -31,13 +31,13 @@ def question(*restarts: Restart, tried: int = 0, rounds: int = 3, current: bool 
         "versions": {},
     }
     return QuestionReport(
-        "mood", "e", current, 900, 0.0, Share.of([]), Share.of([]), NO_GUARANTEE, stops_report(tests)
+        "mood", "e", current, 900, 0.0, Share.of([]), Share.of([]), NO_GUARANTEE, None, stops_report(tests)
     )
 
 
 def test_a_ledger_without_tests_has_no_report_and_no_alert() -> None:
     assert stops_report(None) is None
-    silent = QuestionReport("mood", "e", True, 9, 0.0, Share.of([]), Share.of([]), NO_GUARANTEE)
+    silent = QuestionReport("mood", "e", True, 9, 0.0, Share.of([]), Share.of([]), NO_GUARANTEE, None)
     assert restart_alert(silent) is None
 
 

@@ -138,7 +138,7 @@ def test_the_cost_share_is_that_of_its_own_dollars(demo: Ended) -> None:
     share = number(r"cost (\d+)% of asking every model every time", demo.printed)
     paid, full = number(r"\(\$([\d.]+) of", demo.printed), number(r"of \$([\d.]+), nominal\)", demo.printed)
     assert share == pytest.approx(100 * paid / full, abs=0.6)
-    assert 20 < share < 100
+    assert 20 < share <= 100  # the first 36 tasks of a project ask every model
 
 
 def test_the_calls_of_each_model_are_those_of_the_lines_above(demo: Ended) -> None:

@@ -178,8 +178,11 @@ class JointFitData:
 
     @property
     def kind(self) -> Hashable:
-        """The policy, the label set and the arms, so that tasks of all lengths share one fit."""
-        return "joint", self.labels, frozenset(arm for arm, _ in self.prices)
+        """The policy, the label set, the arms, and whether there are human labels.
+
+        A fit without human labels does not take the place of the first one with them, so these count at once.
+        """
+        return "joint", self.labels, frozenset(arm for arm, _ in self.prices), self.latest.labelled
 
     def compute(self) -> Fit:
         """Fit the model of votes."""

@@ -28,8 +28,9 @@ from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
-from camvo.replays.replay import Trace, replay
+from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
+from camvo.replays.trace import Trace
 from camvo.replays.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from camvo.replays.measures import full_vote_weights, weighted_labels
-from camvo.replays.trace import Trace
+from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 

@@ -19,7 +19,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import MOST_ROUNDS, Fit, WeightsFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
-from camvo.policies.staged_in_order import StagedInOrder
+from camvo.policies.staged import StagedInOrder
 from camvo.stages.agreement_stages import AgreementStages
 from camvo.stages.asking_order import cheapest_first, most_weight_per_price
 from camvo.stages.exploration import explore, propensities

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.replays.trace import Trace
+from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.scores import scorer
 from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound

@@ -13,7 +13,7 @@ from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.series import series_of
 from camvo.numerics.tolerances import TIE
 from camvo.replays import measures
-from camvo.replays.trace import Trace
+from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.typing import Array
 

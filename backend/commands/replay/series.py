@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.replays import measures
-from camvo.replays.trace import Trace
+from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 
 BLOCK = 500

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from camvo.replays.trace import Trace
 
 from backend.commands.replay.grid import Experiment, replay_all
 from backend.commands.replay.inputs.orders import HumanLabels, parse_human_labels, shuffle_items
@@ -30,7 +31,6 @@ from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.trace import Trace
 from camvo.replays.votes_table import VotesTable
 
 MODELS = {"a": SyntheticModel(0.9, 10.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}

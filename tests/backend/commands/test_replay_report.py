@@ -36,8 +36,7 @@ from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.sequential import Sequential
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
 from camvo.replays.measures import full_vote, full_vote_weights
-from camvo.replays.replay import replay
-from camvo.replays.trace import Trace
+from camvo.replays.replay import Trace, replay
 from camvo.replays.votes_table import VotesTable
 
 LABELS = ("<b>good</b>", "bad & ugly", "<script>alert(1)</script>")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -14,16 +15,21 @@ from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import most_arms
+from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
 from camvo.typing import Array
+from camvo.weights.grades import NO_GRADES, Grades
 
 _PARTIAL_ROUNDS: Final = 300.0
 """Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
 outweigh the others, the model drifts: it then believes what it stopped at."""
+
+
+NO_CONFIDENCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +45,7 @@ class JointFit:
         human: what human labels add; ``None`` without human labels.
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
+        sure: what the arms' confidences add.
     """
 
     arms: tuple[str, ...]
@@ -49,16 +56,32 @@ class JointFit:
     human: HumanTerms | None
     shortlist: tuple[str, ...]
     beliefs: Beliefs
+    sure: SureVotes = NOT_SURE
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
         row, _ = row_of(votes, self.shortlist, self.labels)
         return self.beliefs.lattice.node_of[row]
 
-    def probabilities(self, votes: Mapping[str, str | None]) -> dict[str, float]:
-        """The probability of each label, given votes (arm → label, ``None`` if the arm gave none).
+    def tilt(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> float:
+        """How much confidences move the log-odds of the most probable label at the node of the votes."""
+        row, named = row_of(votes, self.shortlist, self.labels)
+        right = self.beliefs.right[self.beliefs.lattice.node_of[row]].tolist()
+        tilts = self.sure.tilts(votes, sure)
+        if not named or not tilts:
+            return 0.0
+        probabilities = dict(zip(named, right, strict=False))
+        leader = max(named, key=lambda label: probabilities[label])
+        return tilt_of(probabilities[leader], tilted(probabilities, tilts)[leader])
 
-        Labels without a vote share what is left equally.
+    def probabilities(
+        self, votes: Mapping[str, str | None], sure: Mapping[str, float] = NO_CONFIDENCE
+    ) -> dict[str, float]:
+        """The probability of each label. Labels without a vote share what is left equally.
+
+        Args:
+            votes: arm → label, ``None`` if the arm gave none.
+            sure: arm → its confidence in [0, 1]; arms that gave none are absent.
         """
         cast = {arm: vote for arm, vote in votes.items() if vote is not None}
         if cast.keys() <= set(self.shortlist):
@@ -70,6 +93,7 @@ class JointFit:
         probabilities = dict(zip(named, right.tolist(), strict=False))
         if not named:
             return dict.fromkeys(self.labels, 1.0 / len(self.labels))
+        probabilities = tilted(probabilities, self.sure.tilts(votes, sure))
         if self.human is not None:
             # With two labels, their terms are in the beliefs already.
             terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
@@ -104,6 +128,8 @@ class JointFit:
                 "accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True)),
                 "kinds": self.model.share.tolist(),
             }
+        if self.sure.grades.arms:
+            described |= {"grades": self.sure.grades.describe()}
         return described if self.human is None else described | {"human": self.human.describe()}
 
 
@@ -129,6 +155,7 @@ def fit_joint(
     latest: LatestRounds,
     labels: tuple[str, ...],
     prices: Mapping[str, float],
+    grades: Grades = NO_GRADES,
 ) -> JointFit:
     """Fit the model of votes, the human terms and the beliefs.
 
@@ -137,6 +164,7 @@ def fit_joint(
         latest: the latest rounds with a human label.
         labels: the label set.
         prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+        grades: what the arms' confidences are worth.
     """
     arms = tuple(sorted(prices))
     votes = _fit_votes(evidence, arms, len(labels))
@@ -145,12 +173,13 @@ def fit_joint(
     beliefs, human = _label_free_beliefs(votes, positions, len(labels)), None
     if latest.labelled:
         known = _Known(votes.model, beliefs, positions)
-        human = fit_human_terms(known.right, latest.rounds, arms, labels)
+        human = fit_human_terms(known.right, latest.rounds, arms, labels, grades)
     if human is not None:
         beliefs = _corrected_beliefs(votes, positions, human, labels)
-    return JointFit(
-        arms, labels, float(votes.rows.counts.sum()), votes.model, votes.excess, human, shortlist, beliefs
-    )
+    factor = UNTAUGHT if human is None or human.sure is None else human.sure
+    sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
+    everyone = float(votes.rows.counts.sum())
+    return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
 
 
 @lru_cache(maxsize=32)

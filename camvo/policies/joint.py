@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from camvo.errors import InvalidParameterError
+from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.lattice import most_arms
 from camvo.joint.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
@@ -36,7 +37,8 @@ _HUMAN_PRICE: Final = 2.5
 """Prices count so many times where human labels correct the beliefs.
 
 Corrections are made before the exponent that calibrates them, so the corrected beliefs are surer than they
-should be of what one more vote would change.
+should be of what one more vote would change. Where arms say how sure they are, prices count once: what a
+sure vote would change is told apart from what an unsure one would.
 """
 
 
@@ -83,7 +85,8 @@ class Joint(Staged):
             # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
             shares = (0.0,) * len(order)
         prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
-        return JointFitData(evidence, latest, observation.labels, prices)
+        sure = observation.state.confidences.evidence
+        return JointFitData(evidence, latest, observation.labels, prices, sure)
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
@@ -121,6 +124,11 @@ class Joint(Staged):
             raise InvalidParameterError("the background fit in this observation is of another policy")
         joint = fit.joint
         by_arm = dict(prices)
-        scale = 1.0 if joint.human is None else _HUMAN_PRICE
+        scale = 1.0 if joint.human is None or joint.sure.grades.arms else _HUMAN_PRICE
         in_shortlist = tuple([scale * by_arm[arm] for arm in joint.shortlist])
-        return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist), scale)
+        if not joint.sure.grades.arms:
+            return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist), scale)
+        named = sorted(joint.labels) if len(joint.labels) == 2 else []
+        expected = joint.sure.by_arm(joint.shortlist, named)
+        worth = plan_by_graded_worth(joint.beliefs, in_shortlist, expected)
+        return JointQuestion(observation.labels, joint, worth, scale)

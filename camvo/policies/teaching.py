@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from camvo.policies.plan import Plan
+from camvo.stages.joint_stages import JointStages
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure, on_question, teachers
 from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
@@ -128,7 +129,7 @@ class TaughtRound:
             kept=kept_kind,
             everyone=stages.exploration == "everyone",
             weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
-            exploration=None if kept_kind is None else stages.exploration_round(question, cast),
+            exploration=None if kept_kind is None else stages.exploration_round(question, cast, sure),
             sure=sure,
             compared=_compared(plan, question, cast, sure) if stages.exploration == "everyone" else (),
             histories=estimates.histories,
@@ -192,9 +193,11 @@ class TaughtRound:
 
 
 def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
-    """The votes with a confidence beside the votes of the other arms, by the weights of the plan."""
+    """The votes with a confidence beside the votes of the other arms, as the plan counts these."""
     if not sure:
         return ()
+    if isinstance(plan.stages, JointStages):
+        return plan.stages.questions[question].compared(votes, sure)
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
     if STUDENT in weights:
         weights[STUDENT] = 0.0  # it was taught by the others, so it is no witness for them

@@ -45,10 +45,12 @@ class Scale:
     Attributes:
         cuts: the level at which each grade but the lowest begins, ascending.
         log_ratios: for each grade, log P(grade | right) − log P(grade | wrong), in nats.
+        wrong: P(grade | wrong), for each grade; empty if it is not needed.
     """
 
     cuts: tuple[int, ...]
     log_ratios: tuple[float, ...]
+    wrong: tuple[float, ...] = ()
 
     def grade(self, confidence: float) -> int:
         """The grade of a confidence in [0, 1], counted from 0, the least sure."""
@@ -151,7 +153,8 @@ def _scale(by_others: Array, by_people: Array) -> Scale | None:
     frequent = np.add.reduceat(votes, starts) / votes.sum()
     from_votes = _shares(np.add.reduceat(by_others, starts, axis=1), frequent, _PRIOR_VOTES)
     shares = _shares(np.add.reduceat(by_people, starts, axis=1), from_votes, _FROM_VOTES)
-    return Scale(cuts, tuple((np.log(shares[1]) - np.log(shares[0])).tolist()))
+    ratios = np.log(shares[1]) - np.log(shares[0])
+    return Scale(cuts, tuple(ratios.tolist()), tuple(shares[0].tolist()))
 
 
 def _shares(counts: Array, prior: Array, weight: float) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -16,11 +16,13 @@ from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import most_arms
 from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
+from camvo.joint.taught_arm import MOST_OTHERS, others_say, with_taught_arm
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
+from camvo.student.student import STUDENT
 from camvo.typing import Array
 from camvo.weights.grades import NO_GRADES, Grades
 
@@ -46,6 +48,7 @@ class JointFit:
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
         sure: what the arms' confidences add.
+        silent: the fit for rounds in which the student says nothing; ``None`` without a student.
     """
 
     arms: tuple[str, ...]
@@ -57,6 +60,7 @@ class JointFit:
     shortlist: tuple[str, ...]
     beliefs: Beliefs
     sure: SureVotes = NOT_SURE
+    silent: JointFit | None = None
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
@@ -135,15 +139,33 @@ class JointFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _VotesFit:
-    """The part of the fit that human labels do not change."""
+    """The part of the fit that human labels do not change.
+
+    With a student, ``witnesses`` is the model of the other arms' votes, and ``taught`` its position.
+    """
 
     rows: VoteRows
     model: VoteModel
     excess: Array
+    witnesses: VoteModel | None = None
+    taught: int | None = None
 
     @property
     def arms(self) -> int:
         return self.rows.rows.shape[1]
+
+    def reference(self, positions: Sequence[int]) -> Callable[[Rows], Array] | None:
+        """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
+        if self.witnesses is None or self.taught is None:
+            return None
+        model, taught, among = self.witnesses, self.taught, [*positions]
+
+        def reference(rows: Rows) -> Array:
+            whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+            whole[:, among] = rows
+            return others_say(model, whole, taught)[:, : max(len(among), 2)]
+
+        return reference
 
     def of(self, positions: Sequence[int]) -> VoteRows:
         """The votes of some arms."""
@@ -167,8 +189,26 @@ def fit_joint(
         grades: what the arms' confidences are worth.
     """
     arms = tuple(sorted(prices))
-    votes = _fit_votes(evidence, arms, len(labels))
-    shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+    if STUDENT not in prices:
+        votes = _fit_votes(evidence, arms, len(labels))
+        shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+        return _fit(votes, latest, labels, arms, shortlist, grades)
+    others = {arm: price for arm, price in prices.items() if arm != STUDENT}
+    silent = fit_joint(evidence, latest, labels, others, grades)
+    votes = _fit_student(evidence, arms, len(labels))
+    of_others = _fit_votes(evidence, silent.arms, len(labels))
+    asked = _shortlist(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
+    return replace(_fit(votes, latest, labels, arms, tuple(sorted((*asked, STUDENT))), grades), silent=silent)
+
+
+def _fit(  # noqa: PLR0917 - the parts of one fit
+    votes: _VotesFit,
+    latest: LatestRounds,
+    labels: tuple[str, ...],
+    arms: tuple[str, ...],
+    shortlist: tuple[str, ...],
+    grades: Grades,
+) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
     beliefs, human = _label_free_beliefs(votes, positions, len(labels)), None
     if latest.labelled:
@@ -193,8 +233,21 @@ def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _
 
 
 @lru_cache(maxsize=32)
+def _fit_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
+    """The same model with the student beside it (:mod:`camvo.joint.taught_arm`)."""
+    taught = arms.index(STUDENT)
+    others = _fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    rows = tabulate(evidence.patterns, arms, labels)
+    temper = float(tempers(excess_agreement(rows, labels))[taught])
+    model = with_taught_arm(others.model, rows, taught, temper)
+    excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
+    return _VotesFit(rows, model, excess, others.model, taught)
+
+
+@lru_cache(maxsize=32)
 def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
-    return form_beliefs(_Among(votes.model, positions, votes.arms), votes.of(positions), labels)
+    among = _Among(votes.model, positions, votes.arms)
+    return form_beliefs(among, votes.of(positions), labels, reference=votes.reference(positions))
 
 
 def _corrected_beliefs(
@@ -207,6 +260,7 @@ def _corrected_beliefs(
         votes.of(positions),
         len(labels),
         lambda rows, right: terms.correct(rows, right, named),
+        votes.reference(positions),
     )
 
 

@@ -15,6 +15,7 @@ from camvo.numerics.tolerances import TIE
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
 from camvo.state.confidences import SureVote, level_of
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
+from camvo.student.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 
@@ -31,12 +32,14 @@ class JointQuestion:
         fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
         worth: the plan of whom to ask; ``None`` if all arms are asked.
         scale: how many times the plan counts prices.
+        silent: the stages for a round in which the student says nothing; ``None`` without a student.
     """
 
     labels: tuple[str, ...]
     fit: JointFit | None = None
     worth: Worth | GradedWorth | None = None
     scale: float = 1.0
+    silent: JointQuestion | None = None
 
     @property
     def kept(self) -> KeptKind | None:
@@ -49,6 +52,8 @@ class JointQuestion:
         """The most probable label, or the weighted vote's label if it is as probable."""
         if self.fit is None:
             return decision
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.decision(decision, votes, labels, sure)
         posterior = self.fit.probabilities(votes, sure)
         leader = max(posterior, key=lambda label: posterior[label])
         label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
@@ -62,12 +67,23 @@ class JointQuestion:
         """
         if self.fit is None:
             return ()
+        if self.silent is not None and self.silent.fit is not None:
+            # The student was taught by the others, so it is no witness for them.
+            without = {arm: label for arm, label in votes.items() if arm != STUDENT}
+            return (
+                *self.silent.compared(without, {arm: sure[arm] for arm in sure if arm != STUDENT}),
+                *self._compared([STUDENT] if STUDENT in sure else [], votes, sure, self.silent.fit),
+            )
+        return self._compared(sorted(sure), votes, sure, self.fit)
+
+    @staticmethod
+    def _compared(arms: Sequence[str], votes: Cast, sure: Sure, fit: JointFit) -> tuple[SureVote, ...]:
         compared = []
-        for arm in sorted(sure):
+        for arm in arms:
             others = {other: label for other, label in votes.items() if other != arm and label is not None}
             if (vote := votes.get(arm)) is None or not others:
                 continue
-            first, second = sorted(self.fit.probabilities(others).items(), key=lambda item: -item[1])[:2]
+            first, second = sorted(fit.probabilities(others).items(), key=lambda item: -item[1])[:2]
             if first[1] > second[1] + TIE:
                 compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == first[0]))
         return tuple(compared)
@@ -80,6 +96,8 @@ class JointQuestion:
             prices: arm → its price in right labels.
             sure: the confidences of these votes.
         """
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.gains(votes, prices, sure)
         if self.fit is None or self.worth is None:
             return {arm: np.inf for arm in prices if arm not in votes}
         stopping, asking = self.worth.at(self.fit.node(votes), self.fit.tilt(votes, sure))
@@ -92,10 +110,25 @@ class JointQuestion:
 
     def together(self, votes: Cast, sure: Sure = UNKNOWN) -> list[str]:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.together(votes, sure)
         if self.fit is None or self.worth is None:
             return []
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
         return [self.fit.shortlist[arm] for arm in self.worth.together(node, tilt)]
+
+    def leader(self, votes: Cast, sure: Sure) -> str | None:
+        """The most probable label; ``None`` for a question whose votes are not labels."""
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.leader(votes, sure)
+        if self.fit is None:
+            return None
+        posterior = self.fit.probabilities(votes, sure)
+        return max(posterior, key=lambda label: posterior[label])
+
+    def _if_silent(self, votes: Cast) -> JointQuestion | None:
+        """The stages that count while the student says nothing; ``None`` if these ones count."""
+        return self.silent if votes.get(STUDENT) is None else None
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
@@ -113,7 +146,7 @@ class JointStages(Stages[JointQuestion]):
         exploration: ``"everyone"`` asks all arms whatever they vote.
         propensity: the probability of asking all arms independently of the votes.
         count: how many arms the first stage asks.
-        prices: arm → its price in right labels.
+        prices: arm → its price in right labels, for all arms but the student.
     """
 
     count: int
@@ -146,14 +179,16 @@ class JointStages(Stages[JointQuestion]):
         stages = self.questions[question]
         if stages.fit is None or stages.worth is None or not any(votes.values()):
             return None
-        alone, early = {question: stages}, dict[str, dict[str, str]]()
+        said = votes.get(STUDENT)
+        alone: dict[str, JointQuestion] = {question: stages}
+        early: dict[str, dict[str, str]] = {} if said is None else {STUDENT: {question: said}}
         confidences = {arm: {question: confidence} for arm, confidence in sure.items()}
         while arms := next_arms(alone, self.prices, early, confidences):
             for arm in arms:
                 vote = votes.get(arm)
                 early[arm] = {} if vote is None else {question: vote}
         cast = {arm: answers.get(question) for arm, answers in early.items()}
-        return _leader(stages.fit, cast, sure) == _leader(stages.fit, votes, sure)
+        return stages.leader(cast, sure) == stages.leader(votes, sure)
 
 
 def next_arms(
@@ -187,8 +222,3 @@ def next_arms(
         return [best] if np.isfinite(worthwhile[best]) else sorted(worthwhile)
     undecided = any(not any(cast.values()) for cast in casts.values())
     return [min(total, key=lambda arm: (prices[arm], arm))] if undecided and total else []
-
-
-def _leader(fit: JointFit, votes: Cast, sure: Sure) -> str:
-    posterior = fit.probabilities(votes, sure)
-    return max(posterior, key=lambda label: posterior[label])

@@ -35,6 +35,7 @@ from backend.learning.examples import Examples
 from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.scorers import Scorers
 from backend.learning.states import States
+from backend.learning.students import Students
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.readiness import try_write
@@ -134,7 +135,9 @@ class Runtime:
             questions=JobQuestions(self.embedder, images, voters),
             examples=Examples(ledger, readers, clock=clock),
             planner=Planner(
-                States(ledger, self._writer, readers, clock=clock), BackgroundFits(readers, clock=clock)
+                States(ledger, self._writer, readers, clock=clock),
+                BackgroundFits(readers, clock=clock),
+                Students(readers, clock=clock),
             ),
             voters=voters,
             scorers=Scorers(ledger, readers, clock=clock),

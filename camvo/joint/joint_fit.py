@@ -22,7 +22,7 @@ from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.weights.grades import NO_GRADES, Grades
 

@@ -20,7 +20,7 @@ from camvo.policies.staged import Staged
 from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 

@@ -27,7 +27,7 @@ from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stopping import StoppingProblem
 from camvo.stages.stopping_rule import StoppingRule, is_complete
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 from camvo.weights.one_coin import LEAST_WEIGHT

@@ -14,7 +14,7 @@ from camvo.policies.plan import Plan
 from camvo.stages.exploration import uniform_draw
 from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stages import QuestionStages, Stages, on_question
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision

@@ -13,7 +13,7 @@ from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT, StudiedText
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -73,6 +73,7 @@ class TaughtRound:
         histories: arm → the number of the history that the round belongs to; 0 for arms that are absent.
         restarts: how many restarts the state had when the round was planned; 0 for a stored round, in which
             only the exploration round would need it.
+        studied: the text that teaches the student; ``None`` if it teaches nothing.
     """
 
     context: Array
@@ -89,6 +90,7 @@ class TaughtRound:
     compared: tuple[SureVote, ...] = ()
     histories: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
+    studied: StudiedText | None = None
 
     @classmethod
     def planned(
@@ -149,8 +151,9 @@ class TaughtRound:
         q = {arm: columns["q"] for arm, columns in arms.items()}
         aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
         histories = plan.get("histories", {})
+        studied = StudiedText.from_list(plan["studied"]) if "studied" in plan else None
         if stages is None:
-            return cls(context, votes, q, aggregation, histories=histories)
+            return cls(context, votes, q, aggregation, histories=histories, studied=studied)
         # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
         kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
@@ -165,6 +168,7 @@ class TaughtRound:
             weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
             sure=plan.get("confidences", UNKNOWN),
             histories=histories,
+            studied=studied,
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
@@ -179,7 +183,13 @@ class TaughtRound:
         rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
-        rewards = replace(rewards, compared=self.compared, histories=self.histories, restarts=self.restarts)
+        rewards = replace(
+            rewards,
+            compared=self.compared,
+            histories=self.histories,
+            restarts=self.restarts,
+            taught=None if self.studied is None else self.studied.lesson(label if human else None),
+        )
         if self.kept is None or self.weights is None:
             return rewards
         kept_round = KeptRound.of(

@@ -10,7 +10,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.replays.texts.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Confidences, Votes
 
 Answers: TypeAlias = tuple[Votes, Confidences]

@@ -20,7 +20,7 @@ from camvo.replays.texts.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 

@@ -15,7 +15,7 @@ from camvo.numerics.tolerances import TIE
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
 from camvo.state.confidences import SureVote, level_of
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.student_votes import StudentReply
-from backend.learning.background_fits import BackgroundFits
+from backend.learning.background_fits import BackgroundFits, Students
 from backend.learning.states import StateKey, States
-from backend.learning.students import Students
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy

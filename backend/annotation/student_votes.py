@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from backend.annotation.job import JobQuestion
 from backend.annotation.voters import ModelReply
+from backend.learning.background_fits import Students
 from backend.learning.states import StateKey
-from backend.learning.students import Students
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.state.state import State

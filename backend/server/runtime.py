@@ -29,13 +29,12 @@ from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
-from backend.learning.background_fits import BackgroundFits
+from backend.learning.background_fits import BackgroundFits, Students
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
 from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.scorers import Scorers
 from backend.learning.states import States
-from backend.learning.students import Students
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.readiness import try_write

@@ -8,6 +8,7 @@ node, and to a tilt for each grade of confidence that the arm may have, as likel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,10 +22,13 @@ from camvo.joint.lattice import Step
 from camvo.numerics.tolerances import EPSILON, TIE
 from camvo.typing import Array
 
-TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 25), dtype=np.float64)
+TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 17), dtype=np.float64)
 """The tilts for which the value of a node is known, in nats."""
 
 _PITCH: Final = float(TILTS[1] - TILTS[0])
+
+_STEP: Final = 0.05
+"""The steps of the logarithms of prices."""
 
 ArmGrades = tuple[tuple[tuple[float, float, float], ...], ...]
 """One arm's grades for each number: (tilt of the vote's label, P(grade | right), P(grade | wrong)).
@@ -100,17 +104,25 @@ class GradedWorth:
         return pairs[:, 0], pairs[:, 1]
 
 
-@lru_cache(maxsize=64)
 def plan_by_graded_worth(
     beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]
 ) -> GradedWorth:
-    """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
+    """Compute the best plan, for prices that are rounded to steps of 5%.
+
+    A plan takes far longer than one without confidences, and rounded prices let tasks share it.
 
     Args:
         beliefs: the beliefs at the nodes of K arms by votes alone.
         prices: the price of each arm in right labels, length K.
         grades: the grades of each arm, length K. An arm without confidences has one grade without a tilt.
     """
+    rounded = tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
+    return _plan(beliefs, rounded, grades)
+
+
+@lru_cache(maxsize=64)
+def _plan(beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]) -> GradedWorth:
+    """Compute the best plan, from the nodes where all arms have voted back to the node without votes."""
     lattice = beliefs.lattice
     nodes, arms = lattice.rows.shape
     stopping = np.where((lattice.rows >= 0).any(axis=1), _surest(beliefs.right), -np.inf)

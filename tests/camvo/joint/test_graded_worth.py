@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
@@ -14,7 +16,8 @@ from camvo.state.kept_rounds import LatestRounds
 from camvo.weights.grades import Grades, Scale
 
 ARMS = ("a", "b", "c")
-PRICES = (0.03, 0.01, 0.002)
+PRICES = tuple(math.exp(-0.05 * step) for step in (70, 92, 124))
+"""Prices that rounding to steps of 5% does not change."""
 LABELS = {2: ("neg", "pos"), 4: ("w", "x", "y", "z")}
 ONE_GRADE = ((((0.0, 1.0, 1.0),),),)
 """The grades of a pool of one arm, which says nothing of how sure it is."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from camvo.joint.graded_worth import ArmGrades
 from camvo.numerics.tolerances import EPSILON
+from camvo.student.taught_texts import STUDENT
 from camvo.weights.grades import NO_GRADES, Grades, Scale
 
 UNTAUGHT: Final = 0.5
@@ -28,7 +29,8 @@ class SureVotes:
 
     Attributes:
         grades: the grades of the arms' confidences.
-        factor: what log ratios are multiplied by.
+        factor: what log ratios are multiplied by; those of the student, whose errors are read off beside all
+            other votes, count once.
     """
 
     grades: Grades = NO_GRADES
@@ -39,7 +41,7 @@ class SureVotes:
         tilts: dict[str, float] = {}
         for arm, ratio in self.grades.log_ratios(votes, sure).items():
             if (label := votes.get(arm)) is not None:
-                tilts[label] = tilts.get(label, 0.0) + self.factor * ratio
+                tilts[label] = tilts.get(label, 0.0) + self._factor(arm) * ratio
         return tilts
 
     def by_arm(self, arms: Sequence[str], labels: Sequence[str]) -> tuple[ArmGrades, ...]:
@@ -50,14 +52,19 @@ class SureVotes:
             labels: the label of each number if all vote rows number labels alike, else empty.
         """
         if not labels:
-            return tuple((self._expected(self.grades.arms.get(arm)),) for arm in arms)
-        return tuple(tuple(self._expected(self.grades.scale(arm, label)) for label in labels) for arm in arms)
+            return tuple((self._expected(arm, self.grades.arms.get(arm)),) for arm in arms)
+        return tuple(
+            tuple(self._expected(arm, self.grades.scale(arm, label)) for label in labels) for arm in arms
+        )
 
-    def _expected(self, scale: Scale | None) -> tuple[tuple[float, float, float], ...]:
+    def _factor(self, arm: str) -> float:
+        return 1.0 if arm == STUDENT else self.factor
+
+    def _expected(self, arm: str, scale: Scale | None) -> tuple[tuple[float, float, float], ...]:
         if scale is None:
             return _ONE_GRADE
         return tuple(
-            (self.factor * ratio, wrong * math.exp(ratio), wrong)
+            (self._factor(arm) * ratio, wrong * math.exp(ratio), wrong)
             for ratio, wrong in zip(scale.log_ratios, scale.wrong, strict=True)
         )
 

@@ -30,7 +30,7 @@ BELOW: Final = (0.2, 0.5)
 sure, so the low grades are narrow."""
 
 BELOW_STUDENT: Final = (0.2, 0.4, 0.6, 0.75, 0.87, 0.95)
-"""The same for the student, whose confidence is a probability that it has learnt: the highest ones say most."""
+"""The same for the student, whose confidence is a learnt probability: the highest ones say most."""
 
 _MIN_VOTES: Final = 50
 """The fewest votes from which a scale is learnt."""
@@ -128,12 +128,12 @@ def learn_grades(counts: ConfidenceCounts) -> Grades:
     arms = {
         arm: scale
         for arm, table in sorted(whole.items())
-        if (scale := _scale(*table, _below(arm))) is not None
+        if (scale := _scale(table, _below(arm))) is not None
     }
     labels = {
         key: scale
         for key, table in tables.items()
-        if table[1].sum() >= _MIN_VOTES and (scale := _scale(*table, _below(key[0]))) is not None
+        if table[1].sum() >= _MIN_VOTES and (scale := _scale(table, _below(key[0]))) is not None
     }
     return Grades(arms, labels)
 
@@ -153,8 +153,9 @@ def _below(arm: str) -> tuple[float, ...]:
     return BELOW_STUDENT if arm == STUDENT else BELOW
 
 
-def _scale(by_others: Array, by_people: Array, below: tuple[float, ...]) -> Scale | None:
-    """The scale of some votes from their tables, shape (2, levels) each; ``None`` if they say nothing."""
+def _scale(table: Array, below: tuple[float, ...]) -> Scale | None:
+    """The scale of some votes from their table, shape (2, 2, levels); ``None`` if they say nothing."""
+    by_others, by_people = table
     votes = (by_others + by_people).sum(axis=0)
     if votes.sum() < _MIN_VOTES:
         return None

@@ -28,6 +28,7 @@ from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
+from camvo.student.taught_texts import STUDENT
 
 _log = structlog.get_logger(__name__)
 
@@ -132,8 +133,9 @@ class Annotator:
         )
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
-        plan = await self._planner.plan(job, questions, contexts, policy, expected)
-        replies = await ask_models(policy, plan, self._voters, job, prompt)
+        plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
+        known = {} if student is None else student.replies
+        replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)
         votes, confidences = votes_of(replies), confidences_of(replies)
         costs = {arm: reply.cost for arm, reply in replies.items()}
         decisions = policy.decide(plan, votes, confidences=confidences)
@@ -142,8 +144,9 @@ class Annotator:
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
         versions = {arm: reply.version for arm, reply in replies.items() if reply.version is not None}
+        studied = {} if student is None else student.studied(policy, plan, votes, confidences)
         outcome = TaskOutcome(
-            policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions
+            policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
         )
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
@@ -151,5 +154,7 @@ class Annotator:
         for round_ in new:
             control = metrics.label_value(round_.key.control)
             metrics.rounds.labels(project=job.project, control=control).inc()
-            metrics.models_asked.labels(project=job.project, control=control).inc(len(round_.votes))
+            metrics.models_asked.labels(project=job.project, control=control).inc(
+                len(round_.votes.keys() - {STUDENT})
+            )
         return [*stored, *new]

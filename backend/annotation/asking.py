@@ -20,19 +20,33 @@ _log = structlog.get_logger(__name__)
 
 
 async def ask_models(
-    policy: Policy, plan: Plan, voters: Voters, job: Job, prompt: TaskPrompt
+    policy: Policy,
+    plan: Plan,
+    voters: Voters,
+    job: Job,
+    prompt: TaskPrompt,
+    *,
+    known: Mapping[str, ModelReply],
 ) -> dict[str, ModelReply]:
     """Ask models as the policy says; those of one stage are asked at the same time.
 
     A model whose vote fails unexpectedly gives none, as one whose call fails; the others still vote.
 
+    Args:
+        policy: the project's policy.
+        plan: its plan.
+        voters: the models.
+        job: the task.
+        prompt: what the models are shown.
+        known: the replies that are there already.
+
     Returns:
-        The reply of each model that was asked.
+        The reply of each model that was asked, and the known ones.
 
     Raises:
         TaskError: no model can vote on the task, such as without a budget.
     """
-    replies: dict[str, ModelReply] = {}
+    replies = dict(known)
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
         stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)

@@ -8,6 +8,7 @@ from backend.annotation.job import Job, JobQuestion
 from backend.learning.scorers import Scorers
 from backend.learning.states import StateKey
 from camvo.policies.plan import Plan
+from camvo.student.taught_texts import STUDENT
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
 
@@ -33,7 +34,11 @@ async def calibrated_scores(  # noqa: PLR0917 - one task, and what was planned, 
         if name not in decisions or estimates.aggregation != LABEL_VOTE:
             continue
         key = StateKey(job.project, question.key.control, question.key.epoch)
-        scorer = await scorers.current(key, plan.arms, estimates.labels)
-        votes_cast = {arm: answers[name] for arm, answers in votes.items() if name in answers}
+        # The student was taught by the other arms, so it is no witness for the label.
+        witnesses = [arm for arm in plan.arms if arm != STUDENT]
+        votes_cast = {arm: votes[arm][name] for arm in witnesses if name in votes.get(arm, {})}
+        if decisions[name].label not in votes_cast.values():
+            continue
+        scorer = await scorers.current(key, witnesses, estimates.labels)
         scores[name] = scorer.score_decision(votes_cast, decisions[name])
     return scores

@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from backend.annotation.job import Job, JobQuestion
-from backend.learning.background_fits import BackgroundFits
+from backend.annotation.student_votes import StudentReply
+from backend.learning.background_fits import BackgroundFits, Students
 from backend.learning.states import StateKey, States
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+from camvo.policies.staged import Staged
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
 
 class Planner:
     """Plans with the current states. Used from one event loop only."""
 
-    def __init__(self, states: States, background_fits: BackgroundFits) -> None:
-        self._states, self._background_fits = states, background_fits
+    def __init__(self, states: States, background_fits: BackgroundFits, students: Students) -> None:
+        self._states, self._background_fits, self._students = states, background_fits, students
 
     async def plan(
         self,
@@ -27,7 +30,7 @@ class Planner:
         contexts: Sequence[Array],
         policy: Policy,
         costs: Mapping[str, float],
-    ) -> Plan:
+    ) -> tuple[Plan, StudentReply | None]:
         """The policy's plan for several questions of a task.
 
         Args:
@@ -36,7 +39,13 @@ class Planner:
             contexts: each question's context, of length d.
             policy: the project's policy.
             costs: the expected price in $ of each model that may be asked.
+
+        Returns:
+            The plan, and what the student says; ``None`` if there is no student.
         """
+        student = StudentReply() if job.settings.student and isinstance(policy, Staged) else None
+        if student is not None:
+            costs = {**costs, STUDENT: 0.0}
         observations = {}
         for question, context in zip(questions, contexts, strict=True):
             key = StateKey(job.project, question.key.control, question.key.epoch)
@@ -46,8 +55,10 @@ class Planner:
                 lambda_l=job.settings.policy.lambda_l,
                 linear=policy.linear(question.aggregation),
             )
+            if student is not None:
+                student.hear(self._students, key, state, question)
             observation = Observation(state, context, question.question.options, question.aggregation)
             if (data := policy.fit_data(observation, costs)) is not None:
                 observation = replace(observation, fit=await self._background_fits.current(key, data))
             observations[question.name] = observation
-        return policy.plan(observations, costs)
+        return policy.plan(observations, costs), student

@@ -98,6 +98,8 @@ def _record_round(
         human=taught_by == "human",
         confidences=outcome.confidences,
     )
-    contribution = replace(lesson, versions=outcome.versions)
+    studied = outcome.studied.get(question.name)
+    taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
+    contribution = replace(lesson, versions=outcome.versions, taught=taught)
     store_round(connection, round_, contribution, now=now, examples=outcome.shown)
     return round_

@@ -9,6 +9,7 @@ from typing import Any
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.stages.stages import on_question
+from camvo.student.taught_texts import StudiedText
 from camvo.typing import Confidences
 from camvo.votes import registry
 from camvo.votes.decision import Decision
@@ -29,6 +30,7 @@ class TaskOutcome:
         shown: how many examples each model's prompt had.
         confidences: for each model that says how sure it is, its confidences by question.
         versions: the version that each model's answer reports, for those that report one.
+        studied: question → its text, which teaches the student.
     """
 
     policy: Policy
@@ -41,6 +43,7 @@ class TaskOutcome:
     shown: Mapping[str, int] = field(default_factory=dict)
     confidences: Confidences = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    studied: Mapping[str, StudiedText] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -56,7 +59,7 @@ class TaskOutcome:
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
 
-        The confidences and the examples are in it if there are any.
+        The confidences, the text that teaches the student and the examples are in it if there are any.
         """
         aggregation = self.plan.estimates[question].aggregation
         description: dict[str, Any] = {
@@ -67,6 +70,8 @@ class TaskOutcome:
             description["confidences"] = sure
         if self.versions:
             description["versions"] = dict(self.versions)
+        if question in self.studied:
+            description["studied"] = self.studied[question].to_list()
         if self.examples:
             description["examples"] = list(self.examples)
         return self.plan.describe(question) | description

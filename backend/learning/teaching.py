@@ -65,7 +65,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if (label, by) == (round_.taught, round_.taught_by):
             continue
         change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
-        if change.changes or change.kept or change.dropped:
+        if change.changes or change.kept or change.dropped or change.taught or change.untaught:
             _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)

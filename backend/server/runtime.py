@@ -29,7 +29,7 @@ from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
-from backend.learning.background_fits import BackgroundFits
+from backend.learning.background_fits import BackgroundFits, Students
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
 from backend.learning.reward_corrections import RewardCorrections
@@ -134,7 +134,9 @@ class Runtime:
             questions=JobQuestions(self.embedder, images, voters),
             examples=Examples(ledger, readers, clock=clock),
             planner=Planner(
-                States(ledger, self._writer, readers, clock=clock), BackgroundFits(readers, clock=clock)
+                States(ledger, self._writer, readers, clock=clock),
+                BackgroundFits(readers, clock=clock),
+                Students(readers, clock=clock),
             ),
             voters=voters,
             scorers=Scorers(ledger, readers, clock=clock),

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
+from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
@@ -57,6 +58,8 @@ class Settings(BaseModel):
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
     few_shot: FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
+    student: bool = False
+    """Whether a student votes too: an arm that costs nothing, taught by the labels that came out."""
     redact: str | None = None
     """The function ``module:function`` that replaces parts of every text before a model sees it."""
     unredacted_images: bool = False
@@ -93,6 +96,8 @@ class Settings(BaseModel):
                     f"{name!r} is used twice",
                     "give each model a unique name",
                 )
+        if self.student and STUDENT in names:
+            raise mistake("student", f"a model has the student's name, {STUDENT!r}", "rename the model")
         problem = _misfit(self.policy, names)
         if problem is not None:
             raise mistake(f"policy.{problem[0]}", *problem[1:])

@@ -48,7 +48,11 @@ class Beliefs:
 
 
 def form_beliefs(
-    model: VoteModel, rounds: VoteRows, labels: int, correct: Correction | None = None
+    model: VoteModel,
+    rounds: VoteRows,
+    labels: int,
+    correct: Correction | None = None,
+    reference: Callable[[Rows], Array] | None = None,
 ) -> Beliefs:
     """Combine the model of votes with the rounds that asked all arms.
 
@@ -57,12 +61,14 @@ def form_beliefs(
         rounds: their votes; only the rounds that asked all arms are counted.
         labels: M, the number of labels.
         correct: the correction by human labels; ``None`` without any.
+        reference: what the votes of a round make probable, shape (P, K) → (P, G); by default what the model
+            says of the votes of all arms.
     """
     lattice = vote_lattice(rounds.rows.shape[1], labels)
     right, evidence = model.beliefs(lattice.rows)
     if correct is not None:
         right = correct(lattice.rows, right)
-    seen, weight = _seen(lattice, rounds, right)
+    seen, weight = _seen(lattice, rounds, right, reference)
     blended = (weight + _MODEL_ROUNDS * right) / (seen + _MODEL_ROUNDS)[:, None]
     votes = tuple(
         tuple(_vote_probabilities(step, evidence, seen) for step in level) for level in lattice.steps
@@ -82,7 +88,9 @@ def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:
     )
 
 
-def _seen(lattice: Lattice, rounds: VoteRows, right: Array) -> tuple[Array, Array]:
+def _seen(
+    lattice: Lattice, rounds: VoteRows, right: Array, reference: Callable[[Rows], Array] | None
+) -> tuple[Array, Array]:
     """Count the rounds that pass through each node.
 
     Returns:
@@ -92,7 +100,7 @@ def _seen(lattice: Lattice, rounds: VoteRows, right: Array) -> tuple[Array, Arra
     counted = rounds.counts > 0.0
     rows, counts = rounds.rows[counted], rounds.counts[counted]
     whole = rows if lattice.named else renumber(rows)
-    final = right[lattice.find(whole)]
+    final = right[lattice.find(whole)] if reference is None else reference(whole)
     seen, weight = np.zeros(len(right)), np.zeros(right.shape)
     for arms in _subsets(rows.shape[1]):
         voted = (whole[:, arms] >= 0).all(axis=1)

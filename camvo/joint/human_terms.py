@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,11 +20,14 @@ from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior, fit_condit
 from camvo.numerics.tolerances import EPSILON
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
+from camvo.weights.grades import NO_GRADES, Grades
 
 _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
 _LEAST_EXPONENT: Final = 0.1
 _ARM_PRECISION: Final = 20.0
 _LABEL_PRECISION: Final = 20.0
+_SURE, _SURE_PRECISION = 0.5, 2.0
+"""The prior of what the log ratios of confidences are multiplied by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +40,7 @@ class HumanTerms:
         labels: label → what is added to its log-probability.
         none: what is added to the log-probability that no label with a vote is right.
         count: the number of human labels.
+        sure: what the log ratios of confidences are multiplied by, at least 0; ``None`` if there are none.
     """
 
     exponent: float
@@ -44,6 +48,7 @@ class HumanTerms:
     labels: Mapping[str, float]
     none: float
     count: int
+    sure: float | None = None
 
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
         """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
@@ -103,7 +108,7 @@ class HumanTerms:
             "labels": dict(self.labels),
             "none": self.none,
             "count": self.count,
-        }
+        } | ({} if self.sure is None else {"sure": self.sure})
 
 
 def fit_human_terms(
@@ -111,6 +116,7 @@ def fit_human_terms(
     rounds: Sequence[KeptRound],
     arms: Sequence[str],
     labels: Sequence[str],
+    grades: Grades = NO_GRADES,
 ) -> HumanTerms | None:
     """Fit the terms to rounds with a human label.
 
@@ -119,32 +125,59 @@ def fit_human_terms(
         rounds: kept rounds. Those count that have a human label in the label set, and a vote.
         arms: the names of the K arms.
         labels: the label set.
+        grades: what the arms' confidences are worth.
 
     Returns:
         ``None`` if no round counts.
     """
-    rows, names, truths = [], [], []
+    rows, names, truths, ratios = [], [], [], []
     for round_ in rounds:
         row, named = row_of({vote.arm: vote.label for vote in round_.votes}, arms, labels)
         if round_.label in labels and any(number >= 0 for number in row):
             rows.append(row)
             names.append(named)
             truths.append(str(round_.label))
+            ratios.append(_ratios(round_, grades, named))
     if not rows:
         return None
     ordered = sorted(labels)
     choices = _choices(beliefs, np.array(rows), names, truths, ordered)
-    mean = np.zeros(choices.design.shape[1])
-    mean[0] = _EXPONENT
     precisions = [_EXPONENT_PRECISION] * 2 + [_ARM_PRECISION] * len(arms) + [_LABEL_PRECISION] * len(labels)
-    exponent, none, *terms = fit_conditional_logit(choices, NormalPrior(mean, np.array(precisions))).tolist()
+    mean = [_EXPONENT] + [0.0] * (len(precisions) - 1)
+    if grades.arms:
+        choices = _with_column(choices, ratios)
+        mean, precisions = [*mean, _SURE], [*precisions, _SURE_PRECISION]
+    prior = NormalPrior(np.array(mean), np.array(precisions))
+    exponent, none, *terms = fit_conditional_logit(choices, prior).tolist()
+    exponent = max(exponent, _LEAST_EXPONENT)
     return HumanTerms(
-        max(exponent, _LEAST_EXPONENT),
+        exponent,
         np.array(terms[: len(arms)]),
-        dict(zip(ordered, terms[len(arms) :], strict=True)),
+        dict(zip(ordered, terms[len(arms) : len(arms) + len(labels)], strict=True)),
         none,
         len(rows),
+        max(terms[-1], 0.0) / exponent if grades.arms else None,
     )
+
+
+def _ratios(round_: KeptRound, grades: Grades, named: Sequence[str]) -> dict[str, float]:
+    """Label → the sum of the log ratios of the confidences in it."""
+    votes = {vote.arm: vote.label for vote in round_.votes}
+    sure = {vote.arm: vote.confidence for vote in round_.votes if vote.confidence is not None}
+    totals = dict.fromkeys(named, 0.0)
+    for arm, ratio in grades.log_ratios(votes, sure).items():
+        label = votes[arm]
+        if label in totals:
+            totals[label] += ratio
+    return totals
+
+
+def _with_column(choices: ChoiceSets, ratios: Sequence[Mapping[str, float]]) -> ChoiceSets:
+    """Add a column with each candidate's log ratios; 0 for "none of the labels that got a vote"."""
+    column = np.zeros((choices.design.shape[0], 1))
+    for start, values in zip(choices.starts.tolist(), ratios, strict=True):
+        column[start : start + len(values), 0] = [*values.values()]
+    return replace(choices, design=sparse.csr_matrix(sparse.hstack((choices.design, column))))
 
 
 def _choices(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -14,16 +15,23 @@ from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import most_arms
+from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
+from camvo.joint.taught_arm import MOST_OTHERS, others_say, with_taught_arm
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
+from camvo.weights.grades import NO_GRADES, Grades
 
 _PARTIAL_ROUNDS: Final = 300.0
 """Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
 outweigh the others, the model drifts: it then believes what it stopped at."""
+
+
+NO_CONFIDENCE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +47,8 @@ class JointFit:
         human: what human labels add; ``None`` without human labels.
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
+        sure: what the arms' confidences add.
+        silent: the fit for rounds in which the student says nothing; ``None`` without a student.
     """
 
     arms: tuple[str, ...]
@@ -49,16 +59,33 @@ class JointFit:
     human: HumanTerms | None
     shortlist: tuple[str, ...]
     beliefs: Beliefs
+    sure: SureVotes = NOT_SURE
+    silent: JointFit | None = None
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
         row, _ = row_of(votes, self.shortlist, self.labels)
         return self.beliefs.lattice.node_of[row]
 
-    def probabilities(self, votes: Mapping[str, str | None]) -> dict[str, float]:
-        """The probability of each label, given votes (arm → label, ``None`` if the arm gave none).
+    def tilt(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> float:
+        """How much confidences move the log-odds of the most probable label at the node of the votes."""
+        row, named = row_of(votes, self.shortlist, self.labels)
+        right = self.beliefs.right[self.beliefs.lattice.node_of[row]].tolist()
+        tilts = self.sure.tilts(votes, sure)
+        if not named or not tilts:
+            return 0.0
+        probabilities = dict(zip(named, right, strict=False))
+        leader = max(named, key=lambda label: probabilities[label])
+        return tilt_of(probabilities[leader], tilted(probabilities, tilts)[leader])
 
-        Labels without a vote share what is left equally.
+    def probabilities(
+        self, votes: Mapping[str, str | None], sure: Mapping[str, float] = NO_CONFIDENCE
+    ) -> dict[str, float]:
+        """The probability of each label. Labels without a vote share what is left equally.
+
+        Args:
+            votes: arm → label, ``None`` if the arm gave none.
+            sure: arm → its confidence in [0, 1]; arms that gave none are absent.
         """
         cast = {arm: vote for arm, vote in votes.items() if vote is not None}
         if cast.keys() <= set(self.shortlist):
@@ -70,6 +97,7 @@ class JointFit:
         probabilities = dict(zip(named, right.tolist(), strict=False))
         if not named:
             return dict.fromkeys(self.labels, 1.0 / len(self.labels))
+        probabilities = tilted(probabilities, self.sure.tilts(votes, sure))
         if self.human is not None:
             # With two labels, their terms are in the beliefs already.
             terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
@@ -104,20 +132,40 @@ class JointFit:
                 "accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True)),
                 "kinds": self.model.share.tolist(),
             }
+        if self.sure.grades.arms:
+            described |= {"grades": self.sure.grades.describe()}
         return described if self.human is None else described | {"human": self.human.describe()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _VotesFit:
-    """The part of the fit that human labels do not change."""
+    """The part of the fit that human labels do not change.
+
+    With a student, ``witnesses`` is the model of the other arms' votes, and ``taught`` its position.
+    """
 
     rows: VoteRows
     model: VoteModel
     excess: Array
+    witnesses: VoteModel | None = None
+    taught: int | None = None
 
     @property
     def arms(self) -> int:
         return self.rows.rows.shape[1]
+
+    def reference(self, positions: Sequence[int]) -> Callable[[Rows], Array] | None:
+        """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
+        if self.witnesses is None or self.taught is None:
+            return None
+        model, taught, among = self.witnesses, self.taught, [*positions]
+
+        def reference(rows: Rows) -> Array:
+            whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
+            whole[:, among] = rows
+            return others_say(model, whole, taught)[:, : max(len(among), 2)]
+
+        return reference
 
     def of(self, positions: Sequence[int]) -> VoteRows:
         """The votes of some arms."""
@@ -129,6 +177,7 @@ def fit_joint(
     latest: LatestRounds,
     labels: tuple[str, ...],
     prices: Mapping[str, float],
+    grades: Grades = NO_GRADES,
 ) -> JointFit:
     """Fit the model of votes, the human terms and the beliefs.
 
@@ -137,20 +186,40 @@ def fit_joint(
         latest: the latest rounds with a human label.
         labels: the label set.
         prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+        grades: what the arms' confidences are worth.
     """
     arms = tuple(sorted(prices))
-    votes = _fit_votes(evidence, arms, len(labels))
-    shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+    if STUDENT not in prices:
+        votes = _fit_votes(evidence, arms, len(labels))
+        shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+        return _fit(votes, latest, labels, arms, shortlist, grades)
+    others = {arm: price for arm, price in prices.items() if arm != STUDENT}
+    silent = fit_joint(evidence, latest, labels, others, grades)
+    votes = _fit_student(evidence, arms, len(labels))
+    of_others = _fit_votes(evidence, silent.arms, len(labels))
+    asked = _shortlist(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
+    return replace(_fit(votes, latest, labels, arms, tuple(sorted((*asked, STUDENT))), grades), silent=silent)
+
+
+def _fit(  # noqa: PLR0917 - the parts of one fit
+    votes: _VotesFit,
+    latest: LatestRounds,
+    labels: tuple[str, ...],
+    arms: tuple[str, ...],
+    shortlist: tuple[str, ...],
+    grades: Grades,
+) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
     beliefs, human = _label_free_beliefs(votes, positions, len(labels)), None
     if latest.labelled:
         known = _Known(votes.model, beliefs, positions)
-        human = fit_human_terms(known.right, latest.rounds, arms, labels)
+        human = fit_human_terms(known.right, latest.rounds, arms, labels, grades)
     if human is not None:
         beliefs = _corrected_beliefs(votes, positions, human, labels)
-    return JointFit(
-        arms, labels, float(votes.rows.counts.sum()), votes.model, votes.excess, human, shortlist, beliefs
-    )
+    factor = UNTAUGHT if human is None or human.sure is None else human.sure
+    sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
+    everyone = float(votes.rows.counts.sum())
+    return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
 
 
 @lru_cache(maxsize=32)
@@ -164,8 +233,21 @@ def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _
 
 
 @lru_cache(maxsize=32)
+def _fit_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
+    """The same model with the student beside it (:mod:`camvo.joint.taught_arm`)."""
+    taught = arms.index(STUDENT)
+    others = _fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
+    rows = tabulate(evidence.patterns, arms, labels)
+    temper = float(tempers(excess_agreement(rows, labels))[taught])
+    model = with_taught_arm(others.model, rows, taught, temper)
+    excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
+    return _VotesFit(rows, model, excess, others.model, taught)
+
+
+@lru_cache(maxsize=32)
 def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
-    return form_beliefs(_Among(votes.model, positions, votes.arms), votes.of(positions), labels)
+    among = _Among(votes.model, positions, votes.arms)
+    return form_beliefs(among, votes.of(positions), labels, reference=votes.reference(positions))
 
 
 def _corrected_beliefs(
@@ -178,6 +260,7 @@ def _corrected_beliefs(
         votes.of(positions),
         len(labels),
         lambda rows, right: terms.correct(rows, right, named),
+        votes.reference(positions),
     )
 
 

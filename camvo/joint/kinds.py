@@ -66,6 +66,10 @@ class Kinds:
         right, _, evidence = self._posterior(_Named.of(rows, self.labels, self.temper))
         return right[:, :-1].sum(axis=2), evidence
 
+    def kinds_and_labels(self, rows: Rows) -> Array:
+        """The probability of each number's label and kind, shape (P, G + 1, D); the last label is "none"."""
+        return self._posterior(_Named.of(rows, self.labels, self.temper))[0]
+
     def _posterior(self, named: _Named) -> tuple[Array, Array, Array]:
         """P(z, d), shape (P, G + 1, D), whose last z is "none"; P(w, d), (P, G, D); log-evidence, (P,)."""
         m = self.labels

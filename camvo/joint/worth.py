@@ -38,7 +38,11 @@ class Worth:
     next_arm: NDArray[np.int64]
     _together: dict[int, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
-    def together(self, node: int) -> tuple[int, ...]:
+    def at(self, node: int, tilt: float) -> tuple[float, list[float]]:
+        """The value of stopping, and of asking each arm. Confidences, which tilt beliefs, are not known."""
+        return float(self.stopping[node]), self.asking[node].tolist()
+
+    def together(self, node: int, tilt: float = 0.0) -> tuple[int, ...]:
         """The arms to ask now: the best one, and those that are asked next whatever it votes.
 
         Empty if stopping is better.

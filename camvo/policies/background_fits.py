@@ -164,17 +164,19 @@ class JointFitData:
         latest: the latest rounds that are kept whole, those with a human label.
         labels: the label set.
         prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+        confidences: how sure the arms said they were.
     """
 
     evidence: PatternCounts
     latest: LatestRounds
     labels: tuple[str, ...]
     prices: tuple[tuple[str, float], ...]
+    confidences: ConfidenceCounts = NO_COUNTS
 
     @property
     def basis(self) -> Hashable:
-        """The rounds."""
-        return self.evidence, self.latest
+        """The rounds, and the confidences."""
+        return self.evidence, self.latest, self.confidences
 
     @property
     def kind(self) -> Hashable:
@@ -186,7 +188,8 @@ class JointFitData:
 
     def compute(self) -> Fit:
         """Fit the model of votes."""
-        return Fit(joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices)))
+        grades = learn_grades(self.confidences)
+        return Fit(joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades))
 
 
 @lru_cache(maxsize=16)

@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 
 from camvo.errors import InvalidParameterError
+from camvo.joint.graded_worth import plan_by_graded_worth
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
@@ -18,6 +20,7 @@ from camvo.policies.staged import Staged
 from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 
@@ -36,7 +39,8 @@ _HUMAN_PRICE: Final = 2.5
 """Prices count so many times where human labels correct the beliefs.
 
 Corrections are made before the exponent that calibrates them, so the corrected beliefs are surer than they
-should be of what one more vote would change.
+should be of what one more vote would change. Where arms say how sure they are, prices count once: what a
+sure vote would change is told apart from what an unsure one would.
 """
 
 
@@ -83,13 +87,15 @@ class Joint(Staged):
             # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
             shares = (0.0,) * len(order)
         prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
-        return JointFitData(evidence, latest, observation.labels, prices)
+        sure = observation.state.confidences.evidence
+        return JointFitData(evidence, latest, observation.labels, prices, sure)
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
     ) -> tuple[JointStages, Mapping[str, Array]]:
+        models = [arm for arm in plan.arms if arm != STUDENT]
         everyone = min(
-            observation.state.exploration.everyone_rounds(plan.arms) for observation in observations.values()
+            observation.state.exploration.everyone_rounds(models) for observation in observations.values()
         )
         rate = min(1.0, _FIRST / 2.0 / max(everyone, 1)) if everyone >= _FIRST else 1.0
         exploration = explore(draw, rate, rate)
@@ -100,7 +106,13 @@ class Joint(Staged):
             name: self._question(observation, costs, tuple(sorted(prices.items())))
             for name, observation in observations.items()
         }
-        first = order if exploration == "everyone" else tuple(next_arms(questions, prices, {}))
+        if STUDENT in costs:  # it answers at once, so what it says is known before any model is asked
+            del prices[STUDENT]
+            first: tuple[str, ...] = (STUDENT,)
+        else:
+            first = tuple(next_arms(questions, prices, {}))
+        if exploration == "everyone":
+            first = order
         stages = JointStages(
             order=(*first, *[arm for arm in order if arm not in first]),
             exploration=exploration,
@@ -119,8 +131,16 @@ class Joint(Staged):
             return JointQuestion(observation.labels)
         if fit.joint is None:
             raise InvalidParameterError("the background fit in this observation is of another policy")
-        joint = fit.joint
-        by_arm = dict(prices)
-        scale = 1.0 if joint.human is None else _HUMAN_PRICE
-        in_shortlist = tuple([scale * by_arm[arm] for arm in joint.shortlist])
-        return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist), scale)
+        return self._stages_of(fit.joint, dict(prices))
+
+    def _stages_of(self, joint: JointFit, prices: Mapping[str, float]) -> JointQuestion:
+        scale = 1.0 if joint.human is None or joint.sure.grades.arms else _HUMAN_PRICE
+        in_shortlist = tuple([scale * prices[arm] for arm in joint.shortlist])
+        silent = None if joint.silent is None else self._stages_of(joint.silent, prices)
+        named = sorted(joint.labels) if len(joint.labels) == 2 else []
+        worth = (
+            plan_by_graded_worth(joint.beliefs, in_shortlist, joint.sure.by_arm(joint.shortlist, named))
+            if joint.sure.grades.arms
+            else plan_by_worth(joint.beliefs, in_shortlist)
+        )
+        return JointQuestion(joint.labels, joint, worth, scale, silent)

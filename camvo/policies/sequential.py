@@ -19,7 +19,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import MOST_ROUNDS, Fit, WeightsFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
-from camvo.policies.staged_in_order import StagedInOrder
+from camvo.policies.staged import StagedInOrder
 from camvo.stages.agreement_stages import AgreementStages
 from camvo.stages.asking_order import cheapest_first, most_weight_per_price
 from camvo.stages.exploration import explore, propensities
@@ -27,7 +27,7 @@ from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stopping import StoppingProblem
 from camvo.stages.stopping_rule import StoppingRule, is_complete
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 from camvo.weights.one_coin import LEAST_WEIGHT

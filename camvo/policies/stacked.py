@@ -13,7 +13,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import MOST_ROUNDS, StackedFitData
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
-from camvo.policies.staged_in_order import StagedInOrder
+from camvo.policies.staged import StagedInOrder
 from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore
 from camvo.stages.ordered_stages import OrderedStages

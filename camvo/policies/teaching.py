@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from camvo.policies.plan import Plan
+from camvo.stages.joint_stages import JointStages
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Sure, on_question, teachers
 from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT, StudiedText
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
@@ -72,6 +73,7 @@ class TaughtRound:
         histories: arm → the number of the history that the round belongs to; 0 for arms that are absent.
         restarts: how many restarts the state had when the round was planned; 0 for a stored round, in which
             only the exploration round would need it.
+        studied: the text that teaches the student; ``None`` if it teaches nothing.
     """
 
     context: Array
@@ -88,6 +90,7 @@ class TaughtRound:
     compared: tuple[SureVote, ...] = ()
     histories: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
+    studied: StudiedText | None = None
 
     @classmethod
     def planned(
@@ -128,7 +131,7 @@ class TaughtRound:
             kept=kept_kind,
             everyone=stages.exploration == "everyone",
             weights=None if kept_kind is None else dict(zip(plan.arms, column.tolist(), strict=True)),
-            exploration=None if kept_kind is None else stages.exploration_round(question, cast),
+            exploration=None if kept_kind is None else stages.exploration_round(question, cast, sure),
             sure=sure,
             compared=_compared(plan, question, cast, sure) if stages.exploration == "everyone" else (),
             histories=estimates.histories,
@@ -148,8 +151,9 @@ class TaughtRound:
         q = {arm: columns["q"] for arm, columns in arms.items()}
         aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
         histories = plan.get("histories", {})
+        studied = StudiedText.from_list(plan["studied"]) if "studied" in plan else None
         if stages is None:
-            return cls(context, votes, q, aggregation, histories=histories)
+            return cls(context, votes, q, aggregation, histories=histories, studied=studied)
         # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
         kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
@@ -164,6 +168,7 @@ class TaughtRound:
             weights=kept_kind and {arm: columns[_KEPT_WEIGHTS[kept_kind]] for arm, columns in arms.items()},
             sure=plan.get("confidences", UNKNOWN),
             histories=histories,
+            studied=studied,
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
@@ -178,7 +183,13 @@ class TaughtRound:
         rewarded = self.votes if self.order is None else teachers(self.order, self.first, human=human)
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
-        rewards = replace(rewards, compared=self.compared, histories=self.histories, restarts=self.restarts)
+        rewards = replace(
+            rewards,
+            compared=self.compared,
+            histories=self.histories,
+            restarts=self.restarts,
+            taught=None if self.studied is None else self.studied.lesson(label if human else None),
+        )
         if self.kept is None or self.weights is None:
             return rewards
         kept_round = KeptRound.of(
@@ -192,9 +203,11 @@ class TaughtRound:
 
 
 def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
-    """The votes with a confidence beside the votes of the other arms, by the weights of the plan."""
+    """The votes with a confidence beside the votes of the other arms, as the plan counts these."""
     if not sure:
         return ()
+    if isinstance(plan.stages, JointStages):
+        return plan.stages.questions[question].compared(votes, sure)
     weights = dict(zip(plan.arms, plan.weights[question].tolist(), strict=True))
     if STUDENT in weights:
         weights[STUDENT] = 0.0  # it was taught by the others, so it is no witness for them

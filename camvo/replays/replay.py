@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +13,16 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+from camvo.replays.item_answers import Answers, all_answers, asked_for
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.review_queue import ReviewQueue
 from camvo.replays.texts.student_arm import QUESTION, StudentArm
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
-from camvo.student.student import STUDENT
-from camvo.typing import Array, Confidences, Votes
+from camvo.student.taught_texts import STUDENT
+from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
-
-Answers: TypeAlias = tuple[Votes, Confidences]
-"""Votes on one item, and the confidences of those arms that gave one."""
 
 _AHEAD = 64
 """The number of contexts that are announced together. More would hardly be faster."""
@@ -52,6 +48,18 @@ class Trace:
     asked: NDArray[np.bool_]
     trust: Array
     labelled_at: NDArray[np.int64]
+
+    @classmethod
+    def blank(cls, items: int, models: int) -> Trace:
+        """The trace of n items about which none of K models was asked yet."""
+        return cls(
+            labels=np.full(items, -1),
+            scores=np.full(items, np.nan),
+            costs=np.zeros(items),
+            asked=np.zeros((items, models), dtype=np.bool_),
+            trust=np.zeros(items),
+            labelled_at=np.zeros(items, dtype=np.int64),
+        )
 
 
 def replay(
@@ -106,54 +114,18 @@ def replay(
     >>> trace.labels.tolist(), trace.costs.tolist()
     ([1, 1], [1.0, 1.0])
     """
-    n = len(table.truth)
     if window < 1:
         raise InvalidParameterError(f"window must be at least 1, got {window}")
-    human = np.zeros(n, dtype=np.bool_) if human is None else human
+    human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
-    queue = ReviewQueue(reviewed)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
     pupil = StudentArm(state, table) if student else None
+    trace = Trace.blank(*table.votes.shape)
+    run = _Run(policy, table, trace, pupil, human, ReviewQueue(reviewed), complete)
     prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}
-    positions = {label: position for position, label in enumerate(table.labels)}
-    trace = Trace(
-        labels=np.full(n, -1),
-        scores=np.full(n, np.nan),
-        costs=np.zeros(n),
-        asked=np.zeros(table.votes.shape, dtype=np.bool_),
-        trust=np.zeros(n),
-        labelled_at=np.zeros(n, dtype=np.int64),
-    )
     for items, observations in _windows(state, table, window):
-        contributions: list[Contribution] = []
-        asked: list[list[bool]] = []
-        for item, plan in zip(items, plan_window(policy, observations, prices), strict=True):
-            said = _all_answers(table, item, pupil)
-            votes, confidences = _ask(policy, plan, said)
-            asked.append([arm in votes for arm in table.prices])
-            decision = policy.decide(plan, votes, confidences=confidences).get(QUESTION)
-            if decision is None:
-                continue
-            trace.labels[item], trace.scores[item] = positions[decision.label], decision.score
-            trace.trust[item] = decision.trust
-            taught = policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
-            if pupil is not None:
-                taught = pupil.taught_too(taught, item, policy, plan, votes, confidences)
-            contributions.append(taught)
-            if table.truth[item] >= 0:
-                truth = table.labels[table.truth[item]]
-                answers = said if complete else (votes, confidences)
-                correct = partial(_correction, policy, plan, answers, truth, taught, pupil, item)
-                if human[item]:
-                    contributions.append(correct())
-                    trace.labelled_at[item] = item + 1
-                else:
-                    queue.add(item, decision.score, correct)
-        for reviewed_item, correction in queue.due():
-            contributions.append(correction())
-            trace.labelled_at[reviewed_item] = items.stop
-        trace.asked[items.start : items.stop] = asked
-        state.add(*contributions)
+        plans = plan_window(policy, observations, prices)
+        state.add(*run.decided(items, plans), *run.reviewed(items.stop))
         state.restart_if_due()
         if progress is not None:
             progress(len(items))
@@ -163,21 +135,75 @@ def replay(
     return trace
 
 
-def _correction(  # noqa: PLR0917 - a round, and whom its label teaches
-    policy: Policy,
-    plan: Plan,
-    answers: Answers,
-    truth: str,
-    taught: Contribution,
-    pupil: StudentArm | None,
-    item: int,
-) -> Contribution:
-    """What a human label changes of what the round taught."""
-    votes, confidences = answers
-    corrected = policy.contribution(plan, QUESTION, votes, truth, human=True, confidences=confidences)
-    if pupil is not None:
-        corrected = pupil.taught_by_human(corrected, item, truth)
-    return revision(taught, corrected)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One replay: it writes the decisions into the trace and returns what they teach.
+
+    The attributes are as in :func:`replay`; ``queue`` holds the items that wait for a review.
+    """
+
+    policy: Policy
+    table: VotesTable
+    trace: Trace
+    pupil: StudentArm | None
+    human: NDArray[np.bool_]
+    queue: ReviewQueue
+    complete: bool
+    positions: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        positions = {label: position for position, label in enumerate(self.table.labels)}
+        object.__setattr__(self, "positions", positions)
+
+    def decided(self, items: range, plans: Iterable[Plan]) -> list[Contribution]:
+        """Ask and decide about the items of a window, and return what the state learns from them."""
+        asked, taught = [], []
+        for item, plan in zip(items, plans, strict=True):
+            known = all_answers(self.table, item, self.pupil)
+            answers = asked_for(self.policy, plan, known)
+            asked.append([arm in answers[0] for arm in self.table.prices])
+            taught += self._learnt(item, plan, known, answers)
+        self.trace.asked[items.start : items.stop] = asked
+        return taught
+
+    def reviewed(self, decided: int) -> list[Contribution]:
+        """What the human labels from the review queue teach, once so many items have been decided."""
+        taught = []
+        for item, correction in self.queue.due():
+            taught.append(correction())
+            self.trace.labelled_at[item] = decided
+        return taught
+
+    def _learnt(self, item: int, plan: Plan, known: Answers, answers: Answers) -> list[Contribution]:
+        """Write the decision into the trace, and return what it and its human label teach."""
+        votes, confidences = answers
+        decision = self.policy.decide(plan, votes, confidences=confidences).get(QUESTION)
+        if decision is None:
+            return []
+        self.trace.labels[item], self.trace.scores[item] = self.positions[decision.label], decision.score
+        self.trace.trust[item] = decision.trust
+        taught = self.policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
+        if self.pupil is not None:
+            taught = self.pupil.taught_too(taught, item, self.policy, plan, votes, confidences)
+        if self.table.truth[item] < 0:
+            return [taught]
+        correct = partial(self._correction, item, plan, known if self.complete else answers, taught)
+        if self.human[item]:
+            self.trace.labelled_at[item] = item + 1
+            return [taught, correct()]
+        self.queue.add(item, decision.score, correct)
+        return [taught]
+
+    def _correction(self, item: int, plan: Plan, answers: Answers, taught: Contribution) -> Contribution:
+        """What a human label changes of what the round taught."""
+        votes, confidences = answers
+        truth = self.table.labels[self.table.truth[item]]
+        corrected = self.policy.contribution(
+            plan, QUESTION, votes, truth, human=True, confidences=confidences
+        )
+        if self.pupil is not None:
+            corrected = self.pupil.taught_by_human(corrected, item, truth)
+        return revision(taught, corrected)
 
 
 def _check_human(human: NDArray[np.bool_], truth: NDArray[np.int64]) -> None:
@@ -205,35 +231,3 @@ def _windows(
             chunk = contexts[first : first + window]
             items = range(start + first, start + first + len(chunk))
             yield items, [{QUESTION: Observation(state, context, table.labels)} for context in chunk]
-
-
-def _ask(policy: Policy, plan: Plan, said: Answers) -> Answers:
-    """Collect the votes that the policy asks for on one item, and their confidences."""
-    known, sure = said
-    votes: dict[str, Mapping[str, str]] = {}
-    confidences: dict[str, Mapping[str, float]] = {}
-    while wanted := policy.ask(plan, votes, confidences=confidences):
-        votes |= {arm: known[arm] for arm in wanted}
-        confidences |= {arm: sure[arm] for arm in wanted if arm in sure}
-    return votes, confidences
-
-
-def _all_answers(table: VotesTable, item: int, pupil: StudentArm | None) -> Answers:
-    """The votes of all models and of the student on one item, and the confidences of those that gave one."""
-    row = zip(table.prices, table.votes[item].tolist(), strict=True)
-    votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
-    sure = _confidences(table, item)
-    if pupil is not None:
-        vote = pupil.vote(item)
-        votes[STUDENT] = {} if vote is None else {QUESTION: vote.label}
-        if vote is not None:
-            sure[STUDENT] = vote.confidence
-    return votes, {arm: {QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
-
-
-def _confidences(table: VotesTable, item: int) -> dict[str, float]:
-    """Model → its confidence in its vote on one item, for the models that gave one."""
-    if table.confidences is None:
-        return {}
-    row = zip(table.prices, table.confidences[item].tolist(), strict=True)
-    return {arm: confidence for arm, confidence in row if not math.isnan(confidence)}

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from camvo.joint.graded_worth import GradedWorth
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.worth import Worth
 from camvo.numerics.tolerances import TIE
-from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure
+from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
+from camvo.state.confidences import SureVote, level_of
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 
@@ -29,12 +32,14 @@ class JointQuestion:
         fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
         worth: the plan of whom to ask; ``None`` if all arms are asked.
         scale: how many times the plan counts prices.
+        silent: the stages for a round in which the student says nothing; ``None`` without a student.
     """
 
     labels: tuple[str, ...]
     fit: JointFit | None = None
-    worth: Worth | None = None
+    worth: Worth | GradedWorth | None = None
     scale: float = 1.0
+    silent: JointQuestion | None = None
 
     @property
     def kept(self) -> KeptKind | None:
@@ -47,35 +52,83 @@ class JointQuestion:
         """The most probable label, or the weighted vote's label if it is as probable."""
         if self.fit is None:
             return decision
-        posterior = self.fit.probabilities(votes)
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.decision(decision, votes, labels, sure)
+        posterior = self.fit.probabilities(votes, sure)
         leader = max(posterior, key=lambda label: posterior[label])
         label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
         count = 0 if self.fit.human is None else self.fit.human.count
         return Decision(label, posterior[label], posterior, count / (count + _TRUSTED_LABELS))
 
-    def gains(self, votes: Cast, prices: Mapping[str, float]) -> dict[str, float]:
+    def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
+        """Compare each vote that has a confidence with the label that the other arms' votes make probable.
+
+        A vote is left out if none of the others voted, or if two labels are equally probable by them.
+        """
+        if self.fit is None:
+            return ()
+        if self.silent is not None and self.silent.fit is not None:
+            # The student was taught by the others, so it is no witness for them.
+            without = {arm: label for arm, label in votes.items() if arm != STUDENT}
+            return (
+                *self.silent.compared(without, {arm: sure[arm] for arm in sure if arm != STUDENT}),
+                *self._compared([STUDENT] if STUDENT in sure else [], votes, sure, self.silent.fit),
+            )
+        return self._compared(sorted(sure), votes, sure, self.fit)
+
+    @staticmethod
+    def _compared(arms: Sequence[str], votes: Cast, sure: Sure, fit: JointFit) -> tuple[SureVote, ...]:
+        compared = []
+        for arm in arms:
+            others = {other: label for other, label in votes.items() if other != arm and label is not None}
+            if (vote := votes.get(arm)) is None or not others:
+                continue
+            first, second = sorted(fit.probabilities(others).items(), key=lambda item: -item[1])[:2]
+            if first[1] > second[1] + TIE:
+                compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == first[0]))
+        return tuple(compared)
+
+    def gains(self, votes: Cast, prices: Mapping[str, float], sure: Sure = UNKNOWN) -> dict[str, float]:
         """How many right labels asking each arm adds, before its price, for arms that were not asked.
 
         Args:
             votes: the votes so far.
             prices: arm → its price in right labels.
+            sure: the confidences of these votes.
         """
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.gains(votes, prices, sure)
         if self.fit is None or self.worth is None:
             return {arm: np.inf for arm in prices if arm not in votes}
-        node = self.fit.node(votes)
-        stopping = max(float(self.worth.stopping[node]), 1.0 / len(self.labels))
-        asking = self.worth.asking[node].tolist()
+        stopping, asking = self.worth.at(self.fit.node(votes), self.fit.tilt(votes, sure))
+        stopping = max(stopping, 1.0 / len(self.labels))
         return {
             arm: (value - stopping) / self.scale + prices[arm]
             for arm, value in zip(self.fit.shortlist, asking, strict=True)
             if arm not in votes
         }
 
-    def together(self, votes: Cast) -> list[str]:
+    def together(self, votes: Cast, sure: Sure = UNKNOWN) -> list[str]:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.together(votes, sure)
         if self.fit is None or self.worth is None:
             return []
-        return [self.fit.shortlist[arm] for arm in self.worth.together(self.fit.node(votes))]
+        node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
+        return [self.fit.shortlist[arm] for arm in self.worth.together(node, tilt)]
+
+    def leader(self, votes: Cast, sure: Sure) -> str | None:
+        """The most probable label; ``None`` for a question whose votes are not labels."""
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.leader(votes, sure)
+        if self.fit is None:
+            return None
+        posterior = self.fit.probabilities(votes, sure)
+        return max(posterior, key=lambda label: posterior[label])
+
+    def _if_silent(self, votes: Cast) -> JointQuestion | None:
+        """The stages that count while the student says nothing; ``None`` if these ones count."""
+        return self.silent if votes.get(STUDENT) is None else None
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
@@ -93,7 +146,7 @@ class JointStages(Stages[JointQuestion]):
         exploration: ``"everyone"`` asks all arms whatever they vote.
         propensity: the probability of asking all arms independently of the votes.
         count: how many arms the first stage asks.
-        prices: arm → its price in right labels.
+        prices: arm → its price in right labels, for all arms but the student.
     """
 
     count: int
@@ -108,9 +161,9 @@ class JointStages(Stages[JointQuestion]):
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
         if missing := tuple([arm for arm in self.first if arm not in votes]):
             return missing
-        return tuple(next_arms(self.questions, self.prices, votes))
+        return tuple(next_arms(self.questions, self.prices, votes, confidences))
 
-    def exploration_round(self, question: str, votes: Cast) -> ExplorationRound | None:
+    def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """The pattern of the votes, and whether stopping early would have given the same label.
 
         With two labels the pattern names them, because each arm has an accuracy for each label.
@@ -119,39 +172,49 @@ class JointStages(Stages[JointQuestion]):
         everyone = self.exploration == "everyone"
         named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
-        return ExplorationRound(pattern, self._early_is_right(question, votes) if everyone else None)
+        return ExplorationRound(pattern, self._early_is_right(question, votes, sure) if everyone else None)
 
-    def _early_is_right(self, question: str, votes: Cast) -> bool | None:
+    def _early_is_right(self, question: str, votes: Cast, sure: Sure) -> bool | None:
         """Whether the votes asked for without exploration give the label of all; ``None`` without a plan."""
         stages = self.questions[question]
         if stages.fit is None or stages.worth is None or not any(votes.values()):
             return None
-        alone, early = {question: stages}, dict[str, dict[str, str]]()
-        while arms := next_arms(alone, self.prices, early):
+        said = votes.get(STUDENT)
+        alone: dict[str, JointQuestion] = {question: stages}
+        early: dict[str, dict[str, str]] = {} if said is None else {STUDENT: {question: said}}
+        confidences = {arm: {question: confidence} for arm, confidence in sure.items()}
+        while arms := next_arms(alone, self.prices, early, confidences):
             for arm in arms:
                 vote = votes.get(arm)
                 early[arm] = {} if vote is None else {question: vote}
         cast = {arm: answers.get(question) for arm, answers in early.items()}
-        return _leader(stages.fit, cast) == _leader(stages.fit, votes)
+        return stages.leader(cast, sure) == stages.leader(votes, sure)
 
 
-def next_arms(questions: Mapping[str, JointQuestion], prices: Mapping[str, float], votes: Votes) -> list[str]:
+def next_arms(
+    questions: Mapping[str, JointQuestion],
+    prices: Mapping[str, float],
+    votes: Votes,
+    confidences: Confidences = NO_CONFIDENCES,
+) -> list[str]:
     """The arms to ask now; empty if no arm adds more right labels than it costs.
 
     Args:
         questions: question → its stages.
         prices: arm → its price in right labels.
         votes: the votes so far.
+        confidences: their confidences.
     """
     casts = {name: {arm: answers.get(name) for arm, answers in votes.items()} for name in questions}
+    sure = {name: on_question(confidences, name) for name in questions}
     if len(questions) == 1:
         ((name, only),) = questions.items()
-        wanted = only.together(casts[name])
+        wanted = only.together(casts[name], sure[name])
         if wanted and not any(arm in votes for arm in wanted):
             return wanted
     total = dict.fromkeys([arm for arm in prices if arm not in votes], 0.0)
     for name, question in questions.items():
-        for arm, gain in question.gains(casts[name], prices).items():
+        for arm, gain in question.gains(casts[name], prices, sure[name]).items():
             total[arm] += max(gain, 0.0)
     worthwhile = {arm: gain - prices[arm] for arm, gain in total.items() if gain > prices[arm] + TIE}
     if worthwhile:
@@ -159,8 +222,3 @@ def next_arms(questions: Mapping[str, JointQuestion], prices: Mapping[str, float
         return [best] if np.isfinite(worthwhile[best]) else sorted(worthwhile)
     undecided = any(not any(cast.values()) for cast in casts.values())
     return [min(total, key=lambda arm: (prices[arm], arm))] if undecided and total else []
-
-
-def _leader(fit: JointFit, votes: Cast) -> str:
-    posterior = fit.probabilities(votes)
-    return max(posterior, key=lambda label: posterior[label])

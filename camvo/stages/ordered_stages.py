@@ -77,7 +77,7 @@ class OrderedStages(Stages[OrderedQuestion]):
             asked = upto
         return ()
 
-    def exploration_round(self, question: str, votes: Cast) -> ExplorationRound | None:
+    def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """What the round shows about ``question``; ``None`` unless the exploration draw extended it."""
         if self.exploration == "nobody":
             return None

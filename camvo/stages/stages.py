@@ -105,7 +105,7 @@ class Stages(Generic[Question_co]):
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
         raise NotImplementedError
 
-    def exploration_round(self, question: str, votes: Cast) -> ExplorationRound | None:
+    def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """What the round shows about ``question``; ``None`` if it shows nothing."""
         raise NotImplementedError
 

@@ -29,9 +29,6 @@ from camvo.student.ridge import fit_ridge
 from camvo.student.taught_texts import Lessons, TaughtText
 from camvo.typing import Array
 
-STUDENT: Final = "student"
-"""The name of the student among the arms."""
-
 LEAST_TEXTS: Final = 300
 """The fewest texts that make a student."""
 

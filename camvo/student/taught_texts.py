@@ -10,6 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from camvo.student.ngrams import Ngrams
 
+STUDENT: Final = "student"
+"""The name of the student among the arms."""
+
 MOST_TEXTS: Final = 20_000
 """How many texts are kept. Later ones do not teach, so that memory does not grow with the rounds; a text of
 200 characters takes a kilobyte."""
@@ -38,6 +41,33 @@ class TaughtText(NamedTuple):
         """Inverse of :meth:`to_list`."""
         ngrams, label = data
         return cls(b64decode(ngrams), label)
+
+
+class StudiedText(NamedTuple):
+    """The text of a round, which teaches by the label that the round ends with.
+
+    Attributes:
+        ngrams: its features.
+        voted: the label that the other arms voted for; ``None`` if none of them voted.
+    """
+
+    ngrams: Ngrams
+    voted: str | None
+
+    def lesson(self, human: str | None) -> TaughtText | None:
+        """What it teaches, by the human label if there is one; ``None`` if nobody says what is right."""
+        label = human or self.voted
+        return None if label is None else TaughtText(self.ngrams, label)
+
+    def to_list(self) -> list[str | None]:
+        """The text as plain JSON."""
+        return [b64encode(self.ngrams).decode(), self.voted]
+
+    @classmethod
+    def from_list(cls, data: Sequence[str | None]) -> StudiedText:
+        """Inverse of :meth:`to_list`."""
+        ngrams, voted = data
+        return cls(b64decode(ngrams or ""), voted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,11 +22,15 @@ from typing import Any, Final
 import numpy as np
 
 from camvo.state.confidences import TOP_LEVEL, ConfidenceCounts, level_of
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
 BELOW: Final = (0.2, 0.5)
 """The shares of an arm's votes below its second and its third grade. An arm errs mostly where it is least
 sure, so the low grades are narrow."""
+
+BELOW_STUDENT: Final = (0.2, 0.4, 0.6, 0.75, 0.87, 0.95)
+"""The same for the student, whose confidence is a learnt probability: the highest ones say most."""
 
 _MIN_VOTES: Final = 50
 """The fewest votes from which a scale is learnt."""
@@ -45,10 +49,12 @@ class Scale:
     Attributes:
         cuts: the level at which each grade but the lowest begins, ascending.
         log_ratios: for each grade, log P(grade | right) − log P(grade | wrong), in nats.
+        wrong: P(grade | wrong), for each grade; empty if it is not needed.
     """
 
     cuts: tuple[int, ...]
     log_ratios: tuple[float, ...]
+    wrong: tuple[float, ...] = ()
 
     def grade(self, confidence: float) -> int:
         """The grade of a confidence in [0, 1], counted from 0, the least sure."""
@@ -119,11 +125,15 @@ def learn_grades(counts: ConfidenceCounts) -> Grades:
     whole: dict[str, Array] = {}
     for (arm, _), table in tables.items():
         whole[arm] = whole.get(arm, blank) + table
-    arms = {arm: scale for arm, table in sorted(whole.items()) if (scale := _scale(*table)) is not None}
+    arms = {
+        arm: scale
+        for arm, table in sorted(whole.items())
+        if (scale := _scale(table, _below(arm))) is not None
+    }
     labels = {
         key: scale
         for key, table in tables.items()
-        if table[1].sum() >= _MIN_VOTES and (scale := _scale(*table)) is not None
+        if table[1].sum() >= _MIN_VOTES and (scale := _scale(table, _below(key[0]))) is not None
     }
     return Grades(arms, labels)
 
@@ -139,19 +149,25 @@ def _tables(counts: ConfidenceCounts) -> dict[tuple[str, str], Array]:
     return tables
 
 
-def _scale(by_others: Array, by_people: Array) -> Scale | None:
-    """The scale of some votes from their tables, shape (2, levels) each; ``None`` if they say nothing."""
+def _below(arm: str) -> tuple[float, ...]:
+    return BELOW_STUDENT if arm == STUDENT else BELOW
+
+
+def _scale(table: Array, below: tuple[float, ...]) -> Scale | None:
+    """The scale of some votes from their table, shape (2, 2, levels); ``None`` if they say nothing."""
+    by_others, by_people = table
     votes = (by_others + by_people).sum(axis=0)
     if votes.sum() < _MIN_VOTES:
         return None
-    cuts = _cuts(votes)
+    cuts = _cuts(votes, below)
     if not cuts:
         return None
     starts = [0, *cuts]
     frequent = np.add.reduceat(votes, starts) / votes.sum()
     from_votes = _shares(np.add.reduceat(by_others, starts, axis=1), frequent, _PRIOR_VOTES)
     shares = _shares(np.add.reduceat(by_people, starts, axis=1), from_votes, _FROM_VOTES)
-    return Scale(cuts, tuple((np.log(shares[1]) - np.log(shares[0])).tolist()))
+    ratios = np.log(shares[1]) - np.log(shares[0])
+    return Scale(cuts, tuple(ratios.tolist()), tuple(shares[0].tolist()))
 
 
 def _shares(counts: Array, prior: Array, weight: float) -> Array:
@@ -159,7 +175,7 @@ def _shares(counts: Array, prior: Array, weight: float) -> Array:
     return np.asarray((counts + weight * prior) / (counts.sum(axis=1, keepdims=True) + weight))
 
 
-def _cuts(votes: Array) -> tuple[int, ...]:
+def _cuts(votes: Array, shares: tuple[float, ...]) -> tuple[int, ...]:
     """The levels at which the grades above the lowest begin.
 
     Of the levels at which a grade may begin, those are taken that split the votes most evenly. A level that
@@ -167,10 +183,11 @@ def _cuts(votes: Array) -> tuple[int, ...]:
 
     Args:
         votes: the number of votes at each level, shape (levels,).
+        shares: the shares of the votes below each grade but the lowest.
     """
     below = np.concatenate(([0.0], np.cumsum(votes)[:-1])) / votes.sum()
     cuts: list[int] = []
-    for share in BELOW:
+    for share in shares:
         cut = int(np.abs(below - share).argmin())
         if 0.0 < below[cut] < 1.0 and cut not in cuts:
             cuts.append(cut)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_type_hints
 
 import typer
 
@@ -175,31 +175,36 @@ class SharedOptions:
         )
 
 
-def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give Typer a command with one option for each field in the place of the parameter ``shared``."""
-    hints = get_type_hints(SharedOptions, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(SharedOptions)
-        if field.default is not MISSING
-    ]
-    names = {parameter.name for parameter in shared}
-    own = [
-        parameter
-        for name, parameter in inspect.signature(command, eval_str=True).parameters.items()
-        if name != "shared"
-    ]
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Give Typer a command with one option for each field in the place of a parameter that is a dataclass."""
+    groups: dict[str, type[Any]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = cast("type[Any]", parameter.annotation)
+            parameters += _options_of(groups[name])
+        else:
+            parameters.append(parameter)
 
     def expanded(**options: Any) -> None:
-        command(
-            shared=SharedOptions(**{name: value for name, value in options.items() if name in names}),
-            **{name: value for name, value in options.items() if name not in names},
-        )
+        grouped = {
+            name: group(**{field.name: options.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**options, **grouped)
 
-    parameters = [*own, *shared]
     expanded.__name__, expanded.__doc__ = command.__name__, command.__doc__
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by Typer
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return expanded
+
+
+def _options_of(group: type[Any]) -> list[inspect.Parameter]:
+    """A command's parameter for each field."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(group)
+    ]

@@ -11,7 +11,7 @@ from backend.commands.replay import options
 from backend.commands.replay.options import DATA, POLICIES, RUNS
 
 
-@options.with_shared_options
+@options.with_groups
 def synthetic(
     *,
     gamma: Annotated[

@@ -27,7 +27,7 @@ from backend.models.embedder.embedder import Embedder
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
 from camvo.replays.measures import full_vote, full_vote_weights, model_accuracy
 from camvo.replays.votes_table import VotesTable
-from camvo.student.student import STUDENT
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
 

@@ -12,8 +12,8 @@ from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 from camvo.student.ngrams import hashed_ngrams
-from camvo.student.student import STUDENT, StudentVote, teach
-from camvo.student.taught_texts import TaughtText
+from camvo.student.student import StudentVote, teach
+from camvo.student.taught_texts import STUDENT, TaughtText
 from camvo.typing import Confidences, Votes
 
 QUESTION: Final = "label"

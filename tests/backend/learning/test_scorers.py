@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from label_studio_requests import task
 from sqlalchemy import text
+from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
 from backend.learning.fit_cache import PAUSE
 from backend.learning.scorers import Scorers
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, rounds
-from backend.ledger.rounds import Round, RoundKey
 from camvo.scores.scorer import Scorer
 
 KEY = StateKey("7.1", "mood", "epoch")
@@ -27,21 +26,8 @@ ARMS, LABELS = ("red", "green", "blue"), ("Glad", "Sad")
 def store(ledger: Ledger, tasks: Sequence[int], confirmed: float | None, arms: Sequence[str] = ARMS) -> None:
     with ledger.write() as connection:
         for number in tasks:
-            round_ = Round(
-                key=RoundKey(KEY.project, number, KEY.control, "hash", KEY.epoch),
-                plan={},
-                votes=dict.fromkeys(arms, "Glad"),
-                label="Glad",
-                score=0.5,
-                cost_usd=0.0,
-                full_cost_usd=0.0,
-                audit=False,
-                taught=None,
-                taught_by=None,
-                context=np.zeros(2),
-                created_at=0.0,
-                confirmed=confirmed,
-            )
+            key = a_key(number, project=KEY.project, control=KEY.control, epoch=KEY.epoch)
+            round_ = a_round(key, votes=dict.fromkeys(arms, "Glad"), confirmed=confirmed)
             rounds.insert(connection, round_)
 
 

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
+from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, blind_tasks, deleted_tasks, rounds
 from backend.ledger.blind_tasks import QueuedTask
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import Round
 from camvo.scores.blind_queue import queue_place
 
-PROJECT = "7.100"
 
-
-def enter(ledger: Ledger, *tasks: int, score: float = 0.9, **key: str) -> None:
+def enter(ledger: Ledger, *tasks: int, score: float = 0.9, **key: Any) -> None:
     """Store blind rounds on these tasks."""
     for task in tasks:
         with ledger.write() as connection:
-            round_ = a_round(task, score, **key)
+            round_ = blind_round(task, score, **key)
             blind_tasks.enter(connection, round_, rounds.insert(connection, round_))
 
 
-def a_round(
-    task: int, score: float = 0.9, *, control: str = "mood", epoch: str = "e1", question: str = "hash"
-) -> Round:
-    return Round(
-        key=RoundKey(PROJECT, task, control, question, epoch),
-        plan={"weights": [1.0, 2.0]},
-        votes={"red": "Glad"},
-        label="Glad",
-        score=score,
-        cost_usd=0.0,
-        full_cost_usd=0.0,
-        audit=True,
-        taught=None,
-        taught_by=None,
-        context=np.zeros(2),
-        created_at=1.0,
-    )
+def blind_round(task: int, score: float = 0.9, **key: Any) -> Round:
+    return a_round(a_key(task, **key), score=score, audit=True)
 
 
 def hear(ledger: Ledger, task: int, said: str = "Glad", **rewards: float) -> None:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, human_annotations, open_rounds, rounds
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.rounds import Round, RoundKey
-
-PROJECT = "7.100"
 
 
-def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1", **changes: object) -> int:
-    key = RoundKey(PROJECT, task, control, str(changes.pop("question", "hash")), epoch)
-    fields: dict[str, object] = {
-        "plan": {},
-        "votes": {"red": "Glad", "green": None},
-        "label": "Glad",
-        "score": 0.7,
-        "cost_usd": 0.0,
-        "full_cost_usd": 0.0,
-        "audit": False,
-        "taught": "Glad",
-        "taught_by": "vote",
-        "context": np.array([float(task), 1.0]),
-        "created_at": 1.0,
-    }
+def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1", **changes: Any) -> int:
+    key = a_key(task, control=control, question=changes.pop("question", "hash"), epoch=epoch)
+    votes, context = {"red": "Glad", "green": None}, np.array([float(task), 1.0])
+    fields = {"votes": votes, "score": 0.7, "taught": "Glad", "taught_by": "vote", "context": context}
     with ledger.write() as connection:
-        return rounds.insert(connection, Round(key=key, **{**fields, **changes}))  # type: ignore[arg-type]
+        return rounds.insert(connection, a_round(key, **{**fields, **changes}))
 
 
 def annotate(ledger: Ledger, number: int, task: int, *, teaches: bool = True) -> None:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
+from stored_rounds import PROJECT, a_key, a_round
 
 from backend import settings
 from backend.commands import report as command
 from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects, rounds
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import Round
 from backend.server.status import page
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport
 from backend.server.status.report import Report
 from backend.settings import Environment
 from camvo.scores.blind_queue import queue_place
-
-PROJECT = "7.100"
 
 
 class Audited:
@@ -40,11 +39,11 @@ class Audited:
         tasks = [next(self._tasks) for _ in scores]
         with self.ledger.write() as connection:
             for task, score in zip(tasks, scores, strict=True):
-                round_ = a_round(task, score, audit)
+                round_ = a_round(a_key(task), score=score, audit=audit)
                 number = rounds.insert(connection, round_)
                 if audit:
                     blind_tasks.enter(connection, round_, number)
-                    self._rounds[task] = a_round(task, score, audit, number)
+                    self._rounds[task] = replace(round_, id=number)
         return sorted(tasks, key=lambda task: queue_place(PROJECT, task))
 
     def answer(self, tasks: Sequence[int], reward: float) -> None:
@@ -66,24 +65,6 @@ class Audited:
         [project] = self.report(target).projects
         [question] = project.questions
         return question.guarantee
-
-
-def a_round(task: int, score: float, audit: bool, number: int = 0) -> Round:
-    return Round(
-        key=RoundKey(PROJECT, task, "mood", "hash", "epoch"),
-        plan={"arms": {}},
-        votes={"red": "Glad"},
-        label="Glad",
-        score=score,
-        cost_usd=0.0,
-        full_cost_usd=0.0,
-        audit=audit,
-        taught=None,
-        taught_by=None,
-        context=np.zeros(2),
-        created_at=1.0,
-        id=number,
-    )
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import Contribution, revision, withdrawal
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.state import State
+from camvo.student.taught_texts import STUDENT
 from camvo.votes.numbers import NumericVote
 
 LABELS = ("neg", "neutral", "other", "pos")
@@ -296,3 +297,25 @@ def test_a_plan_of_another_policy_is_refused(taught):
     plan = Sequential().plan(observed(State.restore(taught)), PRICES)
     with pytest.raises(InvalidParameterError, match="another policy"):
         Joint().ask(plan, {})
+
+
+def with_student(taught):
+    """A plan of a round that does not ask everyone, with a student in the pool."""
+    prices = {**PRICES, STUDENT: 0.0}
+    return next(
+        plan for plan in plans(State.restore(taught), prices=prices) if plan.stages.exploration == "nobody"
+    )
+
+
+def test_the_student_is_asked_first_and_alone(taught):
+    plan = with_student(taught)
+    assert Joint().ask(plan, {}) == (STUDENT,)
+
+
+def test_while_the_student_is_silent_models_are_asked_as_without_it(taught):
+    plan, without = with_student(taught), own_plan(State.restore(taught))
+    assert Joint().ask(plan, {STUDENT: {}}) == Joint().ask(without, {})
+
+
+def test_turning_the_student_on_does_not_begin_with_everyone_again(taught):
+    assert with_student(taught).stages.propensity < 1.0

@@ -17,7 +17,8 @@ from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.texts.student_arm import QUESTION, StudentArm
 from camvo.replays.texts.topic_texts import draw_topic_texts
 from camvo.replays.votes_table import VotesTable
-from camvo.student.student import LEAST_TEXTS, STUDENT
+from camvo.student.student import LEAST_TEXTS
+from camvo.student.taught_texts import STUDENT
 
 MODELS = {
     "large": SyntheticModel(0.92, 10.0),

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
+from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import fit_joint
+from camvo.joint.sure_votes import SureVotes
 from camvo.joint.worth import plan_by_worth
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import SILENT, UNASKED
 from camvo.votes.decision import Decision
+from camvo.weights.grades import Grades, Scale
 
 ARMS = ("a", "b", "c")
 PRICES = {"a": 0.05, "b": 0.01, "c": 0.002}
+SCALE = Scale((40,), (-2.0, 2.0), (0.9, 0.1))
+"""Two grades, below and above a confidence of ½."""
 LABELS = {2: ("neg", "pos"), 3: ("neg", "neutral", "pos")}
 
 
@@ -188,3 +194,36 @@ def test_a_plan_is_described_in_plain_json():
     assert described["stages"]["first"] == len(plan.first)
     assert plan.describe("stars")["stages"]["kept"] is None
     assert "joint" not in plan.describe("stars")
+
+
+def sure_question(scale=SCALE):
+    """The arms say how sure they are, on one scale."""
+    one = question()
+    grades = Grades(dict.fromkeys(ARMS, scale))
+    fit = replace(one.fit, sure=SureVotes(grades, 1.0))
+    prices = tuple(PRICES[arm] for arm in fit.shortlist)
+    return replace(one, fit=fit, worth=plan_by_graded_worth(fit.beliefs, prices, fit.sure.by_arm(ARMS, [])))
+
+
+def test_a_sure_vote_ends_a_round_that_an_unsure_one_extends():
+    plan = stages({"q": sure_question()})
+    first = {arm: {"q": "pos"} for arm in plan.first}
+    sure, unsure = ({arm: {"q": value} for arm in first} for value in (0.99, 0.1))
+    assert plan.after(first, sure) == ()
+    assert plan.after(first, unsure) != ()
+
+
+def test_a_sure_vote_outweighs_an_unsure_one_for_another_label():
+    one, votes = sure_question(), {"b": "neg", "c": "pos"}
+    even = Decision("neg", 0.4, {"neg": 0.4, "neutral": 0.2, "pos": 0.4})
+    assert one.decision(even, votes, LABELS[3], {"b": 0.99, "c": 0.1}).label == "neg"
+    assert one.decision(even, votes, LABELS[3], {"b": 0.1, "c": 0.99}).label == "pos"
+
+
+def test_a_confidence_is_compared_with_what_the_other_arms_make_probable():
+    compared = sure_question().compared({"a": "pos", "b": "neg", "c": "neg"}, {"b": 0.9})
+    assert [(vote.arm, vote.label, vote.right) for vote in compared] == [("b", "neg", False)]
+
+
+def test_a_confidence_is_not_compared_without_other_votes():
+    assert sure_question().compared({"a": "pos", "b": None}, {"a": 0.9, "b": 0.9}) == ()

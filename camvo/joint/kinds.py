@@ -72,7 +72,7 @@ class Kinds:
         present = named.present[:, :, None]
         for_z = np.where(present, named.votes @ (hit - miss - stray), -np.inf)
         for_w = np.where(present, named.votes.sum(axis=2)[:, :, None] * (decoy - stray), -np.inf)
-        base = named.cast @ (miss + stray) + np.log(self.share)
+        base = (named.cast[:, None, :] @ (miss + stray))[:, 0] + np.log(self.share)
         top_z, top_w = (np.maximum(term.max(axis=1), 0.0) for term in (for_z, for_w))
         z = np.exp(for_z - top_z[:, None]) / m
         single = m == 1  # no other label exists then, and w has the one state "none"

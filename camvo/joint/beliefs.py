@@ -70,6 +70,23 @@ def form_beliefs(
     return Beliefs(lattice, blended, votes)
 
 
+def believe(model: VoteModel, lattice: Lattice, correct: Correction | None = None) -> Beliefs:
+    """The beliefs of a model of votes alone, for a task whose like were not counted.
+
+    Args:
+        model: the model of the K arms of the lattice.
+        lattice: the nodes.
+        correct: the correction by human labels; ``None`` without any.
+    """
+    right, evidence = model.beliefs(lattice.rows)
+    if correct is not None:
+        right = correct(lattice.rows, right)
+    seen = np.zeros(len(right))
+    return Beliefs(
+        lattice, right, tuple(tuple(_vote_probabilities(s, evidence, seen) for s in level) for level in lattice.steps)
+    )
+
+
 def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:
     """The probability of each vote of one step, shape (G, n)."""
     possible, following = step.following >= 0, np.maximum(step.following, 0)

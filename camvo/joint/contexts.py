@@ -1,116 +1,140 @@
-"""Where an arm's skill hangs on the task's context: a linear term on the log-odds of being right.
+"""Skills by context: used only where they predict votes better than skills that know no context.
 
-Arm k is right on a task with features x with log-odds b_kc + w_k·x, where c is the kind of the item, or its
-right label where there are two. The features are the principal components of the contexts. All is fitted by
-EM to the votes of rounds that asked all arms, with a normal prior on w whose variance is learnt too. It is
-used only where it predicts the votes of held-out rounds better than the model without contexts, by two
-standard errors.
+The features of a task are the principal components of its context among those of past rounds. Held-out
+rounds decide: skills by context are used if they give votes a larger probability, by two standard errors.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
-from scipy.special import expit, logit, logsumexp
 
 from camvo.joint.kinds import Kinds
+from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
 from camvo.joint.two_coins import TwoCoins
-from camvo.joint.vote_rows import Rows
+from camvo.joint.vote_model import VoteModel, fit_vote_model
+from camvo.joint.vote_rows import Rows, renumber
+from camvo.state.context_rounds import LatestContexts
+from camvo.state.vote_patterns import UNASKED
 from camvo.typing import Array
 
-_FEATURES: Final = 64
-_STEPS: Final = 15
-_FOLDS: Final = 3
-_FEWEST: Final = 36
-_ANCHOR: Final = 5.0
-_SURELY: Final = 2.0
-_FIRST_VARIANCE: Final = 0.1
+_MOST_FEATURES: Final = 64
+_FOLDS: Final = 4
+_FEWEST_ROUNDS: Final = 36
+_ERRORS: Final = 2.0
+"""By how many standard errors skills by context must predict held-out votes better."""
+
+_LEAST_SPREAD: Final = 1e-4
+"""Components whose deviation is below this share of the largest one are left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Features:
+class Components:
+    """Principal components of contexts.
+
+    Attributes:
+        mean: the mean context, shape (d,).
+        axes: shape (d, r), scaled so that the mean variance of the components is 1.
+    """
+
     mean: Array
     axes: Array
 
-    def of(self, contexts: Array) -> Array:
+    @classmethod
+    def of(cls, contexts: Array) -> Components | None:
+        """The components of contexts, shape (n, d); ``None`` if all contexts are the same."""
+        mean = contexts.mean(axis=0)
+        _, spread, axes = np.linalg.svd(contexts - mean, full_matrices=False)
+        if not len(spread) or spread[0] < _LEAST_SPREAD:
+            return None
+        kept = min(_MOST_FEATURES, int((spread > _LEAST_SPREAD * spread[0]).sum()))
+        deviation = np.sqrt((spread[:kept] ** 2).sum() / (kept * len(contexts)))
+        return cls(mean, axes[:kept].T / deviation)
+
+    def features(self, contexts: Array) -> Array:
+        """The features of contexts, shape (…, d) → (…, r)."""
         return np.asarray((contexts - self.mean) @ self.axes, dtype=np.float64)
 
 
-def principal_features(contexts: Array) -> Features:
-    mean = contexts.mean(axis=0)
-    centred = contexts - mean
-    _, spread, axes = np.linalg.svd(centred, full_matrices=False)
-    kept = min(_FEATURES, int((spread > 1e-6 * max(spread[0], 1e-12)).sum()))
-    variance = spread[:kept] ** 2 / len(contexts)
-    return Features(mean, axes[:kept].T / np.sqrt(variance.mean()))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Skills:
-    """b (K, C), w (K, r)."""
+class ContextSkills:
+    """Skills by context.
 
-    base: Array
-    slope: Array
+    Attributes:
+        components: from contexts to features.
+        terms: from features to skills.
+        gain: by how much they raise the log-probability of a held-out round's votes.
+        error: the standard error of the gain.
+        rounds: the number of rounds that they were fitted to.
+    """
 
-    def accuracy(self, features: Array) -> Array:
-        """(n, K, C)."""
-        return np.clip(expit(self.base + (features @ self.slope.T)[:, :, None]), 0.005, 0.995)
+    components: Components
+    terms: SkillTerms
+    gain: float
+    error: float
+    rounds: int
+
+    @property
+    def useful(self) -> bool:
+        """Whether they predict held-out votes better, by two standard errors."""
+        return self.gain > _ERRORS * self.error
+
+    def model(self, context: Array) -> VoteModel:
+        """The model of votes on a task with this context, shape (d,)."""
+        return self.terms.at(self.components.features(context))
+
+    def describe(self) -> dict[str, Any]:
+        """What a round's plan stores, as plain JSON."""
+        return {"rounds": self.rounds, "gain": self.gain, "error": self.error}
 
 
-def responsibilities(model, rows, accuracy):
-    """mass (n, C), right (n, K, C), evidence (n,)."""
-    if isinstance(model, TwoCoins):
-        joint = np.tile(np.log(model.share), (len(rows), 1))
-        for c in range(2):
-            p = accuracy[:, :, c]
-            votes = np.where(rows == c, np.log(p), np.log1p(-p)) * (rows >= 0)
-            joint[:, c] += votes @ model.temper
-        evidence = logsumexp(joint, axis=1)
-        mass = np.exp(joint - evidence[:, None])
-        right = np.stack([(rows == c) * mass[:, c, None] for c in range(2)], axis=2)
-        return mass, right, evidence
-    from camvo.joint.kinds import _Named
+@lru_cache(maxsize=32)
+def fit_context_skills(
+    model: VoteModel, latest: LatestContexts, arms: tuple[str, ...], labels: int
+) -> ContextSkills | None:
+    """Fit skills by context, and measure what they gain.
 
-    at = replace(model, accuracy=accuracy)
-    label, _, evidence = at._posterior(_Named.of(rows, model.labels, model.temper))
-    mass = label.sum(axis=1)
-    right = label[np.arange(len(rows))[:, None], np.maximum(rows, 0)] * (rows >= 0)[:, :, None]
-    return mass, right, evidence
+    Args:
+        model: the model of votes without contexts.
+        latest: the contexts of rounds that asked all arms.
+        arms: the K arms, sorted.
+        labels: M.
+
+    Returns:
+        ``None`` if rounds are few, or all have the same context.
+    """
+    if not isinstance(model, TwoCoins | Kinds):
+        return None
+    rows, contexts = _rows(latest, arms, labels)
+    components = Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
+    if components is None:
+        return None
+    features = components.features(contexts)
+    gains = np.zeros(len(rows))
+    for fold in range(_FOLDS):
+        held = np.arange(len(rows)) % _FOLDS == fold
+        without = fit_vote_model(rows[~held], np.ones(int((~held).sum())), labels, model.temper)
+        terms = fit_skill_terms(without, rows[~held], features[~held])
+        _, evidence = without.beliefs(rows[held])
+        gains[held] = terms.evidence(rows[held], features[held]) - evidence
+    error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
+    terms = fit_skill_terms(model, rows, features)
+    return ContextSkills(components, terms, float(gains.mean()), float(error), len(rows))
 
 
-def fit_skills(model, rows, features, steps=_STEPS):
-    n, arms = rows.shape
-    anchor = logit(np.clip(model.accuracy, 0.005, 0.995))
-    skills = Skills(anchor.copy(), np.zeros((arms, features.shape[1])))
-    classes, r = anchor.shape[1], features.shape[1]
-    variance = _FIRST_VARIANCE
-    for _ in range(steps):
-        mass, right, _ = responsibilities(model, rows, skills.accuracy(features))
-        base, slope = skills.base.copy(), skills.slope.copy()
-        spread = 0.0
-        for k in range(arms):
-            seen = mass * (rows[:, k] >= 0)[:, None]
-            p = expit(base[k] + (features @ slope[k])[:, None])  # n, C
-            gap = right[:, k] - seen * p
-            curve = seen * p * (1 - p)
-            gradient = np.concatenate([gap.sum(axis=0), features.T @ gap.sum(axis=1)])
-            h = np.zeros((classes + r, classes + r))
-            h[:classes, :classes] = np.diag(curve.sum(axis=0))
-            cross = features.T @ curve
-            h[classes:, :classes], h[:classes, classes:] = cross, cross.T
-            h[classes:, classes:] = (features * curve.sum(axis=1)[:, None]).T @ features + np.eye(r) / variance
-            p0, q0 = expit(base[k]), expit(anchor[k])
-            gradient[:classes] += _ANCHOR * (q0 - p0)
-            gradient[classes:] -= slope[k] / variance
-            h[range(classes), range(classes)] += _ANCHOR * p0 * (1 - p0) + 1e-6
-            inverse = np.linalg.inv(h)
-            step = inverse @ gradient
-            step *= min(1.0, 3.0 / np.abs(step).max())
-            base[k] += step[:classes]
-            slope[k] += step[classes:]
-            spread += np.trace(inverse[classes:, classes:])
-        skills = Skills(base, slope)
-        variance = (float((slope**2).sum()) + spread + 0.2) / (arms * r + 2.0)
-    return skills, variance
+def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
+    """The vote rows and contexts of the rounds that asked all of ``arms``."""
+    rows, kept = [], []
+    for number, pattern in enumerate(latest.patterns):
+        group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
+        row = [group_of.get(arm, UNASKED) for arm in arms]
+        if UNASKED not in row and (labels == 2) == bool(pattern.labels):
+            rows.append(row)
+            kept.append(number)
+    votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))
+    contexts = latest.contexts[kept].astype(np.float64)
+    return votes if labels == 2 else renumber(votes), contexts

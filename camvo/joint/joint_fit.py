@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from camvo.joint.beliefs import Beliefs, form_beliefs
+from camvo.joint.beliefs import Beliefs, Correction, believe, form_beliefs
+from camvo.joint.contexts import ContextSkills, fit_context_skills
 from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
@@ -17,6 +18,7 @@ from camvo.joint.lattice import most_arms
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
+from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
 from camvo.typing import Array
@@ -39,6 +41,7 @@ class JointFit:
         human: what human labels add; ``None`` without human labels.
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
+        contexts: skills by context; ``None`` if they do not predict votes better.
     """
 
     arms: tuple[str, ...]
@@ -49,6 +52,17 @@ class JointFit:
     human: HumanTerms | None
     shortlist: tuple[str, ...]
     beliefs: Beliefs
+    contexts: ContextSkills | None = None
+
+    def at(self, context: Array) -> JointFit:
+        """The fit for a task with this context, shape (d,): the same unless skills hang on the context."""
+        if self.contexts is None:
+            return self
+        model = self.contexts.model(context)
+        positions = [self.arms.index(arm) for arm in self.shortlist]
+        among = _Among(model, positions, len(self.arms))
+        beliefs = believe(among, self.beliefs.lattice, _correction(self.human, positions, self.labels))
+        return replace(self, model=model, beliefs=beliefs)
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
@@ -104,6 +118,8 @@ class JointFit:
                 "accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True)),
                 "kinds": self.model.share.tolist(),
             }
+        if self.contexts is not None:
+            described |= {"contexts": self.contexts.describe()}
         return described if self.human is None else described | {"human": self.human.describe()}
 
 
@@ -129,6 +145,7 @@ def fit_joint(
     latest: LatestRounds,
     labels: tuple[str, ...],
     prices: Mapping[str, float],
+    contexts: LatestContexts = NO_CONTEXTS,
 ) -> JointFit:
     """Fit the model of votes, the human terms and the beliefs.
 
@@ -137,6 +154,7 @@ def fit_joint(
         latest: the latest rounds with a human label.
         labels: the label set.
         prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+        contexts: the contexts of rounds that asked all arms.
     """
     arms = tuple(sorted(prices))
     votes = _fit_votes(evidence, arms, len(labels))
@@ -148,8 +166,17 @@ def fit_joint(
         human = fit_human_terms(known.right, latest.rounds, arms, labels)
     if human is not None:
         beliefs = _corrected_beliefs(votes, positions, human, labels)
+    skills = fit_context_skills(votes.model, contexts, arms, len(labels))
     return JointFit(
-        arms, labels, float(votes.rows.counts.sum()), votes.model, votes.excess, human, shortlist, beliefs
+        arms,
+        labels,
+        float(votes.rows.counts.sum()),
+        votes.model,
+        votes.excess,
+        human,
+        shortlist,
+        beliefs,
+        skills if skills is not None and skills.useful else None,
     )
 
 
@@ -171,14 +198,19 @@ def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: in
 def _corrected_beliefs(
     votes: _VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
 ) -> Beliefs:
+    among = _Among(votes.model, positions, votes.arms)
+    return form_beliefs(among, votes.of(positions), len(labels), _correction(human, positions, labels))
+
+
+def _correction(
+    human: HumanTerms | None, positions: Sequence[int], labels: Sequence[str]
+) -> Correction | None:
+    """The correction by human labels of the beliefs about the votes of some arms."""
+    if human is None:
+        return None
     terms = replace(human, arms=human.arms[[*positions]])
     named = sorted(labels) if len(labels) == 2 else []
-    return form_beliefs(
-        _Among(votes.model, positions, votes.arms),
-        votes.of(positions),
-        len(labels),
-        lambda rows, right: terms.correct(rows, right, named),
-    )
+    return lambda rows, right: terms.correct(rows, right, named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

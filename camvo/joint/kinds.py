@@ -12,11 +12,12 @@ no more than the sum over each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from camvo.joint.explained import Explained
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 
@@ -61,6 +62,18 @@ class Kinds:
         """The probability of each number's label, shape (P, G), and the votes' log-probability, (P,)."""
         right, _, evidence = self._posterior(_Named.of(rows, self.labels, self.temper))
         return right[:, :-1].sum(axis=2), evidence
+
+    def explained(self, rows: Rows, accuracy: Array) -> Explained:
+        """What votes say if arms have other accuracies on each row, shape (n, K, D)."""
+        at = replace(self, accuracy=accuracy)
+        label, _, evidence = at._posterior(_Named.of(rows, self.labels, self.temper))
+        right = label[np.arange(len(rows))[:, None], np.maximum(rows, 0)] * (rows >= 0)[:, :, None]
+        return Explained(label.sum(axis=1), right, evidence)
+
+    def with_shares(self, mass: Array) -> Kinds:
+        """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
+        share = (mass.sum(axis=0) + _KIND_ROUNDS) / (len(mass) + _KIND_ROUNDS * len(self.share))
+        return replace(self, share=share)
 
     def _posterior(self, named: _Named) -> tuple[Array, Array, Array]:
         """P(z, d), shape (P, G + 1, D), whose last z is "none"; P(w, d), (P, G, D); log-evidence, (P,)."""

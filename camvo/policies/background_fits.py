@@ -16,6 +16,7 @@ import numpy as np
 from camvo.joint.joint_fit import JointFit, fit_joint
 from camvo.stages.stack_stops import Stops, learn_stops
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
+from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
 from camvo.weights.grades import NO_GRADES, Grades, learn_grades
@@ -164,17 +165,19 @@ class JointFitData:
         latest: the latest rounds that are kept whole, those with a human label.
         labels: the label set.
         prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+        contexts: the contexts of rounds that asked all arms.
     """
 
     evidence: PatternCounts
     latest: LatestRounds
     labels: tuple[str, ...]
     prices: tuple[tuple[str, float], ...]
+    contexts: LatestContexts = NO_CONTEXTS
 
     @property
     def basis(self) -> Hashable:
         """The rounds."""
-        return self.evidence, self.latest
+        return self.evidence, self.latest, self.contexts
 
     @property
     def kind(self) -> Hashable:
@@ -186,7 +189,7 @@ class JointFitData:
 
     def compute(self) -> Fit:
         """Fit the model of votes."""
-        return Fit(joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices)))
+        return Fit(joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), self.contexts))
 
 
 @lru_cache(maxsize=16)

@@ -83,7 +83,9 @@ class Joint(Staged):
             # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
             shares = (0.0,) * len(order)
         prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
-        return JointFitData(evidence, latest, observation.labels, prices)
+        return JointFitData(
+            evidence, latest, observation.labels, prices, observation.state.context_rounds.latest
+        )
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
@@ -119,7 +121,7 @@ class Joint(Staged):
             return JointQuestion(observation.labels)
         if fit.joint is None:
             raise InvalidParameterError("the background fit in this observation is of another policy")
-        joint = fit.joint
+        joint = fit.joint.at(observation.context)
         by_arm = dict(prices)
         scale = 1.0 if joint.human is None else _HUMAN_PRICE
         in_shortlist = tuple([scale * by_arm[arm] for arm in joint.shortlist])

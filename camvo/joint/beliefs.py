@@ -81,10 +81,12 @@ def believe(model: VoteModel, lattice: Lattice, correct: Correction | None = Non
     right, evidence = model.beliefs(lattice.rows)
     if correct is not None:
         right = correct(lattice.rows, right)
-    seen = np.zeros(len(right))
-    return Beliefs(
-        lattice, right, tuple(tuple(_vote_probabilities(s, evidence, seen) for s in level) for level in lattice.steps)
-    )
+    likelihood = np.append(np.exp(evidence), 0.0)  # the last one belongs to nodes that cannot follow, −1
+    votes = []
+    for level in lattice.steps:
+        odds = [step.labels * likelihood[step.following] for step in level]
+        votes.append(tuple([chances / chances.sum(axis=0) for chances in odds]))
+    return Beliefs(lattice, right, tuple(votes))
 
 
 def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:

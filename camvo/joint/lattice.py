@@ -64,6 +64,11 @@ class Lattice:
         """Vote row → its node, for rows without silent arms that are numbered by first appearance."""
         return {tuple(row): node for node, row in enumerate(self.rows.tolist())}
 
+    @cached_property
+    def levels(self) -> tuple[NDArray[np.int64], ...]:
+        """The nodes of each entry of ``steps``, ascending."""
+        return tuple(np.unique(np.concatenate([step.nodes for step in level])) for level in self.steps)
+
     def find(self, rows: Rows) -> NDArray[np.int64]:
         """The node of each vote row, shape (P,); silent arms count as not asked.
 

@@ -15,7 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import Lattice, Step, vote_lattice
+from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.typing import Array
@@ -70,7 +72,7 @@ def form_beliefs(
     return Beliefs(lattice, blended, votes)
 
 
-def believe(model: VoteModel, lattice: Lattice, correct: Correction | None = None) -> Beliefs:
+def believe(model: TwoCoins | Kinds, lattice: Lattice, correct: Correction | None = None) -> Beliefs:
     """The beliefs of a model of votes alone, for a task whose like were not counted.
 
     Args:
@@ -78,7 +80,7 @@ def believe(model: VoteModel, lattice: Lattice, correct: Correction | None = Non
         lattice: the nodes.
         correct: the correction by human labels; ``None`` without any.
     """
-    right, evidence = model.beliefs(lattice.rows)
+    right, evidence = model.beliefs_at(lattice)
     if correct is not None:
         right = correct(lattice.rows, right)
     likelihood = np.append(np.exp(evidence), 0.0)  # the last one belongs to nodes that cannot follow, −1

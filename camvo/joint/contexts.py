@@ -16,7 +16,7 @@ import numpy as np
 from camvo.joint.kinds import Kinds
 from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
 from camvo.joint.two_coins import TwoCoins
-from camvo.joint.vote_model import VoteModel, fit_vote_model
+from camvo.joint.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, renumber
 from camvo.state.context_rounds import LatestContexts
 from camvo.state.vote_patterns import UNASKED
@@ -83,7 +83,7 @@ class ContextSkills:
         """Whether they predict held-out votes better, by two standard errors."""
         return self.gain > _ERRORS * self.error
 
-    def model(self, context: Array) -> VoteModel:
+    def model(self, context: Array) -> TwoCoins | Kinds:
         """The model of votes on a task with this context, shape (d,)."""
         return self.terms.at(self.components.features(context))
 
@@ -114,16 +114,28 @@ def fit_context_skills(
     if components is None:
         return None
     features = components.features(contexts)
-    gains = np.zeros(len(rows))
-    for fold in range(_FOLDS):
-        held = np.arange(len(rows)) % _FOLDS == fold
-        without = fit_vote_model(rows[~held], np.ones(int((~held).sum())), labels, model.temper)
-        terms = fit_skill_terms(without, rows[~held], features[~held])
-        _, evidence = without.beliefs(rows[held])
-        gains[held] = terms.evidence(rows[held], features[held]) - evidence
+    gains = _gains(model, rows, features)
     error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
     terms = fit_skill_terms(model, rows, features)
     return ContextSkills(components, terms, float(gains.mean()), float(error), len(rows))
+
+
+def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> Array:
+    """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
+
+    The comparison is with the model without features, or with the same fit to none, whichever is better.
+    """
+    with_features, without, alone = np.zeros((3, len(rows)))
+    for fold in range(_FOLDS):
+        held = np.arange(len(rows)) % _FOLDS == fold
+        others = rows[~held]
+        fitted = model.refitted(others)
+        terms = fit_skill_terms(fitted, others, features[~held])
+        with_features[held] = terms.evidence(rows[held], features[held])
+        none = fit_skill_terms(fitted, others, features[~held, :0])
+        without[held] = none.evidence(rows[held], features[held, :0])
+        _, alone[held] = fitted.beliefs(rows[held])
+    return with_features - max(without, alone, key=np.sum)
 
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:

@@ -14,10 +14,11 @@ from camvo.joint.contexts import ContextSkills, fit_context_skills
 from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
-from camvo.joint.lattice import most_arms
+from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
+from camvo.numerics.tolerances import EPSILON
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
@@ -26,6 +27,9 @@ from camvo.typing import Array
 _PARTIAL_ROUNDS: Final = 300.0
 """Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
 outweigh the others, the model drifts: it then believes what it stopped at."""
+
+_TASK_NODES: Final = 5000
+"""A lattice of beliefs about one task has at most this many nodes: they are computed for each task anew."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,15 +58,27 @@ class JointFit:
     beliefs: Beliefs
     contexts: ContextSkills | None = None
 
-    def at(self, context: Array) -> JointFit:
-        """The fit for a task with this context, shape (d,): the same unless skills hang on the context."""
+    def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
+        """The fit for one task: the same unless skills hang on the context.
+
+        Args:
+            context: the task's context, shape (d,).
+            prices: arm → its price, in any unit, to choose the arms that the plan asks where arms are many.
+        """
         if self.contexts is None:
             return self
-        model = self.contexts.model(context)
-        positions = [self.arms.index(arm) for arm in self.shortlist]
-        among = _Among(model, positions, len(self.arms))
-        beliefs = believe(among, self.beliefs.lattice, _correction(self.human, positions, self.labels))
-        return replace(self, model=model, beliefs=beliefs)
+        model, most = self.contexts.model(context), most_arms(len(self.labels), _TASK_NODES)
+        shortlist = self.shortlist
+        if len(shortlist) > most:
+            worth = dict(zip(self.arms, np.abs(model.skill).tolist(), strict=True))
+            best = sorted(shortlist, key=lambda arm: worth[arm] / np.sqrt(max(prices[arm], EPSILON)))
+            shortlist = tuple(sorted(best[-most:]))
+        positions = [self.arms.index(arm) for arm in shortlist]
+        lattice = vote_lattice(len(shortlist), len(self.labels))
+        beliefs = believe(
+            model.among(positions), lattice, _correction(self.human, positions, self.labels)
+        )
+        return replace(self, model=model, shortlist=shortlist, beliefs=beliefs)
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""

@@ -12,13 +12,16 @@ no more than the sum over each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.explained import Explained
+from camvo.joint.lattice import Lattice
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 
@@ -70,6 +73,19 @@ class Kinds:
         label, _, evidence = replace(self, accuracy=accuracy)._posterior(named)
         voted = label[:, np.maximum(rows, 0), np.arange(len(rows))[:, None]] * (rows >= 0)
         return Explained(label.sum(axis=1).T, np.moveaxis(voted, 0, 2), evidence)
+
+    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
+        """:meth:`beliefs` of all nodes of a lattice."""
+        right, _, evidence = self._posterior(_named_nodes(lattice, self.labels, tuple(self.temper.tolist())))
+        return right[:, :-1].sum(axis=0).T, evidence
+
+    def among(self, positions: Sequence[int]) -> Kinds:
+        """The model of the votes of some arms."""
+        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
+
+    def refitted(self, rows: Rows) -> Kinds:
+        """The same kind of model, fitted to other rounds, shape (n, K)."""
+        return fit_kinds(rows, np.ones(len(rows)), self.labels, self.temper)
 
     def with_shares(self, mass: Array) -> Kinds:
         """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
@@ -149,6 +165,12 @@ class _Named:
         if terms.ndim == 2:
             return np.asarray(terms.T @ self.cast)
         return np.asarray((np.moveaxis(terms, 0, 2) * self.cast[:, None]).sum(axis=0))
+
+
+@lru_cache(maxsize=16)
+def _named_nodes(lattice: Lattice, labels: int, temper: tuple[float, ...]) -> _Named:
+    """The nodes of a lattice; cached, because every task whose skills hang on its context needs them."""
+    return _Named.of(lattice.rows, labels, np.array(temper))
 
 
 def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:

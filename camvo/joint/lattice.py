@@ -115,14 +115,15 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 
 @lru_cache(maxsize=64)
-def most_arms(labels: int) -> int:
-    """The largest number of arms whose lattice has at most :data:`MOST_NODES` nodes.
+def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
+    """The largest number of arms whose lattice has at most so many nodes.
 
     Args:
         labels: M ≥ 1.
+        nodes: at most :data:`MOST_NODES`.
     """
     arms = 1
-    while _nodes(arms + 1, labels) <= MOST_NODES:
+    while _nodes(arms + 1, labels) <= nodes:
         arms += 1
     return arms
 

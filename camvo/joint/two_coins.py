@@ -7,6 +7,7 @@ of Dawid and Skene (1979), with priors, fitted by EM to nothing but votes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from camvo.joint.explained import Explained
+from camvo.joint.lattice import Lattice
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 
@@ -61,6 +63,18 @@ class TwoCoins:
         mass = np.exp(joint - evidence[:, None])
         right = np.stack([(rows == label) * mass[:, label, None] for label in range(2)], axis=2)
         return Explained(mass, right, evidence)
+
+    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
+        """:meth:`beliefs` of all nodes of a lattice."""
+        return self.beliefs(lattice.rows)
+
+    def among(self, positions: Sequence[int]) -> TwoCoins:
+        """The model of the votes of some arms."""
+        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
+
+    def refitted(self, rows: Rows) -> TwoCoins:
+        """The same kind of model, fitted to other rounds, shape (n, K)."""
+        return fit_two_coins(rows, np.ones(len(rows)), self.temper)
 
     def with_shares(self, mass: Array) -> TwoCoins:
         """The same model with the labels' shares in rounds with these probabilities, shape (n, 2)."""

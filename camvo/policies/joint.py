@@ -121,8 +121,8 @@ class Joint(Staged):
             return JointQuestion(observation.labels)
         if fit.joint is None:
             raise InvalidParameterError("the background fit in this observation is of another policy")
-        joint = fit.joint.at(observation.context)
         by_arm = dict(prices)
+        joint = fit.joint.at(observation.context, by_arm)
         scale = 1.0 if joint.human is None else _HUMAN_PRICE
         in_shortlist = tuple([scale * by_arm[arm] for arm in joint.shortlist])
         return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist), scale)

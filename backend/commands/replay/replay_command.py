@@ -34,6 +34,14 @@ def replay(
             rich_help_panel=DATA,
         ),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with each item's language, subject or the like, on which the models' skill may hang.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Replay only the first items of each shuffle.", rich_help_panel=DATA),
@@ -108,4 +116,5 @@ def replay(
         complete=complete,
         delimiter=delimiter,
         in_order=in_order,
+        context=context,
     ).run(Console(), Console(stderr=True))

@@ -16,7 +16,6 @@ import numpy as np
 from camvo.joint.kinds import Kinds
 from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
 from camvo.joint.two_coins import TwoCoins
-from camvo.joint.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, renumber
 from camvo.state.context_rounds import LatestContexts
 from camvo.state.vote_patterns import UNASKED
@@ -94,7 +93,7 @@ class ContextSkills:
 
 @lru_cache(maxsize=32)
 def fit_context_skills(
-    model: VoteModel, latest: LatestContexts, arms: tuple[str, ...], labels: int
+    model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
 ) -> ContextSkills | None:
     """Fit skills by context, and measure what they gain.
 
@@ -107,8 +106,6 @@ def fit_context_skills(
     Returns:
         ``None`` if rounds are few, or all have the same context.
     """
-    if not isinstance(model, TwoCoins | Kinds):
-        return None
     rows, contexts = _rows(latest, arms, labels)
     components = Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
     if components is None:

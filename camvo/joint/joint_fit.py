@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from camvo.joint.beliefs import Beliefs, Correction, believe, form_beliefs
+from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
 from camvo.joint.contexts import ContextSkills, fit_context_skills
 from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
@@ -46,6 +46,8 @@ class JointFit:
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
         contexts: skills by context; ``None`` if they do not predict votes better.
+        counted: what the counted rounds change of the model's beliefs, for tasks whose skills hang on their
+            context; ``None`` without skills by context.
     """
 
     arms: tuple[str, ...]
@@ -57,6 +59,7 @@ class JointFit:
     shortlist: tuple[str, ...]
     beliefs: Beliefs
     contexts: ContextSkills | None = None
+    counted: Beliefs | None = None
 
     def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
         """The fit for one task: the same unless skills hang on the context.
@@ -75,9 +78,9 @@ class JointFit:
             shortlist = tuple(sorted(best[-most:]))
         positions = [self.arms.index(arm) for arm in shortlist]
         lattice = vote_lattice(len(shortlist), len(self.labels))
-        beliefs = believe(
-            model.among(positions), lattice, _correction(self.human, positions, self.labels)
-        )
+        counted = self.counted if lattice is self.beliefs.lattice else None
+        correct = _correction(self.human, positions, self.labels)
+        beliefs = believe(model.among(positions), lattice, correct, counted)
         return replace(self, model=model, shortlist=shortlist, beliefs=beliefs)
 
     def node(self, votes: Mapping[str, str | None]) -> int:
@@ -182,18 +185,21 @@ def fit_joint(
         human = fit_human_terms(known.right, latest.rounds, arms, labels)
     if human is not None:
         beliefs = _corrected_beliefs(votes, positions, human, labels)
-    skills = fit_context_skills(votes.model, contexts, arms, len(labels))
-    return JointFit(
-        arms,
-        labels,
-        float(votes.rows.counts.sum()),
-        votes.model,
-        votes.excess,
-        human,
-        shortlist,
-        beliefs,
-        skills if skills is not None and skills.useful else None,
-    )
+    whole = float(votes.rows.counts.sum())
+    fit = JointFit(arms, labels, whole, votes.model, votes.excess, human, shortlist, beliefs)
+    return _with_contexts(fit, positions, contexts)
+
+
+def _with_contexts(fit: JointFit, positions: Sequence[int], contexts: LatestContexts) -> JointFit:
+    """The fit with skills by context if they predict votes better."""
+    if not isinstance(fit.model, TwoCoins | Kinds):
+        return fit
+    skills = fit_context_skills(fit.model, contexts, fit.arms, len(fit.labels))
+    if skills is None or not skills.useful:
+        return fit
+    correct = _correction(fit.human, positions, fit.labels)
+    alone = believe(fit.model.among(positions), fit.beliefs.lattice, correct)
+    return replace(fit, contexts=skills, counted=counts_over_model(fit.beliefs, alone))
 
 
 @lru_cache(maxsize=32)

@@ -156,7 +156,8 @@ class _Named:
         """
         if terms.ndim == 2:
             arms, numbers, rows = self.votes.shape
-            return np.asarray((terms.T @ self.votes.reshape(arms, numbers * rows)).reshape(terms.shape[1], numbers, rows))
+            flat = terms.T @ self.votes.reshape(arms, numbers * rows)
+            return np.asarray(flat.reshape(len(flat), numbers, rows))
         by_arm = np.ascontiguousarray(np.moveaxis(terms, 0, 2))
         return np.asarray(sum(by_arm[arm][:, None] * votes for arm, votes in enumerate(self.votes)))
 

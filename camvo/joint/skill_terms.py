@@ -49,7 +49,7 @@ class SkillTerms:
     def accuracy(self, features: Array) -> Array:
         """The accuracy of each arm on each task, shape (n, K, C), given features of shape (n, r)."""
         odds = self.base + (features @ self.slopes.T)[:, :, None]
-        return np.clip(expit(odds), _LOWEST, _HIGHEST)
+        return np.asarray(np.clip(expit(odds), _LOWEST, _HIGHEST), dtype=np.float64)
 
     def at(self, features: Array) -> TwoCoins | Kinds:
         """The model of votes on one task, given its features, shape (r,)."""

@@ -36,5 +36,5 @@ def with_category(embedding: Array, category: str) -> Array:
     if not category.strip():
         return embedding
     both = embedding + category_vector(category.strip(), len(embedding))
-    both /= max(float(np.linalg.norm(both)), np.finfo(np.float32).tiny)
-    return both.astype(np.float32).astype(np.float64)
+    length = float(np.linalg.norm(both))
+    return np.asarray(both / length if length > 0.0 else both).astype(np.float32).astype(np.float64)

@@ -38,7 +38,7 @@ def replay(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column with each item's language, subject or the like, on which the models' skill may hang.",
+            help="Column with each item's language, subject or the like, on which skill may hang.",
             rich_help_panel=DATA,
         ),
     ] = None,

@@ -39,7 +39,7 @@ class LatestContexts:
 NO_CONTEXTS: Final = LatestContexts()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ContextRounds:
     """The rounds, in the order in which they were added.
 
@@ -51,7 +51,7 @@ class ContextRounds:
 
     patterns: list[VotePattern] = field(default_factory=list)
     contexts: list[NDArray[np.float32]] = field(default_factory=list)
-    latest: LatestContexts = field(default=NO_CONTEXTS, compare=False)
+    latest: LatestContexts = NO_CONTEXTS
     _added: int = 0
     """How many rounds were added or taken back since the view was renewed."""
 

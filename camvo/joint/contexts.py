@@ -1,7 +1,7 @@
 """Skills by context: used only where they predict votes better than skills that know no context.
 
 The features of a task are the principal components of its context among those of past rounds. Held-out
-rounds decide: skills by context are used if they give votes a larger probability, by two standard errors.
+rounds decide: skills by context are used if they give votes a larger probability, by three standard errors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from camvo.typing import Array
 _MOST_FEATURES: Final = 64
 _FOLDS: Final = 4
 _FEWEST_ROUNDS: Final = 36
-_ERRORS: Final = 2.0
-"""By how many standard errors skills by context must predict held-out votes better."""
+_ERRORS: Final = 3.0
+"""By how many standard errors skills by context must predict held-out votes better. Fits are renewed some
+fifteen times in a project, so two would be passed by chance too often."""
 
 _LEAST_SPREAD: Final = 1e-4
 """Components whose deviation is below this share of the largest one are left out."""
@@ -79,7 +80,7 @@ class ContextSkills:
 
     @property
     def useful(self) -> bool:
-        """Whether they predict held-out votes better, by two standard errors."""
+        """Whether they predict held-out votes better, by three standard errors."""
         return self.gain > _ERRORS * self.error
 
     def model(self, context: Array) -> TwoCoins | Kinds:

@@ -107,7 +107,9 @@ def test_a_blank_text_is_refused_with_its_line(tmp_path: Path, embedder: Embedde
         contexts.embed_texts(table(tmp_path, "one", " "), embedder, print)
 
 
-def with_languages(folder: Path, head: str = "text,language,m", rows: str = "a,de,yes\nb,,no\nc,en,no\n") -> Path:
+def with_languages(
+    folder: Path, head: str = "text,language,m", rows: str = "a,de,yes\nb,,no\nc,en,no\n"
+) -> Path:
     path = folder / "votes.csv"
     path.write_text(f"{head}\n{rows}", "utf-8")
     return path

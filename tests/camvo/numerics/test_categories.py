@@ -47,6 +47,4 @@ def test_a_context_is_stored_in_float32_without_loss():
 
 
 def test_a_category_without_an_embedding_is_its_vector():
-    np.testing.assert_allclose(
-        with_category(np.zeros(384), "de"), category_vector("de", 384), atol=1e-7
-    )
+    np.testing.assert_allclose(with_category(np.zeros(384), "de"), category_vector("de", 384), atol=1e-7)

@@ -26,9 +26,12 @@ from backend.ledger import Ledger, Writer, failed_tasks, rounds
 from backend.ledger.database import outages
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
+from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
+from camvo.numerics.categories import with_category
 from camvo.student.taught_texts import STUDENT
+from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)
 
@@ -124,13 +127,15 @@ class Annotator:
         except LedgerError as error:
             _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
+    async def _context(self, question: TaskQuestion) -> Array:
+        """The context of a question about a task: its embedded text, and its category if it has one."""
+        return with_category(await self._embedder.vector(question.context), question.category)
+
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
         aggregations = [question.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
-        contexts = await asyncio.gather(
-            *(self._embedder.vector(question.question.context) for question in questions)
-        )
+        contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
         plan, student = await self._planner.plan(job, questions, contexts, policy, expected)

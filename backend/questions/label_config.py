@@ -64,4 +64,5 @@ def _question(element: Element, tree: Tree) -> ConfigQuestion:
         control=CONTROL_TAGS[str(element.tag).lower()].read_control(element, tree),
         fields=question_fields(element, tree),
         instructions=attribute(element, "camvo_instructions"),
+        category=(attribute(element, "camvo_context") or "").strip() or None,
     )

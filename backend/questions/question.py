@@ -27,6 +27,8 @@ class ConfigQuestion:
         control: what is particular to this tag.
         fields: the fields that the question is about; first those of the objects it is attached to.
         instructions: the control's attribute ``camvo_instructions``.
+        category: the key of the task's data with the task's category, the control's attribute
+            ``camvo_context``. Models do not see it; the policy learns how good each model is in it.
     """
 
     name: str
@@ -35,6 +37,7 @@ class ConfigQuestion:
     control: Control
     fields: tuple[Field, ...]
     instructions: str | None = None
+    category: str | None = None
 
     def about(self, data: Mapping[str, object], redactor: Redactor | None = None) -> TaskQuestion:
         """Return the question about the task with this data.
@@ -58,7 +61,10 @@ class ConfigQuestion:
             {key: address for key, address in images.items() if address.strip()},
             redacted,
         )
-        return TaskQuestion(self, content, self.control.options(content))
+        return TaskQuestion(self, content, self.control.options(content), self._category(data))
+
+    def _category(self, data: Mapping[str, object]) -> str:
+        return "" if self.category is None else Field(self.category, "Text", self.category).text(data).strip()
 
     def texts(self, data: Mapping[str, object]) -> dict[str, str]:
         """Return field key → plain text (for an image its address), in the order of ``fields``.
@@ -103,6 +109,7 @@ def _digest(question: ConfigQuestion) -> str:
         asdict(question.control),  # type: ignore[call-overload]  # a Control is a dataclass
         [[field.key, field.tag, field.name_key, field.text_key] for field in question.fields],
         question.instructions,
+        *([] if question.category is None else [{"context": question.category}]),
     ]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
@@ -115,11 +122,13 @@ class TaskQuestion:
         question: the question of the label config.
         content: the task's texts and images.
         options: what votes can name, for example the labels' values.
+        category: the task's category; blank if it has none.
     """
 
     question: ConfigQuestion
     content: TaskContent
     options: tuple[str, ...]
+    category: str = ""
 
     @property
     def name(self) -> str:

@@ -15,9 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import Lattice, Step, vote_lattice
+from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
+from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
 
 _MODEL_ROUNDS: Final = 30.0
@@ -74,6 +77,47 @@ def form_beliefs(
         tuple(_vote_probabilities(step, evidence, seen) for step in level) for level in lattice.steps
     )
     return Beliefs(lattice, blended, votes)
+
+
+def believe(
+    model: TwoCoins | Kinds,
+    lattice: Lattice,
+    correct: Correction | None = None,
+    counted: Beliefs | None = None,
+) -> Beliefs:
+    """The beliefs of a model of votes about one task.
+
+    Args:
+        model: the model of the K arms of the lattice.
+        lattice: the nodes.
+        correct: the correction by human labels; ``None`` without any.
+        counted: how many times as probable the counted rounds make each label and vote, of the same lattice.
+    """
+    right, evidence = model.beliefs_at(lattice)
+    if correct is not None:
+        right = correct(lattice.rows, right)
+    if counted is not None:
+        none = 1.0 - right.sum(axis=1)
+        right = right * counted.right
+        right = right / (right.sum(axis=1) + np.maximum(none, 0.0))[:, None]
+    likelihood = np.append(np.exp(evidence), 0.0)  # the last one belongs to nodes that cannot follow, −1
+    votes: list[tuple[Array, ...]] = []
+    for number, level in enumerate(lattice.steps):
+        odds = [step.labels * likelihood[step.following] for step in level]
+        if counted is not None:
+            odds = [chances * times for chances, times in zip(odds, counted.votes[number], strict=True)]
+        votes.append(tuple([chances / chances.sum(axis=0) for chances in odds]))
+    return Beliefs(lattice, right, tuple(votes))
+
+
+def counts_over_model(beliefs: Beliefs, alone: Beliefs) -> Beliefs:
+    """How many times as probable each label and vote is in ``beliefs`` as in those of a model alone."""
+    right = beliefs.right / np.maximum(alone.right, EPSILON)
+    votes = tuple(
+        tuple(whole / np.maximum(part, EPSILON) for whole, part in zip(*levels, strict=True))
+        for levels in zip(beliefs.votes, alone.votes, strict=True)
+    )
+    return Beliefs(beliefs.lattice, right, votes)
 
 
 def _vote_probabilities(step: Step, evidence: Array, seen: Array) -> Array:

@@ -10,16 +10,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from camvo.joint.beliefs import Beliefs, form_beliefs
+from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
+from camvo.joint.contexts import ContextSkills, fit_context_skills
 from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.kinds import Kinds
-from camvo.joint.lattice import most_arms
+from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
 from camvo.joint.taught_arm import MOST_OTHERS, others_say, with_taught_arm
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
+from camvo.numerics.tolerances import EPSILON
+from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import UNASKED, PatternCounts
 from camvo.student.taught_texts import STUDENT
@@ -29,6 +32,9 @@ from camvo.weights.grades import NO_GRADES, Grades
 _PARTIAL_ROUNDS: Final = 300.0
 """Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
 outweigh the others, the model drifts: it then believes what it stopped at."""
+
+_TASK_NODES: Final = 5000
+"""A lattice of beliefs about one task has at most this many nodes: they are computed for each task anew."""
 
 
 NO_CONFIDENCE: Final[Mapping[str, float]] = MappingProxyType({})
@@ -49,6 +55,9 @@ class JointFit:
         beliefs: the beliefs at the nodes of the shortlist's lattice.
         sure: what the arms' confidences add.
         silent: the fit for rounds in which the student says nothing; ``None`` without a student.
+        contexts: skills by context; ``None`` if they do not predict votes better.
+        counted: what the counted rounds change of the model's beliefs, for tasks whose skills hang on their
+            context; ``None`` without skills by context.
     """
 
     arms: tuple[str, ...]
@@ -61,6 +70,30 @@ class JointFit:
     beliefs: Beliefs
     sure: SureVotes = NOT_SURE
     silent: JointFit | None = None
+    contexts: ContextSkills | None = None
+    counted: Beliefs | None = None
+
+    def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
+        """The fit for one task: the same unless skills hang on the context.
+
+        Args:
+            context: the task's context, shape (d,).
+            prices: arm → its price, in any unit, to choose the arms that the plan asks where arms are many.
+        """
+        if self.contexts is None:
+            return self
+        model, most = self.contexts.model(context), most_arms(len(self.labels), _TASK_NODES)
+        shortlist = self.shortlist
+        if len(shortlist) > most:
+            worth = dict(zip(self.arms, np.abs(model.skill).tolist(), strict=True))
+            best = sorted(shortlist, key=lambda arm: worth[arm] / np.sqrt(max(prices[arm], EPSILON)))
+            shortlist = tuple(sorted(best[-most:]))
+        positions = [self.arms.index(arm) for arm in shortlist]
+        lattice = vote_lattice(len(shortlist), len(self.labels))
+        counted = self.counted if lattice is self.beliefs.lattice else None
+        correct = _correction(self.human, positions, self.labels)
+        beliefs = believe(model.among(positions), lattice, correct, counted)
+        return replace(self, model=model, shortlist=shortlist, beliefs=beliefs)
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""
@@ -134,6 +167,8 @@ class JointFit:
             }
         if self.sure.grades.arms:
             described |= {"grades": self.sure.grades.describe()}
+        if self.contexts is not None:
+            described |= {"contexts": self.contexts.describe()}
         return described if self.human is None else described | {"human": self.human.describe()}
 
 
@@ -172,12 +207,13 @@ class _VotesFit:
         return replace(self.rows, rows=self.rows.rows[:, positions])
 
 
-def fit_joint(
+def fit_joint(  # noqa: PLR0917 - what a fit is made of
     evidence: PatternCounts,
     latest: LatestRounds,
     labels: tuple[str, ...],
     prices: Mapping[str, float],
     grades: Grades = NO_GRADES,
+    contexts: LatestContexts = NO_CONTEXTS,
 ) -> JointFit:
     """Fit the model of votes, the human terms and the beliefs.
 
@@ -187,14 +223,15 @@ def fit_joint(
         labels: the label set.
         prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
         grades: what the arms' confidences are worth.
+        contexts: the contexts of rounds that asked all arms.
     """
     arms = tuple(sorted(prices))
     if STUDENT not in prices:
         votes = _fit_votes(evidence, arms, len(labels))
         shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
-        return _fit(votes, latest, labels, arms, shortlist, grades)
+        return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
     others = {arm: price for arm, price in prices.items() if arm != STUDENT}
-    silent = fit_joint(evidence, latest, labels, others, grades)
+    silent = fit_joint(evidence, latest, labels, others, grades, contexts)
     votes = _fit_student(evidence, arms, len(labels))
     of_others = _fit_votes(evidence, silent.arms, len(labels))
     asked = _shortlist(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
@@ -220,6 +257,19 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
     everyone = float(votes.rows.counts.sum())
     return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
+
+
+def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
+    """The fit with skills by context if they predict votes better."""
+    if not isinstance(fit.model, TwoCoins | Kinds):
+        return fit
+    skills = fit_context_skills(fit.model, contexts, fit.arms, len(fit.labels))
+    if skills is None or not skills.useful:
+        return fit
+    positions = [fit.arms.index(arm) for arm in fit.shortlist]
+    correct = _correction(fit.human, positions, fit.labels)
+    alone = believe(fit.model.among(positions), fit.beliefs.lattice, correct)
+    return replace(fit, contexts=skills, counted=counts_over_model(fit.beliefs, alone))
 
 
 @lru_cache(maxsize=32)
@@ -253,15 +303,20 @@ def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: in
 def _corrected_beliefs(
     votes: _VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
 ) -> Beliefs:
+    among = _Among(votes.model, positions, votes.arms)
+    correct = _correction(human, positions, labels)
+    return form_beliefs(among, votes.of(positions), len(labels), correct, votes.reference(positions))
+
+
+def _correction(
+    human: HumanTerms | None, positions: Sequence[int], labels: Sequence[str]
+) -> Correction | None:
+    """The correction by human labels of the beliefs about the votes of some arms."""
+    if human is None:
+        return None
     terms = replace(human, arms=human.arms[[*positions]])
     named = sorted(labels) if len(labels) == 2 else []
-    return form_beliefs(
-        _Among(votes.model, positions, votes.arms),
-        votes.of(positions),
-        len(labels),
-        lambda rows, right: terms.correct(rows, right, named),
-        votes.reference(positions),
-    )
+    return lambda rows, right: terms.correct(rows, right, named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

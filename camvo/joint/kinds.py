@@ -12,12 +12,17 @@ no more than the sum over each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
+from camvo.joint.explained import Explained
+from camvo.joint.lattice import Lattice
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 
@@ -64,40 +69,67 @@ class Kinds:
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each number's label, shape (P, G), and the votes' log-probability, (P,)."""
         right, _, evidence = self._posterior(_Named.of(rows, self.labels, self.temper))
-        return right[:, :-1].sum(axis=2), evidence
+        return np.ascontiguousarray(right[:, :-1].sum(axis=0).T), evidence
+
+    def explained(self, rows: Rows, accuracy: Array) -> Explained:
+        """What votes say if arms have other accuracies on each row, shape (n, K, D)."""
+        named = _Named.of(rows, self.labels, self.temper)
+        label, _, evidence = replace(self, accuracy=accuracy)._posterior(named)
+        voted = label[:, np.maximum(rows, 0), np.arange(len(rows))[:, None]] * (rows >= 0)
+        return Explained(label.sum(axis=1).T, np.moveaxis(voted, 0, 2), evidence)
+
+    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
+        """:meth:`beliefs` of all nodes of a lattice."""
+        right, _, evidence = self._posterior(_named_nodes(lattice, self.labels, tuple(self.temper.tolist())))
+        return right[:, :-1].sum(axis=0).T, evidence
+
+    def among(self, positions: Sequence[int]) -> Kinds:
+        """The model of the votes of some arms."""
+        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
+
+    def refitted(self, rows: Rows) -> Kinds:
+        """The same kind of model, fitted to other rounds, shape (n, K)."""
+        return fit_kinds(rows, np.ones(len(rows)), self.labels, self.temper)
+
+    def with_shares(self, mass: Array) -> Kinds:
+        """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
+        share = (mass.sum(axis=0) + _KIND_ROUNDS) / (len(mass) + _KIND_ROUNDS * len(self.share))
+        return replace(self, share=share)
 
     def kinds_and_labels(self, rows: Rows) -> Array:
         """The probability of each number's label and kind, shape (P, G + 1, D); the last label is "none"."""
         return self._posterior(_Named.of(rows, self.labels, self.temper))[0]
 
     def _posterior(self, named: _Named) -> tuple[Array, Array, Array]:
-        """P(z, d), shape (P, G + 1, D), whose last z is "none"; P(w, d), (P, G, D); log-evidence, (P,)."""
+        """P(z, d), shape (D, G + 1, P), whose last z is "none"; P(w, d), (D, G, P); log-evidence, (P,).
+
+        Rows come last, because NumPy works fastest along the last axis.
+        """
         m = self.labels
         others = max(m - 1, 1)
         hit, miss = np.log(self.accuracy), np.log1p(-self.accuracy)
         stray = np.log(np.maximum((1.0 - self.shared) / others, 1e-12))
         decoy = np.log(self.shared + (1.0 - self.shared) / others)
-        present = named.present[:, :, None]
-        for_z = np.where(present, named.votes @ (hit - miss - stray), -np.inf)
-        for_w = np.where(present, named.votes.sum(axis=2)[:, :, None] * (decoy - stray), -np.inf)
-        base = named.cast @ (miss + stray) + np.log(self.share)
+        for_z = np.where(named.present, named.added_up(hit - miss - stray), -np.inf)
+        for_w = np.where(named.present, named.weight * (decoy - stray)[:, None, None], -np.inf)
+        base = named.cast_up(miss + stray) + np.log(self.share)[:, None]
         top_z, top_w = (np.maximum(term.max(axis=1), 0.0) for term in (for_z, for_w))
         z = np.exp(for_z - top_z[:, None]) / m
         single = m == 1  # no other label exists then, and w has the one state "none"
         w = np.exp(for_w - top_w[:, None]) * (not single) / others
-        count = present.sum(axis=1)
+        count = named.present.sum(axis=0)
         no_z = np.exp(-top_z) * (m - count) / m
         no_w = np.exp(-top_w) / others
         total = w.sum(axis=1)
         with_z = z * (total[:, None] - w + (no_w * np.maximum(m - count, single))[:, None])
         without = no_z * (total + no_w * np.maximum(m - 1 - count, single))
         scale = base + top_z + top_w
-        highest = scale.max(axis=1, keepdims=True)
+        highest = scale.max(axis=0)
         factor = np.exp(scale - highest)[:, None]
         right = np.concatenate((with_z, without[:, None]), axis=1) * factor
         drawn = w * (z.sum(axis=1, keepdims=True) - z + no_z[:, None]) * factor
-        sums = right.sum(axis=(1, 2))
-        return right / sums[:, None, None], drawn / sums[:, None, None], np.log(sums) + highest[:, 0]
+        sums = right.sum(axis=(0, 1))
+        return right / sums, drawn / sums, np.log(sums) + highest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,23 +137,49 @@ class _Named:
     """Vote rows in the form that the likelihood needs.
 
     Attributes:
-        member: whether each arm voted for each number, shape (P, G, K).
-        votes: the same times the arms' tempers.
-        cast: whether each arm voted, times its temper, shape (P, K).
-        present: whether the row has the number, shape (P, G).
+        votes: whether each arm voted for each number, times its temper, shape (K, G, P).
+        weight: the sum over arms of the same, shape (G, P).
+        cast: whether each arm voted, times its temper, shape (K, P).
+        present: whether the row has the number, shape (G, P).
     """
 
-    member: Array
     votes: Array
+    weight: Array
     cast: Array
-    present: Array
+    present: NDArray[np.bool_]
 
     @classmethod
     def of(cls, rows: Rows, labels: int, temper: Array) -> _Named:
         numbers = np.arange(min(rows.shape[1], labels))
-        member = (rows[:, None, :] == numbers[None, :, None]).astype(np.float64)
-        present = numbers < np.maximum(rows.max(axis=1, initial=-1) + 1, 0)[:, None]
-        return cls(member, member * temper, (rows >= 0) * temper, present)
+        columns = rows.T
+        votes = (columns[:, None] == numbers[None, :, None]) * temper[:, None, None]
+        present = numbers[:, None] < np.maximum(columns.max(axis=0, initial=-1) + 1, 0)
+        return cls(votes, votes.sum(axis=0), (columns >= 0) * temper[:, None], present)
+
+    def added_up(self, terms: Array) -> Array:
+        """The sum of each kind's terms over the arms that voted for each number, shape (D, G, P).
+
+        Args:
+            terms: shape (K, D), or (P, K, D) if they differ between rows.
+        """
+        if terms.ndim == 2:
+            arms, numbers, rows = self.votes.shape
+            flat = terms.T @ self.votes.reshape(arms, numbers * rows)
+            return np.asarray(flat.reshape(len(flat), numbers, rows))
+        by_arm = np.ascontiguousarray(np.moveaxis(terms, 0, 2))
+        return np.asarray(sum(by_arm[arm][:, None] * votes for arm, votes in enumerate(self.votes)))
+
+    def cast_up(self, terms: Array) -> Array:
+        """The sum of each kind's terms over the arms that voted, shape (D, P); terms as above."""
+        if terms.ndim == 2:
+            return np.asarray(terms.T @ self.cast)
+        return np.asarray((np.moveaxis(terms, 0, 2) * self.cast[:, None]).sum(axis=0))
+
+
+@lru_cache(maxsize=16)
+def _named_nodes(lattice: Lattice, labels: int, temper: tuple[float, ...]) -> _Named:
+    """The nodes of a lattice; cached, because every task whose skills hang on its context needs them."""
+    return _Named.of(lattice.rows, labels, np.array(temper))
 
 
 def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
@@ -135,8 +193,8 @@ def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
     """
     arms = rows.shape[1]
     named, voted = _Named.of(rows, labels, temper), (rows >= 0).astype(np.float64)
-    members = named.member.reshape(-1, arms)
-    weight = counts[:, None, None]
+    numbers = np.arange(named.present.shape[0])
+    members = (rows.T[:, None] == numbers[None, :, None]).reshape(arms, numbers.size * len(rows))
     model = Kinds(
         np.tile(np.linspace(0.95, 0.45, _KINDS), (arms, 1)),
         np.full(_KINDS, 0.4),
@@ -146,9 +204,9 @@ def fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
     )
     for _ in range(_STEPS):
         right_label, decoy, _ = model._posterior(named)
-        kind = right_label.sum(axis=1)
-        right = members.T @ (right_label[:, :-1] * weight).reshape(-1, _KINDS)
-        on_decoy = members.T @ (decoy * weight).reshape(-1, _KINDS)
+        kind = right_label.sum(axis=1).T
+        right = members @ (right_label[:, :-1] * counts).reshape(_KINDS, members.shape[1]).T
+        on_decoy = members @ (decoy * counts).reshape(_KINDS, members.shape[1]).T
         cast = voted.T @ (kind * counts[:, None])
         accuracy = _accuracy(right, cast)
         share = (counts @ kind + _KIND_ROUNDS) / (counts.sum() + _KIND_ROUNDS * _KINDS)
@@ -182,4 +240,5 @@ def _accuracy(right: Array, cast: Array) -> Array:
     for _ in range(_SUM_STEPS):
         of_arm = ((odds - of_kind) * weight).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
         of_kind = ((odds - of_arm) * weight).sum(axis=0, keepdims=True) / weight.sum(axis=0, keepdims=True)
-    return np.clip((right + _PULL * expit(of_arm + of_kind)) / (cast + _PULL), _LOWEST, _HIGHEST)
+    pulled = (right + _PULL * expit(of_arm + of_kind)) / (cast + _PULL)
+    return np.asarray(np.clip(pulled, _LOWEST, _HIGHEST), dtype=np.float64)

@@ -64,6 +64,11 @@ class Lattice:
         """Vote row → its node, for rows without silent arms that are numbered by first appearance."""
         return {tuple(row): node for node, row in enumerate(self.rows.tolist())}
 
+    @cached_property
+    def levels(self) -> tuple[NDArray[np.int64], ...]:
+        """The nodes of each entry of ``steps``, ascending."""
+        return tuple(np.unique(np.concatenate([step.nodes for step in level])) for level in self.steps)
+
     def find(self, rows: Rows) -> NDArray[np.int64]:
         """The node of each vote row, shape (P,); silent arms count as not asked.
 
@@ -110,14 +115,15 @@ def vote_lattice(arms: int, labels: int) -> Lattice:
 
 
 @lru_cache(maxsize=64)
-def most_arms(labels: int) -> int:
-    """The largest number of arms whose lattice has at most :data:`MOST_NODES` nodes.
+def most_arms(labels: int, nodes: int = MOST_NODES) -> int:
+    """The largest number of arms whose lattice has at most so many nodes.
 
     Args:
         labels: M ≥ 1.
+        nodes: at most :data:`MOST_NODES`.
     """
     arms = 1
-    while _nodes(arms + 1, labels) <= MOST_NODES:
+    while _nodes(arms + 1, labels) <= nodes:
         arms += 1
     return arms
 

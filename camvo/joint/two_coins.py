@@ -7,12 +7,15 @@ of Dawid and Skene (1979), with priors, fitted by EM to nothing but votes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from scipy.special import logsumexp
 
+from camvo.joint.explained import Explained
+from camvo.joint.lattice import Lattice
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 
@@ -49,6 +52,35 @@ class TwoCoins:
         """The mean log-odds of each arm's vote, shape (K,)."""
         odds = np.log(self.accuracy) - np.log1p(-self.accuracy)
         return np.asarray(odds @ self.share, dtype=np.float64)
+
+    def explained(self, rows: Rows, accuracy: Array) -> Explained:
+        """What votes say if arms have other accuracies on each row, shape (n, K, 2)."""
+        joint = np.tile(np.log(self.share), (len(rows), 1))
+        for label in range(2):
+            right, wrong = np.log(accuracy[:, :, label]), np.log1p(-accuracy[:, :, label])
+            joint[:, label] += (np.where(rows == label, right, wrong) * (rows >= 0)) @ self.temper
+        evidence = np.asarray(logsumexp(joint, axis=1), dtype=np.float64)
+        mass = np.exp(joint - evidence[:, None])
+        right = np.stack([(rows == label) * mass[:, label, None] for label in range(2)], axis=2)
+        return Explained(mass, right, evidence)
+
+    def beliefs_at(self, lattice: Lattice) -> tuple[Array, Array]:
+        """:meth:`beliefs` of all nodes of a lattice."""
+        return self.beliefs(lattice.rows)
+
+    def among(self, positions: Sequence[int]) -> TwoCoins:
+        """The model of the votes of some arms."""
+        return replace(self, accuracy=self.accuracy[[*positions]], temper=self.temper[[*positions]])
+
+    def refitted(self, rows: Rows) -> TwoCoins:
+        """The same kind of model, fitted to other rounds, shape (n, K)."""
+        return fit_two_coins(rows, np.ones(len(rows)), self.temper)
+
+    def with_shares(self, mass: Array) -> TwoCoins:
+        """The same model with the labels' shares in rounds with these probabilities, shape (n, 2)."""
+        share = (mass.sum(axis=0) + _SHARE_ROUNDS) / (len(mass) + 2.0 * _SHARE_ROUNDS)
+        share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
+        return replace(self, share=share / share.sum())
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""

@@ -76,11 +76,10 @@ def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...]) -> Worth:
     value = stopping.copy()
     asking = np.full((nodes, arms), -np.inf)
     next_arm = np.full(nodes, -1, dtype=np.int64)
-    for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
+    for at, level, level_votes in zip(lattice.levels, lattice.steps, beliefs.votes, strict=True):
         for step, votes in zip(level, level_votes, strict=True):
-            after = np.where(step.following >= 0, value[np.maximum(step.following, 0)], 0.0)
-            asking[step.nodes, step.arm] = (votes * after).sum(axis=0) - prices[step.arm]
-        at = np.unique(np.concatenate([step.nodes for step in level]))
+            # A vote that cannot follow has probability 0, whatever the value of the last node.
+            asking[step.nodes, step.arm] = (votes * value[step.following]).sum(axis=0) - prices[step.arm]
         best = asking[at].argmax(axis=1)
         gained = asking[at, best]
         further = gained > value[at] + TIE

@@ -16,6 +16,7 @@ import numpy as np
 from camvo.joint.joint_fit import JointFit, fit_joint
 from camvo.stages.stack_stops import Stops, learn_stops
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
+from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
 from camvo.weights.grades import NO_GRADES, Grades, learn_grades
@@ -165,6 +166,7 @@ class JointFitData:
         labels: the label set.
         prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
         confidences: how sure the arms said they were.
+        contexts: the contexts of rounds that asked all arms.
     """
 
     evidence: PatternCounts
@@ -172,11 +174,12 @@ class JointFitData:
     labels: tuple[str, ...]
     prices: tuple[tuple[str, float], ...]
     confidences: ConfidenceCounts = NO_COUNTS
+    contexts: LatestContexts = NO_CONTEXTS
 
     @property
     def basis(self) -> Hashable:
-        """The rounds, and the confidences."""
-        return self.evidence, self.latest, self.confidences
+        """The rounds, the confidences, and the contexts."""
+        return self.evidence, self.latest, self.confidences, self.contexts
 
     @property
     def kind(self) -> Hashable:
@@ -189,7 +192,9 @@ class JointFitData:
     def compute(self) -> Fit:
         """Fit the model of votes."""
         grades = learn_grades(self.confidences)
-        return Fit(joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades))
+        return Fit(
+            joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
+        )
 
 
 @lru_cache(maxsize=16)

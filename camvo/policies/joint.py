@@ -69,7 +69,7 @@ class Joint(Staged):
 
     _kind = JointStages
 
-    worth: float = 16.0
+    worth: float = 10.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,8 +87,8 @@ class Joint(Staged):
             # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
             shares = (0.0,) * len(order)
         prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
-        sure = observation.state.confidences.evidence
-        return JointFitData(evidence, latest, observation.labels, prices, sure)
+        sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
+        return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
@@ -131,12 +131,13 @@ class Joint(Staged):
             return JointQuestion(observation.labels)
         if fit.joint is None:
             raise InvalidParameterError("the background fit in this observation is of another policy")
-        return self._stages_of(fit.joint, dict(prices))
+        return self._stages_of(fit.joint, observation.context, dict(prices))
 
-    def _stages_of(self, joint: JointFit, prices: Mapping[str, float]) -> JointQuestion:
+    def _stages_of(self, joint: JointFit, context: Array, prices: Mapping[str, float]) -> JointQuestion:
+        silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)
+        joint = joint.at(context, prices)
         scale = 1.0 if joint.human is None or joint.sure.grades.arms else _HUMAN_PRICE
         in_shortlist = tuple([scale * prices[arm] for arm in joint.shortlist])
-        silent = None if joint.silent is None else self._stages_of(joint.silent, prices)
         named = sorted(joint.labels) if len(joint.labels) == 2 else []
         worth = (
             plan_by_graded_worth(joint.beliefs, in_shortlist, joint.sure.by_arm(joint.shortlist, named))

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from camvo.numerics.proportion import upper_bound
 from camvo.numerics.tolerances import TIE
+from camvo.stages.pattern_folds import fold_counts
 from camvo.stages.prefix_cells import Indices, PrefixCells
 from camvo.stages.stopping_rule import StoppingRule, unseen_move
-from camvo.state.pattern_folds import fold_counts
 from camvo.state.vote_patterns import Signature
 from camvo.typing import Array
 

@@ -27,6 +27,7 @@ from camvo.errors import InvalidParameterError, SnapshotError
 from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.confidences import ConfidenceSums
+from camvo.state.context_rounds import ContextRounds
 from camvo.state.contribution import Change, Contribution
 from camvo.state.drift_tests import DriftTests
 from camvo.state.histories import Histories
@@ -38,7 +39,7 @@ from camvo.state.vote_patterns import ExplorationSums
 from camvo.student.taught_texts import TaughtTexts
 from camvo.typing import Array
 
-_SNAPSHOT_FORMAT = 6
+_SNAPSHOT_FORMAT = 7
 
 
 class State:
@@ -61,6 +62,7 @@ class State:
         pairs: which arms are right together.
         exploration: vote patterns of the exploration rounds.
         kept_rounds: the rounds that are kept whole.
+        context_rounds: the contexts of rounds that asked all arms.
         confidences: how sure the arms said they were, beside whether they were right.
         texts: the texts that teach the student.
         drift: the tests of the stops' promise and of the arms.
@@ -90,6 +92,7 @@ class State:
         self.pairs = PairSums()
         self.exploration = ExplorationSums()
         self.kept_rounds = KeptRounds()
+        self.context_rounds = ContextRounds()
         self.confidences = ConfidenceSums()
         self.texts = TaughtTexts()
         self.drift = DriftTests()
@@ -213,11 +216,13 @@ class State:
             for arm, version in contribution.versions.items():
                 self.histories.note_version(arm, version)
             if contribution.exploration is not None:
-                self.exploration.add(contribution.exploration.renamed(names), contribution.rounds)
+                explored = contribution.exploration.renamed(names)
+                self.exploration.add(explored, contribution.rounds)
+                if explored.pattern.everyone and contribution.rounds:
+                    self.context_rounds.add(explored.pattern, contribution.context, contribution.rounds)
                 if contribution.rounds == 1 and not names:
                     # What was promised before a restart is not held against what is learnt after it.
                     since = contribution.restarts == self.drift.restarts
-                    explored = contribution.exploration
                     self.drift.add(explored if since else replace(explored, promised=None))
         self.rounds += sum(contribution.rounds for contribution in contributions)
         for name, arm_lessons in lessons.items():
@@ -259,12 +264,14 @@ class State:
         self.restarts.append(restart)
         if restart.arm is None:
             self.exploration.forget_stops()
+            self.context_rounds = ContextRounds()
             return
         names = self.histories.switch(restart.arm, restart.history, restart.version)
         self._arms = {names.get(name, name): arm for name, arm in self._arms.items()}
         self.pairs.rename(names)
         self.exploration.rename(names)
         self.kept_rounds = self.kept_rounds.renamed(names)
+        self.context_rounds = self.context_rounds.renamed(names)
         self.confidences = self.confidences.renamed(names)
 
     def _new_arm(self) -> Arm:
@@ -291,6 +298,7 @@ class State:
             "pairs": self.pairs.names,
             "probes": self.exploration.to_list(),
             "rows": self.kept_rounds.to_list(),
+            "contexts": self.context_rounds.to_list(),
             "confidences": self.confidences.to_list(),
             "texts": self.texts.to_list(),
             "drift": self.drift.to_list(),
@@ -302,7 +310,7 @@ class State:
                 for name, arm in self._arms.items()
             },
         }
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, Any] = {"contexts": self.context_rounds.to_array()}
         for position, arm in enumerate(self._arms.values() if self.linear else ()):
             arrays[f"inverse{position}"], arrays[f"signs{position}"] = arm.inverse.to_arrays()
             arrays[f"b{position}"] = arm.b
@@ -339,6 +347,7 @@ class State:
                 state.pairs = PairSums(header["pairs"], archive["pairs"])
                 state.exploration = ExplorationSums.from_list(header["probes"])
                 state.kept_rounds = KeptRounds.from_list(header["rows"])
+                state.context_rounds = ContextRounds.from_parts(header["contexts"], archive["contexts"])
                 if "confidences" in header:
                     state.confidences = ConfidenceSums.from_list(header["confidences"])
                 if "texts" in header:

@@ -13,7 +13,12 @@ from rich.console import Console
 
 from backend.commands.progress import progress_bar
 from backend.commands.replay import report, terminal
-from backend.commands.replay.inputs.contexts import embed_texts, read_embeddings
+from backend.commands.replay.inputs.contexts import (
+    embed_texts,
+    only_categories,
+    read_embeddings,
+    with_categories,
+)
 from backend.commands.replay.inputs.oddities import odd_k_mins, odd_labels
 from backend.commands.replay.inputs.orders import HumanLabels, shuffle_items
 from backend.commands.replay.inputs.prices import read_prices
@@ -46,6 +51,7 @@ class TableReplay:
     confidences: bool = True
     student: bool = False
     complete: bool = False
+    context: str | None = None
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results.
@@ -66,7 +72,7 @@ class TableReplay:
                 where="--in-order",
                 fix="leave --shuffles out",
             )
-        file = read_votes(self.votes, self.delimiter)
+        file = read_votes(self.votes, self.delimiter, self.context)
         prices = read_prices(self.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
         if self.human_labels.share and not (file.truth >= 0).any():
@@ -117,6 +123,13 @@ class TableReplay:
         return [setting.k_min for setting in settings if setting.k_min is not None]
 
     def _contexts(self, file: VotesFile, progress: Console) -> Array:
+        if file.categories is None:
+            return self._embeddings(file, progress)
+        if file.texts is None and self.embeddings is None:
+            return only_categories(file.categories)
+        return with_categories(self._embeddings(file, progress), file.categories)
+
+    def _embeddings(self, file: VotesFile, progress: Console) -> Array:
         if self.embeddings is not None:
             return read_embeddings(self.embeddings, file)
         with progress_bar(progress, "embedding", len(file.truth), transient=True) as advance:

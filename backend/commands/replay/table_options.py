@@ -35,6 +35,14 @@ class TableOptions:
             rich_help_panel=DATA,
         ),
     ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with each item's language, subject or the like, on which skill may hang.",
+            rich_help_panel=DATA,
+        ),
+    ] = None
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Replay only the first items of each shuffle.", rich_help_panel=DATA),
@@ -100,4 +108,5 @@ class TableOptions:
             complete=self.complete,
             delimiter=self.delimiter,
             in_order=self.in_order,
+            context=self.context,
         )

@@ -27,6 +27,7 @@ from backend.annotation.job import is_audit
 from backend.ledger.database import tables
 from backend.ledger.money import accounts
 from backend.testing import Reply
+from camvo.numerics.categories import with_category
 
 TWO = Project(label_config=SENTIMENT_AND_TOPIC)
 ALL_GLAD = votes(red="Glad", green="Glad", blue="Glad", grey="Glad")
@@ -64,6 +65,15 @@ def test_a_round_records_votes_label_score_and_context(tmp_path: Path) -> None:
     assert (round_.label, round_.taught, round_.taught_by) == ("Glad", "Glad", "vote")
     assert round_.score == prediction["score"]
     assert np.array_equal(round_.context, expected)
+
+
+def test_a_round_records_the_category_in_its_context(tmp_path: Path) -> None:
+    by_number = Project(label_config=SENTIMENT.replace("<Choices ", '<Choices camvo_context="ref" ', 1))
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        backend.predict(task(1, "A walk in the sun.", by_number), project=by_number)
+        [round_] = backend.rounds(1, by_number)
+        embedding = backend.runtime.embedder.embed(["A walk in the sun."])[0]
+    assert np.array_equal(round_.context, with_category(embedding, "1"))
 
 
 def test_a_vote_rewards_those_who_agree_with_it(tmp_path: Path) -> None:

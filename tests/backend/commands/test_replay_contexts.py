@@ -105,3 +105,37 @@ def test_a_table_without_texts_needs_embeddings(tmp_path: Path, embedder: Embedd
 def test_a_blank_text_is_refused_with_its_line(tmp_path: Path, embedder: Embedder) -> None:
     with pytest.raises(ReplayError, match=r"votes\.csv, line 3: a blank text cannot be embedded"):
         contexts.embed_texts(table(tmp_path, "one", " "), embedder, print)
+
+
+def with_languages(
+    folder: Path, head: str = "text,language,m", rows: str = "a,de,yes\nb,,no\nc,en,no\n"
+) -> Path:
+    path = folder / "votes.csv"
+    path.write_text(f"{head}\n{rows}", "utf-8")
+    return path
+
+
+def test_the_column_of_the_context_is_no_model(tmp_path: Path) -> None:
+    file = votes_file.read_votes(with_languages(tmp_path), category="language")
+    assert (file.models, file.labels, file.categories) == (("m",), ("no", "yes"), ("de", "", "en"))
+
+
+@pytest.mark.parametrize("column", ["tongue", "text", "conf_m"])
+def test_a_context_that_is_no_column_of_categories_is_refused(column: str, tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="is no column of categories"):
+        votes_file.read_votes(with_languages(tmp_path), category=column)
+
+
+def test_items_of_one_category_are_nearer_to_each_other() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(3, 384))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    first, second, third = contexts.with_categories(vectors, ["de", "de", "en"])
+    assert first @ second > first @ third + 0.3
+
+
+def test_categories_alone_are_contexts_of_a_table_without_texts() -> None:
+    found = contexts.only_categories(["de", "en", "de", ""])
+    assert found.shape == (4, 384)
+    assert np.array_equal(found[0], found[2])
+    assert not found[3].any()

@@ -141,3 +141,33 @@ def test_the_digest_changes_with_the_fields(question: ConfigQuestion) -> None:
 def test_the_digest_ignores_how_the_objects_are_called(question: ConfigQuestion) -> None:
     renamed = dataclasses.replace(question, to_name="words")
     assert renamed.digest == question.digest
+
+
+def by_language(attribute: str = 'camvo_context="language"') -> ConfigQuestion:
+    return parse_label_config(XML.replace('toName="text"', f'toName="text" {attribute}')).questions[0]
+
+
+def test_camvo_context_names_the_key_of_the_category() -> None:
+    data = {"title": "T", "text": "words", "language": " de "}
+    assert by_language().about(data).category == "de"
+
+
+def test_models_do_not_see_the_category() -> None:
+    data = {"title": "T", "text": "words", "language": "de"}
+    assert list(by_language().about(data).texts.values()) == ["words", "T"]
+
+
+@pytest.mark.parametrize("language", ["", " ", None])
+def test_a_blank_category_is_none(language: str | None) -> None:
+    assert not by_language().about({"title": "T", "text": "words", "language": language}).category
+
+
+def test_a_task_without_the_key_of_the_category_is_refused_by_its_name() -> None:
+    with pytest.raises(MissingFieldError, match=r"data\.language"):
+        by_language().about({"title": "T", "text": "words"})
+
+
+def test_another_category_key_is_another_question(question: ConfigQuestion) -> None:
+    digests = {question.digest, by_language().digest, by_language('camvo_context="topic"').digest}
+    assert len(digests) == 3
+    assert by_language('camvo_context=" "').digest == question.digest

@@ -13,10 +13,14 @@ from backend.commands.replay.inputs.votes_file import TEXT, VotesFile
 from backend.commands.replay.writing import atomic_write, require_writable_file
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
+from camvo.numerics.categories import with_category
 from camvo.typing import Array
 
 _PORTION = 256
 """Texts embedded between two progress updates."""
+
+_DIMENSION = 384
+"""The dimension of contexts that know only categories: that of the default embedder."""
 
 
 def read_embeddings(path: Path, table: VotesFile) -> Array:
@@ -75,6 +79,17 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
     with atomic_write(cache) as stream:
         np.save(stream, contexts.astype(np.float32))  # lossless: the embedder returns float32
     return contexts
+
+
+def with_categories(contexts: Array, categories: Sequence[str]) -> Array:
+    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d)."""
+    rows = zip(contexts, categories, strict=True)
+    return np.array([with_category(context, category) for context, category in rows])
+
+
+def only_categories(categories: Sequence[str]) -> Array:
+    """Contexts that know nothing but each item's category, for tables without texts, shape (n, 384)."""
+    return with_categories(np.zeros((len(categories), _DIMENSION)), categories)
 
 
 def _texts(table: VotesFile) -> Sequence[str]:

@@ -44,6 +44,7 @@ class VotesFile:
         truth: positions in ``labels``, shape (n,); −1 means unknown.
         lines: the line on which each item begins, for errors.
         confidences: in [0, 1], shape (n, K); NaN where a model gave none. ``None`` without such columns.
+        categories: each item's category, blank where it has none; ``None`` if no column was asked for.
     """
 
     path: Path
@@ -54,14 +55,16 @@ class VotesFile:
     truth: NDArray[np.int64]
     lines: tuple[int, ...]
     confidences: Array | None = None
+    categories: tuple[str, ...] | None = None
 
 
-def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
+def read_votes(path: Path, delimiter: str = ",", category: str | None = None) -> VotesFile:
     """Read a votes CSV in UTF-8.
 
     Args:
         path: the file.
         delimiter: what separates the cells: a character, or ``tab``.
+        category: the column with the items' categories, which is then no model.
 
     Raises:
         ReplayError: the delimiter is none, or the file cannot be read, is empty, has no model, or has an
@@ -72,7 +75,10 @@ def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
     columns = dict(zip(header, map(tuple, zip(*rows, strict=True)), strict=True))
     if ITEM_ID in columns:
         _check_ids(path, columns[ITEM_ID], lines)
-    models = tuple(name for name in header if name not in _RESERVED and not name.startswith(CONFIDENCE))
+    if category is not None:
+        _check_category(path, header, category)
+    others = {*_RESERVED, category}
+    models = tuple(name for name in header if name not in others and not name.startswith(CONFIDENCE))
     blank = ("",) * len(rows)
     cells = {name: columns.get(name, blank) for name in (TRUTH, *models)}
     labels = _labels(path, cells, lines)
@@ -89,6 +95,7 @@ def read_votes(path: Path, delimiter: str = ",") -> VotesFile:
         truth=np.array(codes[TRUTH], dtype=np.int64),
         lines=tuple(lines),
         confidences=_confidences(path, columns, models, lines),
+        categories=None if category is None else columns[category],
     )
 
 
@@ -179,6 +186,15 @@ def _check_header(path: Path, header: list[str]) -> None:
             "no model column",
             where=str(path),
             fix=f"add a column of labels for each model, besides {', '.join(_RESERVED)}",
+        )
+
+
+def _check_category(path: Path, header: list[str], category: str) -> None:
+    if category not in header or category in _RESERVED or category.startswith(CONFIDENCE):
+        raise ReplayError(
+            f"{category!r} is no column of categories in {path}",
+            where="--context",
+            fix="name a column with each item's language, subject or the like",
         )
 
 

@@ -1,0 +1,150 @@
+"""Skills by context: used only where they predict votes better than skills that know no context.
+
+The features of a task are the principal components of its context among those of past rounds. Held-out
+rounds decide: skills by context are used if they give votes a larger probability, by three standard errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from camvo.joint.kinds import Kinds
+from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
+from camvo.joint.two_coins import TwoCoins
+from camvo.joint.vote_rows import Rows, renumber
+from camvo.state.context_rounds import LatestContexts
+from camvo.state.vote_patterns import UNASKED
+from camvo.typing import Array
+
+_MOST_FEATURES: Final = 64
+_FOLDS: Final = 4
+_FEWEST_ROUNDS: Final = 36
+_ERRORS: Final = 3.0
+"""By how many standard errors skills by context must predict held-out votes better. Fits are renewed some
+fifteen times in a project, so two would be passed by chance too often."""
+
+_LEAST_SPREAD: Final = 1e-4
+"""Components whose deviation is below this share of the largest one are left out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Components:
+    """Principal components of contexts.
+
+    Attributes:
+        mean: the mean context, shape (d,).
+        axes: shape (d, r), scaled so that the mean variance of the components is 1.
+    """
+
+    mean: Array
+    axes: Array
+
+    @classmethod
+    def of(cls, contexts: Array) -> Components | None:
+        """The components of contexts, shape (n, d); ``None`` if all contexts are the same."""
+        mean = contexts.mean(axis=0)
+        _, spread, axes = np.linalg.svd(contexts - mean, full_matrices=False)
+        if not len(spread) or spread[0] < _LEAST_SPREAD:
+            return None
+        kept = min(_MOST_FEATURES, int((spread > _LEAST_SPREAD * spread[0]).sum()))
+        deviation = np.sqrt((spread[:kept] ** 2).sum() / (kept * len(contexts)))
+        return cls(mean, axes[:kept].T / deviation)
+
+    def features(self, contexts: Array) -> Array:
+        """The features of contexts, shape (…, d) → (…, r)."""
+        return np.asarray((contexts - self.mean) @ self.axes, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContextSkills:
+    """Skills by context.
+
+    Attributes:
+        components: from contexts to features.
+        terms: from features to skills.
+        gain: by how much they raise the log-probability of a held-out round's votes.
+        error: the standard error of the gain.
+        rounds: the number of rounds that they were fitted to.
+    """
+
+    components: Components
+    terms: SkillTerms
+    gain: float
+    error: float
+    rounds: int
+
+    @property
+    def useful(self) -> bool:
+        """Whether they predict held-out votes better, by three standard errors."""
+        return self.gain > _ERRORS * self.error
+
+    def model(self, context: Array) -> TwoCoins | Kinds:
+        """The model of votes on a task with this context, shape (d,)."""
+        return self.terms.at(self.components.features(context))
+
+    def describe(self) -> dict[str, Any]:
+        """What a round's plan stores, as plain JSON."""
+        return {"rounds": self.rounds, "gain": self.gain, "error": self.error}
+
+
+@lru_cache(maxsize=32)
+def fit_context_skills(
+    model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: int
+) -> ContextSkills | None:
+    """Fit skills by context, and measure what they gain.
+
+    Args:
+        model: the model of votes without contexts.
+        latest: the contexts of rounds that asked all arms.
+        arms: the K arms, sorted.
+        labels: M.
+
+    Returns:
+        ``None`` if rounds are few, or all have the same context.
+    """
+    rows, contexts = _rows(latest, arms, labels)
+    components = Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
+    if components is None:
+        return None
+    features = components.features(contexts)
+    gains = _gains(model, rows, features)
+    error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
+    terms = fit_skill_terms(model, rows, features)
+    return ContextSkills(components, terms, float(gains.mean()), float(error), len(rows))
+
+
+def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> Array:
+    """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
+
+    The comparison is with the model without features, or with the same fit to none, whichever is better.
+    """
+    with_features, without, alone = np.zeros((3, len(rows)))
+    for fold in range(_FOLDS):
+        held = np.arange(len(rows)) % _FOLDS == fold
+        others = rows[~held]
+        fitted = model.refitted(others)
+        terms = fit_skill_terms(fitted, others, features[~held])
+        with_features[held] = terms.evidence(rows[held], features[held])
+        none = fit_skill_terms(fitted, others, features[~held, :0])
+        without[held] = none.evidence(rows[held], features[held, :0])
+        _, alone[held] = fitted.beliefs(rows[held])
+    return with_features - max(without, alone, key=np.sum)
+
+
+def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
+    """The vote rows and contexts of the rounds that asked all of ``arms``."""
+    rows, kept = [], []
+    for number, pattern in enumerate(latest.patterns):
+        group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
+        row = [group_of.get(arm, UNASKED) for arm in arms]
+        if UNASKED not in row and (labels == 2) == bool(pattern.labels):
+            rows.append(row)
+            kept.append(number)
+    votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))
+    contexts = latest.contexts[kept].astype(np.float64)
+    return votes if labels == 2 else renumber(votes), contexts

@@ -1,0 +1,121 @@
+"""Skills by context: used where held-out votes are predicted better, and then in plans."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from made_up_votes import COINS, made_up_kinds
+from scipy.special import expit
+
+from camvo.joint.beliefs import believe
+from camvo.joint.contexts import Components
+from camvo.joint.joint_fit import fit_joint
+from camvo.joint.lattice import vote_lattice
+from camvo.joint.worth import plan_by_worth
+from camvo.state.context_rounds import LatestContexts
+from camvo.state.kept_rounds import LatestRounds
+from camvo.state.vote_patterns import PatternCounts, VotePattern
+
+ARMS = ("a", "b", "c", "d", "e")
+LABELS = ("no", "perhaps", "yes")
+PRICES = dict.fromkeys(ARMS, 0.01)
+
+
+def fit(slope, *, items=300, labels=LABELS, arms=ARMS, seed=0):
+    """A fit to arms of which every second one is better where the context's first coordinate is high."""
+    rng = np.random.default_rng(seed)
+    contexts, truth = rng.normal(size=(items, 4)), rng.integers(len(labels), size=items)
+    sign = np.where(np.arange(len(arms)) % 2 == 0, 1.0, -1.0)
+    right = rng.random((items, len(arms))) < expit(1.0 + slope * contexts[:, :1] * sign)
+    wrong = (truth[:, None] + rng.integers(1, len(labels), size=right.shape)) % len(labels)
+    named = tuple(sorted(labels)) if len(labels) == 2 else ()
+    patterns = tuple(
+        VotePattern.of(
+            arms, dict(zip(arms, [labels[v] for v in row], strict=True)), everyone=True, labels=named
+        )
+        for row in np.where(right, truth[:, None], wrong).tolist()
+    )
+    counts = dict.fromkeys(patterns, 0)
+    for pattern in patterns:
+        counts[pattern] += 1
+    latest = LatestContexts(patterns, contexts.astype(np.float32))
+    prices = dict.fromkeys(arms, 0.01)
+    return fit_joint(PatternCounts(counts, items), LatestRounds(), labels, prices, latest)
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), LABELS])
+def test_skills_that_hang_on_the_context_are_found(labels):
+    assert fit(2.0, labels=labels).contexts is not None
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), LABELS])
+def test_skills_that_do_not_are_rarely_found(labels):
+    found = [fit(0.0, labels=labels, items=60, seed=seed).contexts is not None for seed in range(5)]
+    assert sum(found) <= 1
+
+
+def test_few_rounds_show_no_skills_by_context():
+    assert fit(3.0, items=30).contexts is None
+
+
+def test_a_fit_without_them_is_the_same_for_every_task():
+    plain = fit(0.0)
+    assert plain.at(np.ones(4), PRICES) is plain
+
+
+def test_arms_that_are_good_at_the_task_are_asked():
+    found = fit(3.0)
+    for value, good in ((2.0, "ace"), (-2.0, "bd")):
+        task = found.at(np.array([value, 0.0, 0.0, 0.0]), PRICES)
+        worth = plan_by_worth(task.beliefs, tuple([0.02] * 5))
+        assert task.shortlist[worth.next_arm[task.node({})]] in good
+
+
+def test_the_label_of_the_arms_that_are_good_at_the_task_wins():
+    task = fit(3.0).at(np.array([-2.0, 0.0, 0.0, 0.0]), PRICES)
+    votes = {"a": "no", "c": "no", "e": "no", "b": "yes", "d": "yes"}
+    probabilities = task.probabilities(votes)
+    assert max(probabilities, key=lambda label: probabilities[label]) == "yes"
+    assert sum(probabilities.values()) == pytest.approx(1.0)
+
+
+def test_a_task_with_many_arms_is_planned_with_some_of_them():
+    arms = tuple("abcdefghi")
+    found = fit(3.0, arms=arms)
+    task = found.at(np.array([2.0, 0.0, 0.0, 0.0]), dict.fromkeys(arms, 0.01))
+    assert len(task.beliefs.right) <= 5000
+    assert set("acegi") <= set(task.shortlist)
+
+
+def test_the_description_is_json():
+    described = json.loads(json.dumps(fit(3.0).describe()))
+    assert described["contexts"]["gain"] > 3.0 * described["contexts"]["error"]
+
+
+@pytest.mark.parametrize(("model", "labels"), [(COINS, 2), (made_up_kinds(3, 4), 4)])
+def test_beliefs_about_a_task_are_those_of_its_model(model, labels):
+    lattice = vote_lattice(3, labels)
+    beliefs = believe(model, lattice)
+    right, evidence = model.beliefs(lattice.rows)
+    np.testing.assert_allclose(beliefs.right, right, atol=1e-12)
+    for level, votes in zip(lattice.steps, beliefs.votes, strict=True):
+        for step, chances in zip(level, votes, strict=True):
+            np.testing.assert_allclose(chances.sum(axis=0), 1.0)
+            following = np.maximum(step.following, 0)
+            expected = step.labels * np.exp(evidence[following] - evidence[step.nodes])
+            np.testing.assert_allclose(chances, np.where(step.following >= 0, expected, 0.0), atol=1e-12)
+
+
+def test_components_are_uncorrelated_with_a_mean_variance_of_one():
+    contexts = np.random.default_rng(0).normal(size=(50, 6)) @ np.random.default_rng(1).normal(size=(6, 6))
+    components = Components.of(contexts)
+    assert components is not None
+    covariance = np.cov(components.features(contexts).T, bias=True)
+    np.testing.assert_allclose(covariance, np.diag(np.diag(covariance)), atol=1e-9)
+    assert np.diag(covariance).mean() == pytest.approx(1.0)
+
+
+def test_equal_contexts_have_no_components():
+    assert Components.of(np.ones((40, 3))) is None

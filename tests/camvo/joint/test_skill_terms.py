@@ -1,0 +1,101 @@
+"""Skills with a linear term: beside the plain models, a regression on known labels, and known slopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_up_votes import COINS, every_row, made_up_kinds
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from camvo.joint.skill_terms import _ANCHOR_ROUNDS, SkillTerms, _Lesson, fit_skill_terms
+from camvo.joint.two_coins import TwoCoins, fit_two_coins
+
+KINDS = made_up_kinds(3, 4, temper=np.array([1.0, 0.5, 0.8]))
+SLOPES = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0], [1.5, 1.5]])
+
+
+def votes_by_feature(items, *, slopes=SLOPES, seed=0):
+    """Votes on two labels of arms that are right with log-odds 1 + w·x, the truth and x."""
+    rng = np.random.default_rng(seed)
+    features, truth = rng.normal(size=(items, 2)), rng.integers(2, size=items)
+    right = rng.random((items, len(slopes))) < expit(1.0 + features @ slopes.T)
+    return np.where(right, truth[:, None], 1 - truth[:, None]), truth, features
+
+
+def fitted(items, **draw):
+    votes, truth, features = votes_by_feature(items, **draw)
+    plain = fit_two_coins(votes, np.ones(items), np.ones(votes.shape[1]))
+    return fit_skill_terms(plain, votes, features), votes, truth, features
+
+
+@pytest.mark.parametrize(("model", "labels"), [(COINS, 2), (KINDS, 4)])
+def test_rows_with_accuracies_of_their_own_are_explained_as_each_alone(model, labels):
+    rows = every_row(3, labels)
+    accuracy = np.random.default_rng(1).uniform(0.2, 0.95, (len(rows), *model.accuracy.shape))
+    explained = model.explained(rows, accuracy)
+    for number, row in enumerate(rows):
+        alone = type(model)(
+            **{name: getattr(model, name) for name in model.__dataclass_fields__ if name != "accuracy"}
+            | {"accuracy": accuracy[number]}
+        )
+        right, evidence = alone.beliefs(row[None])
+        assert explained.evidence[number] == pytest.approx(evidence[0])
+        for arm, vote in enumerate(row.tolist()):
+            expected = right[0, vote] if vote >= 0 else 0.0
+            assert explained.right[number, arm].sum() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("model", "labels"), [(COINS, 2), (KINDS, 4)])
+def test_the_probabilities_of_the_kinds_sum_to_one(model, labels):
+    rows = every_row(3, labels)
+    accuracy = np.broadcast_to(model.accuracy, (len(rows), *model.accuracy.shape))
+    np.testing.assert_allclose(model.explained(rows, accuracy).mass.sum(axis=1), 1.0)
+
+
+def test_newton_steps_on_known_kinds_reach_the_optimum_of_another_optimiser():
+    rng = np.random.default_rng(2)
+    features, kind = rng.normal(size=(200, 3)), rng.integers(2, size=200)
+    seen = np.eye(2)[kind]
+    right = seen * (rng.random(200) < expit(0.5 + features @ [1.0, -1.0, 0.0]))[:, None]
+    anchor, variance = logit(np.array([0.8, 0.6])), 0.7
+    lesson = _Lesson(features, seen, right, anchor, variance)
+
+    def loss(values):
+        odds = values[:2] + (features @ values[2:])[:, None]
+        likelihood = (right * odds - seen * np.logaddexp(0.0, odds)).sum()
+        prior = _ANCHOR_ROUNDS * (expit(anchor) * values[:2] - np.logaddexp(0.0, values[:2])).sum()
+        return -likelihood - prior + (values[2:] ** 2).sum() / (2.0 * variance)
+
+    base, slopes = np.zeros(2), np.zeros(3)
+    for _ in range(30):
+        step, _ = lesson.newton(base, slopes)
+        base, slopes = base + step[:2], slopes + step[2:]
+    best = minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-8}).x
+    np.testing.assert_allclose([*base, *slopes], best, atol=1e-4)
+
+
+def test_slopes_are_recovered_from_votes_alone():
+    terms, *_ = fitted(4000)
+    np.testing.assert_allclose(terms.slopes, SLOPES, atol=0.35)
+
+
+def test_votes_say_more_with_the_slopes_than_without():
+    terms, votes, truth, features = fitted(800)
+    alone, _ = terms.model.beliefs(votes)
+    plain = fit_two_coins(votes, np.ones(800), np.ones(5)).beliefs(votes)[0]
+    with_features = terms.model.explained(votes, terms.accuracy(features)).mass
+    share = [(belief.argmax(axis=1) == truth).mean() for belief in (alone, plain, with_features)]
+    assert share[2] > max(share[:2]) + 0.1
+
+
+def test_without_slopes_in_the_data_the_fitted_ones_are_small():
+    terms, *_ = fitted(1500, slopes=np.zeros((5, 2)))
+    assert np.abs(terms.slopes).max() < 0.2
+
+
+def test_one_task_has_the_accuracies_of_its_features():
+    terms = SkillTerms(COINS, np.zeros((3, 2)), np.array([[1.0], [0.0], [-1.0]]))
+    model = terms.at(np.array([2.0]))
+    assert isinstance(model, TwoCoins)
+    np.testing.assert_allclose(model.accuracy[:, 0], expit([2.0, 0.0, -2.0]))

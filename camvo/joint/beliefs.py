@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import Lattice, Step, vote_lattice
-from camvo.joint.two_coins import TwoCoins
-from camvo.joint.vote_model import VoteModel
+from camvo.joint.models.kinds import Kinds
+from camvo.joint.models.two_coins import TwoCoins
+from camvo.joint.models.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from camvo.joint.kinds import Kinds
+from camvo.joint.models.kinds import Kinds
+from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
-from camvo.joint.two_coins import TwoCoins
 from camvo.joint.vote_rows import Rows, renumber
 from camvo.state.context_rounds import LatestContexts
 from camvo.state.vote_patterns import UNASKED

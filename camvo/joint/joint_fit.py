@@ -14,12 +14,12 @@ from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model,
 from camvo.joint.contexts import ContextSkills, fit_context_skills
 from camvo.joint.families import excess_agreement, families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
-from camvo.joint.kinds import Kinds
 from camvo.joint.lattice import most_arms, vote_lattice
+from camvo.joint.models.kinds import Kinds
+from camvo.joint.models.taught_arm import MOST_OTHERS, others_say, with_taught_arm
+from camvo.joint.models.two_coins import TwoCoins
+from camvo.joint.models.vote_model import VoteModel, fit_vote_model
 from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
-from camvo.joint.taught_arm import MOST_OTHERS, others_say, with_taught_arm
-from camvo.joint.two_coins import TwoCoins
-from camvo.joint.vote_model import VoteModel, fit_vote_model
 from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
 from camvo.numerics.tolerances import EPSILON
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
@@ -284,7 +284,7 @@ def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _
 
 @lru_cache(maxsize=32)
 def _fit_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
-    """The same model with the student beside it (:mod:`camvo.joint.taught_arm`)."""
+    """The same model with the student beside it (:mod:`camvo.joint.models.taught_arm`)."""
     taught = arms.index(STUDENT)
     others = _fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
     rows = tabulate(evidence.patterns, arms, labels)

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from scipy.special import expit, logit
 
-from camvo.joint.kinds import Kinds
-from camvo.joint.two_coins import TwoCoins
+from camvo.joint.models.kinds import Kinds
+from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 

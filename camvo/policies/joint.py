@@ -35,15 +35,6 @@ on the side of stopping.
 """
 
 
-_HUMAN_PRICE: Final = 2.5
-"""Prices count so many times where human labels correct the beliefs.
-
-Corrections are made before the exponent that calibrates them, so the corrected beliefs are surer than they
-should be of what one more vote would change. Where arms say how sure they are, prices count once: what a
-sure vote would change is told apart from what an unsure one would.
-"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Joint(Staged):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
@@ -136,12 +127,11 @@ class Joint(Staged):
     def _stages_of(self, joint: JointFit, context: Array, prices: Mapping[str, float]) -> JointQuestion:
         silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)
         joint = joint.at(context, prices)
-        scale = 1.0 if joint.human is None or joint.sure.grades.arms else _HUMAN_PRICE
-        in_shortlist = tuple([scale * prices[arm] for arm in joint.shortlist])
+        in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
         named = sorted(joint.labels) if len(joint.labels) == 2 else []
         worth = (
             plan_by_graded_worth(joint.beliefs, in_shortlist, joint.sure.by_arm(joint.shortlist, named))
             if joint.sure.grades.arms
             else plan_by_worth(joint.beliefs, in_shortlist)
         )
-        return JointQuestion(joint.labels, joint, worth, scale, silent)
+        return JointQuestion(joint.labels, joint, worth, silent)

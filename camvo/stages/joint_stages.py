@@ -31,14 +31,12 @@ class JointQuestion:
         labels: the label set.
         fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
         worth: the plan of whom to ask; ``None`` if all arms are asked.
-        scale: how many times the plan counts prices.
         silent: the stages for a round in which the student says nothing; ``None`` without a student.
     """
 
     labels: tuple[str, ...]
     fit: JointFit | None = None
     worth: Worth | GradedWorth | None = None
-    scale: float = 1.0
     silent: JointQuestion | None = None
 
     @property
@@ -103,7 +101,7 @@ class JointQuestion:
         stopping, asking = self.worth.at(self.fit.node(votes), self.fit.tilt(votes, sure))
         stopping = max(stopping, 1.0 / len(self.labels))
         return {
-            arm: (value - stopping) / self.scale + prices[arm]
+            arm: value - stopping + prices[arm]
             for arm, value in zip(self.fit.shortlist, asking, strict=True)
             if arm not in votes
         }

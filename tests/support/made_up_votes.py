@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.kinds import Kinds
-from camvo.joint.two_coins import TwoCoins
+from camvo.joint.models.kinds import Kinds
+from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.state.vote_patterns import SILENT, UNASKED, PatternCounts, VotePattern
 from camvo.typing import Array

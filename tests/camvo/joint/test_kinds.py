@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, every_row, made_up_kinds, rows_of
 
-from camvo.joint import kinds
-from camvo.joint.kinds import fit_kinds
+from camvo.joint.models import kinds
+from camvo.joint.models.kinds import fit_kinds
 from camvo.joint.vote_rows import renumber
 
 

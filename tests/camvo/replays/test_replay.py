@@ -342,14 +342,6 @@ def test_confidences_and_the_student_go_with_the_review_queue_and_all_votes_on_w
     assert trace.asked[trace.labelled_at > 0].all()
 
 
-def test_the_joint_policy_decides_alike_whatever_the_confidences():
-    table = drawn(items=150)
-    assert (
-        replay(Joint(), with_confidences(table)).labels.tolist()
-        == replay(Joint(), dataclasses.replace(with_confidences(table), confidences=None)).labels.tolist()
-    )
-
-
 def test_all_models_are_asked_and_paid_about_what_a_human_labels_if_labelled_items_are_completed():
     items, human = drawn(), np.arange(300) % 10 == 0
     trace = replay(Single(model=next(iter(items.prices))), items, human=human, complete=True)

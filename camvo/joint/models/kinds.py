@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from camvo.joint.explained import Explained
 from camvo.joint.lattice import Lattice
+from camvo.joint.models.explained import Explained
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 
@@ -98,7 +98,7 @@ class Kinds:
 
     def kinds_and_labels(self, rows: Rows) -> Array:
         """The probability of each number's label and kind, shape (P, G + 1, D); the last label is "none"."""
-        return self._posterior(_Named.of(rows, self.labels, self.temper))[0]
+        return np.moveaxis(self._posterior(_Named.of(rows, self.labels, self.temper))[0], (0, 2), (2, 0))
 
     def _posterior(self, named: _Named) -> tuple[Array, Array, Array]:
         """P(z, d), shape (D, G + 1, P), whose last z is "none"; P(w, d), (D, G, P); log-evidence, (P,).

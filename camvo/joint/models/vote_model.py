@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from camvo.joint.kinds import fit_kinds
-from camvo.joint.two_coins import fit_two_coins
+from camvo.joint.models.kinds import fit_kinds
+from camvo.joint.models.two_coins import fit_two_coins
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 

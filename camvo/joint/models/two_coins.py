@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from scipy.special import logsumexp
 
-from camvo.joint.explained import Explained
 from camvo.joint.lattice import Lattice
+from camvo.joint.models.explained import Explained
 from camvo.joint.vote_rows import Rows
 from camvo.typing import Array
 

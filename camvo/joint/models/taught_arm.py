@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from camvo.joint.kinds import Kinds
-from camvo.joint.two_coins import TwoCoins
-from camvo.joint.vote_model import VoteModel
+from camvo.joint.models.kinds import Kinds
+from camvo.joint.models.two_coins import TwoCoins
+from camvo.joint.models.vote_model import VoteModel
 from camvo.joint.vote_rows import Rows, VoteRows
 from camvo.typing import Array
 

@@ -21,8 +21,8 @@ from backend.server.refusals import register_refusals
 from backend.server.runtime import Runtime
 from backend.server.status import page
 from backend.server.status.build import build_report, selected_projects
-from backend.server.status.failed import failed_task_list
 from backend.server.status.live import read_live
+from backend.server.status.parts.failed import failed_task_list
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
 

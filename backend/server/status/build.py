@@ -17,12 +17,12 @@ from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.projects import Project
 from backend.ledger.reports import RoundsRow
 from backend.questions import parse_label_config
-from backend.server.status.alerts import project_alerts, server_alerts
-from backend.server.status.failed import failed_task_reports
+from backend.server.status.alarms.alarms import project_alerts, server_alerts
 from backend.server.status.live import Live
-from backend.server.status.models import model_reports
-from backend.server.status.questions import question_reports
-from backend.server.status.reliability import reliability_report
+from backend.server.status.parts.failed import failed_task_reports
+from backend.server.status.parts.models import model_reports
+from backend.server.status.parts.questions import question_reports
+from backend.server.status.parts.reliability import reliability_report
 from backend.server.status.report import (
     Budget,
     Cost,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.server.status.drift import restart_alert
+from backend.server.status.parts.drift import restart_alert
 from backend.server.status.report import (
     Alert,
     Budget,

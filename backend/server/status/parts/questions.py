@@ -9,9 +9,9 @@ from typing import Any
 from backend.ledger.blind_tasks import QueuedTask
 from backend.ledger.drift_tests import FoundRow
 from backend.ledger.reports import RoundsRow
-from backend.server.status.drift import stops_report
 from backend.server.status.evidence import Share, VotesReport
-from backend.server.status.guarantee import guarantee_report
+from backend.server.status.parts.drift import stops_report
+from backend.server.status.parts.guarantee import guarantee_report
 from backend.server.status.report import QuestionReport
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.scores.guarantee import Guarantee
+from camvo.typing import Array
 
 _PRIOR = 4.0
 """For how many labels the score itself counts in what is expected of each cell of the grid."""
@@ -40,7 +41,7 @@ def labels_to_certify(
         InvalidParameterError: there is no label at all.
 
     >>> labels_to_certify([(0.99, 1.0)] * 20, [(0.99, 500)], 0.9, most=500)
-    30
+    24
     """
     guarantee = Guarantee(target=target)
     guarantee.update(audits)
@@ -64,7 +65,7 @@ def labels_to_certify(
     return enough
 
 
-def _expected(guarantee: Guarantee, scores: Sequence[tuple[float, float]]) -> np.ndarray:
+def _expected(guarantee: Guarantee, scores: Sequence[tuple[float, float]]) -> Array:
     """The (wrong, right) of one further label by cell of the grid, shape (G + 1, 2)."""
     mass, score_mass = np.zeros(len(guarantee.grid) + 1), np.zeros(len(guarantee.grid) + 1)
     for score, number in scores:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 from scipy.stats import lognorm, t
 
@@ -69,15 +70,15 @@ class ScoreCounts:
         reviewed, right = np.zeros(_BINS), np.zeros(_BINS)
         np.add.at(labels, score_bin(np.asarray(scores, dtype=np.float64)), 1.0)
         for score, reward in checked:
-            place = score_bin(np.asarray(score))
+            place = int(score_bin(np.asarray(score)))
             reviewed[place] += 1.0
             right[place] += reward
         return cls(labels, reviewed, right)
 
 
-def score_bin(scores: Array) -> Array:
+def score_bin(scores: Array) -> NDArray[np.int64]:
     """The bin of each score in [0, 1]; the result has the shape of the argument."""
-    return np.clip((np.asarray(scores) * _BINS).astype(np.int64), 0, _BINS - 1)
+    return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
 
 
 def corrected_share(counts: ScoreCounts, level: float = 0.95) -> EstimatedShare:
@@ -113,7 +114,7 @@ def corrected_share(counts: ScoreCounts, level: float = 0.95) -> EstimatedShare:
     )
 
 
-def _chances(labels: Array) -> tuple[Array, Array]:
+def _chances(labels: Array) -> tuple[Array, NDArray[np.intp]]:
     """The probability of being right for each shift, slope and bin with labels, and which bins these are.
 
     Returns:

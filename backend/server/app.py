@@ -89,7 +89,7 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
     @app.post("/setup")
     def setup() -> Response:
         body = payloads.parse_request(payloads.SetupRequest, request_bodies.json_object(request))
-        runtime.projects.remember(body.project, body.extra_params, body.label_config)
+        runtime.projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
         return jsonify(model_version=version)
 
     @app.post("/predict")

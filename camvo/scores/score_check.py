@@ -1,8 +1,8 @@
 """Whether scores keep their word: an alarm that may be looked at after every label.
 
 A score s promises that its label is right with probability s. Whoever bets at these odds that labels are
-right less often multiplies the wealth by e^(λr) / (1 − s + s·e^λ) at each label, with r = 1 for a right one and a
-bet λ < 0. If scores keep their word, the wealth ever reaches 1/α with probability at most α
+right less often multiplies the wealth by e^(λr) / (1 − s + s·e^λ) at each label, with r = 1 for a right one
+and a bet λ < 0. If scores keep their word, the wealth ever reaches 1/α with probability at most α
 (:mod:`camvo.numerics.wagers`), whatever decides which label comes next and however often one looks. The odds
 are those of the score less a tolerance, so that scores which are nearly right never raise an alarm. The same
 holds for bets that labels are right more often, with the score plus the tolerance.

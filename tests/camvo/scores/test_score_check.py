@@ -12,7 +12,7 @@ LABELS = 100
 
 
 def first_alarm(rng: np.random.Generator, gap: float, labels: int) -> int | None:
-    """After how many labels the alarm comes, looked at after every other one, if shares are scores less a gap."""
+    """After how many labels the alarm comes, at looks after every other one; shares are scores less a gap."""
     scores = np.clip(rng.beta(6.0, 1.2, labels), 0.1, 0.94)
     right = (rng.random(labels) < scores - gap).astype(np.float64)
     pairs = list(zip(scores, right, strict=True))

@@ -47,7 +47,13 @@ def _load_report(environment: Environment, project: str | None) -> Report:
     ledger = Ledger(environment.database_url)
     try:
         with ledger.read() as connection:
-            report = build_report(connection, loaded, now=now(connection), project=project)
+            report = build_report(
+                connection,
+                loaded,
+                now=now(connection),
+                project=project,
+                label_studio=environment.label_studio_url,
+            )
     finally:
         ledger.close()
     if project is not None and not report.projects:

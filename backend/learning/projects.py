@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.ledger import projects
 from backend.ledger.projects import Project
-from backend.questions import parse_label_config
+from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Settings
 from camvo.votes.labels import LABEL_VOTE
 
@@ -47,6 +47,11 @@ def closed_controls(stored: Project) -> Mapping[str, bool] | None:
     except BadLabelConfigError:
         return None
     return {question.name: question.control.aggregation == LABEL_VOTE for question in config.questions}
+
+
+def asked_questions(config: LabelConfig) -> dict[str, str]:
+    """Control → a hash of its question in a label config, by which a report knows that it has changed."""
+    return {question.name: question.digest[:16] for question in config.questions}
 
 
 def is_new(stored: Project | None, columns: Mapping[str, Any]) -> bool:

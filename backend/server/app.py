@@ -103,6 +103,7 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                     fix="select fewer tasks or raise CAMVO_MAX_TASKS",
                 )
             config = parse_label_config(body.label_config)
+            runtime.projects.note_predicted(body.project, config, body.label_config)
             answers = runtime.predict(body.project, config, body.tasks, again=body.again)
         results = answers.result()
         with turns:
@@ -135,6 +136,7 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
                 now=now(connection),
                 live=live,
                 project=request.args.get("project"),
+                label_studio=environment.label_studio_url,
             )
         if _wants_html():
             answer = Response(page.render_page(report), content_type="text/html; charset=utf-8")

@@ -167,7 +167,6 @@ class Runtime:
                 fix="add a control that can be (docs/tags.md)",
             )
         settings = self.projects.settings(project)
-        self.projects.note_predicted(project, config)
         jobs = [
             None if (task := parse_task(raw)) is None else Job(project, *task, config, settings, again)
             for raw in tasks

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.errors import LedgerError
-from backend.learning.projects import is_new, project_settings, remember_project
+from backend.learning.projects import asked_questions, is_new, project_settings, remember_project
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
 from backend.questions import LabelConfig
@@ -88,21 +88,18 @@ class ServedProjects:
         if is_new(stored, columns):
             self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
 
-    def note_predicted(self, project: str, config: LabelConfig) -> None:
-        """Store which questions the project's latest predictions answer, if they are others than before.
+    def note_predicted(self, project: str, config: LabelConfig, label_config: str) -> None:
+        """Store the config of the project's latest predictions and its questions, if they are new.
 
         A report only needs it, so predictions do not fail while the database is down.
         """
-        asked = {question.name: question.digest[:16] for question in config.questions}
+        asked = asked_questions(config)
         if self._predicted.get(project) == asked:
             return
         with suppress(LedgerError):
             with self._ledger.read() as connection:
                 stored = projects.get(connection, project)
-            if is_new(stored, {"predicted": asked}):
-                self._write(
-                    lambda connection: remember_project(
-                        connection, project, {"predicted": asked}, self._clock()
-                    )
-                )
+            columns = {"predicted": asked, "label_config": label_config}
+            if is_new(stored, columns):
+                self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
             self._predicted[project] = asked

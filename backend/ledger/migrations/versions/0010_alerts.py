@@ -14,6 +14,8 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("projects", sa.Column("title", sa.Text))
     op.add_column("projects", sa.Column("hostname", sa.Text))
+    # Projects with a label config were set up before their address was stored.
+    op.execute("UPDATE projects SET hostname = '' WHERE label_config IS NOT NULL")
     op.add_column("projects", sa.Column("task_number", sa.BigInteger))
     op.add_column("projects", sa.Column("predicted", sa.JSON))
     op.create_table(

@@ -33,8 +33,8 @@ class BestSingleReport:
         model: its name.
         usd: what its calls would have cost, at its mean price so far.
         share: how often it is right, or agrees.
-        basis: what ``share`` rests on: ``blind`` labels, ``reviewed`` ones, the ``votes`` alone (estimated), or
-            the ``agreement`` with the voted label.
+        basis: what ``share`` rests on: ``blind`` labels, ``reviewed`` ones, the ``votes`` alone (estimated),
+            or the ``agreement`` with the voted label.
     """
 
     model: str

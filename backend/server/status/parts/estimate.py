@@ -25,9 +25,9 @@ class EstimateReport:
     """The estimated share of all labels of one question that are right.
 
     Attributes:
-        basis: what it rests on. ``blind``: the share of blind labels that were right. ``reviewed``: the score,
-            corrected by labels that people reviewed; they may have chosen them, or seen the prediction.
-            ``score``: the mean score alone, since fewer than ten labels were checked.
+        basis: what it rests on. ``blind``: the share of blind labels that were right. ``reviewed``: the
+            score, corrected by labels that people reviewed; they may have chosen them, or seen the
+            prediction. ``score``: the mean score alone, since fewer than ten labels were checked.
         labels: the number of all labels.
         checked: the number of labels that it rests on.
         share: the estimate.

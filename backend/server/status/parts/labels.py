@@ -1,4 +1,4 @@
-"""What the labels of one question are like: their scores, which labels there are, and what people made of them."""
+"""What the labels of one question are like: their scores, their shares, and what people made of them."""
 
 from __future__ import annotations
 

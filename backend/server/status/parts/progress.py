@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from backend.learning.projects import asked_questions
 from backend.ledger import open_rounds, reports
 from backend.ledger.projects import Project
 from backend.questions import LabelConfig
@@ -46,11 +47,7 @@ def progress_report(connection: Connection, stored: Project, config: LabelConfig
 def _changed(stored: Project, config: LabelConfig | None) -> tuple[str, ...]:
     if config is None or not stored.predicted:
         return ()
-    now = {
-        question.name: question.digest[: len(digest)]
-        for question in config.questions
-        for digest in [next(iter(stored.predicted.values()))]
-    }
+    now = asked_questions(config)
     names = sorted({*now, *stored.predicted})
     return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
 

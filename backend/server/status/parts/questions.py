@@ -2,62 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
+from sqlalchemy import Connection
+
+from backend.ledger import blind_tasks, drift_tests, reports
 from backend.ledger.blind_tasks import QueuedTask
-from backend.ledger.drift_tests import FoundRow
 from backend.ledger.reports import RoundsRow
 from backend.server.status.evidence import Share, VotesReport
+from backend.server.status.parts.certify import certify_report
 from backend.server.status.parts.drift import stops_report
+from backend.server.status.parts.estimate import estimate_report, score_check_report
 from backend.server.status.parts.guarantee import guarantee_report
+from backend.server.status.parts.labels import labels_report
+from backend.server.status.parts.questionable import questionable_report
 from backend.server.status.report import QuestionReport
 
 
-def question_reports(
-    rounds: Sequence[RoundsRow],
-    queues: Mapping[tuple[str, str], Sequence[QueuedTask]],
-    tests: Sequence[FoundRow],
-    *,
-    target: float,
-    count: Callable[[str, str, float, int | None], int],
-    latest_plan: Callable[[str, str], Mapping[str, Any] | None],
-) -> tuple[QuestionReport, ...]:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the reports of a project's questions are read.
+
+    Attributes:
+        connection: a read transaction.
+        project: the project's key.
+        target: the share of labels that must be right.
+        closed: control → whether its answers are labels of the label config.
+    """
+
+    connection: Connection
+    project: str
+    target: float
+    closed: Mapping[str, bool]
+
+
+def question_reports(source: Source, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
     """A report for each control and epoch, the current epoch of a control first.
 
     Args:
+        source: where to read.
         rounds: the project's rounds, summed up by control, epoch and audit.
-        queues: (control, epoch) → the queue of its blind tasks.
-        tests: what the tests of its states have found.
-        target: the share of labels that must be right.
-        count: counts the labels of a control and epoch from a score on, up to a round.
-        latest_plan: the newest round's plan of a control and epoch.
     """
-    found = {(row.control, row.epoch): row.tests for row in tests}
+    connection, project = source.connection, source.project
+    queues = blind_tasks.queues(connection, project)
+    found = {(row.control, row.epoch): row.tests for row in drift_tests.of_project(connection, project)}
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     last_by_control: dict[str, float] = {}
     for row in rounds:
         by_question.setdefault((row.control, row.epoch), []).append(row)
         last_by_control[row.control] = max(last_by_control.get(row.control, 0.0), row.last_at)
-    reports = []
+    listed = []
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
-        current = last_at == last_by_control[control]
-        reports.append(
-            QuestionReport(
-                control=control,
-                epoch=epoch,
-                current=current,
-                rounds=sum(row.rounds for row in rows),
-                last_at=last_at,
-                audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
-                reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
-                guarantee=guarantee_report(
-                    queues.get((control, epoch), ()), target, partial(count, control, epoch)
-                ),
-                votes=VotesReport.of(latest_plan(control, epoch)) if current else None,
-                stops=stops_report(found.get((control, epoch))),
-            )
+        queue = queues.get((control, epoch), ())
+        count = partial(reports.count_labels, connection, project, control, epoch)
+        report = QuestionReport(
+            control=control,
+            epoch=epoch,
+            current=last_at == last_by_control[control],
+            rounds=sum(row.rounds for row in rows),
+            last_at=last_at,
+            audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
+            reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
+            guarantee=guarantee_report(queue, source.target, count),
+            votes=None,
+            stops=stops_report(found.get((control, epoch))),
         )
-    return tuple(sorted(reports, key=lambda report: (report.control, -report.last_at)))
+        listed.append(_with_labels(source, report, queue) if report.current else report)
+    return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
+
+
+def _with_labels(source: Source, report: QuestionReport, queue: Sequence[QueuedTask]) -> QuestionReport:
+    """The report of a current epoch, with what is read from its single labels."""
+    question = (source.connection, source.project, report.control, report.epoch)
+    score_counts = reports.count_scores(*question)
+    checked, judged = reports.checked_labels(*question), reports.judged_labels(*question)
+    closed = source.closed.get(report.control, False)
+    return replace(
+        report,
+        votes=VotesReport.of(reports.latest_plan(*question)),
+        estimate=estimate_report(score_counts, checked),
+        score_check=score_check_report(checked),
+        labels=labels_report(*question, score_counts, judged, closed=closed),
+        questionable=questionable_report(source.connection, source.project, judged, closed=closed),
+        certify=certify_report(queue, score_counts, source.target),
+    )

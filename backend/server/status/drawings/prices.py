@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from backend.charts.placing import name_points
 from backend.charts.style import COLOURS, DOT, Picture, new_figure, percent_tick, short
 from backend.server.status.drawings.drawing import SIZE
@@ -44,7 +46,8 @@ def prices(models: tuple[Priced, ...], vote: Priced | None, measure: str) -> Pic
     axes.set_xlim(-0.06 * (most or 1.0), 1.3 * (most or 1.0))
     axes.yaxis.set_major_formatter(percent_tick)
     if points:
-        name_points(axes, points, [])
+        places = np.array(list(points.values()))
+        name_points(axes, places, list(points), places, [])
     caption = ("Higher is better, further left is cheaper.", "Lines are 95% intervals.")
     alt = f"Price against {measure} of {len(models)} models{' and of the vote' if vote else ''}."
     return Picture("prices", "Price and accuracy", figure, alt, caption)

@@ -35,18 +35,16 @@ def _points(  # noqa: PLR0917 - how one kind of labels is drawn
     axes: Axes, scores: ReliabilityReport, name: str, colour: str, marker: str, shift: float
 ) -> None:
     filled = [each for each in scores.bins if each.count]
-    for place, each in enumerate(filled):
+    for each in filled:
         right, score = each.right, each.score
-        if right.share is None or right.low is None or right.high is None or score is None:
-            continue
-        axes.plot([score + shift] * 2, [right.low, right.high], color=colour, linewidth=0.9, alpha=0.6)
-        label = f"{name} ({scores.labels.count:,})" if place == 0 else None
-        axes.plot(
-            [score + shift],
-            [right.share],
-            marker=marker,
-            markersize=4.5,
-            color=colour,
-            label=label,
-            linestyle="",
-        )
+        if right.low is not None and right.high is not None and score is not None:
+            axes.plot([score + shift] * 2, [right.low, right.high], color=colour, linewidth=0.9, alpha=0.6)
+    axes.plot(
+        [(each.score or 0.0) + shift for each in filled],
+        [each.right.share or 0.0 for each in filled],
+        marker=marker,
+        markersize=4.5,
+        color=colour,
+        linestyle="",
+        label=f"{name} ({scores.labels.count:,})" if filled else None,
+    )

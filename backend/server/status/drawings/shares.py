@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from backend.charts.style import COLOURS, INK, Picture, new_figure, percent_tick, short
 from backend.server.status.drawings.drawing import SIZE
@@ -24,9 +25,7 @@ def label_shares(counts: tuple[LabelCount, ...]) -> Picture:
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(percent_tick)
     caption = (f"The labels of the latest {total:,} tasks.",)
-    alt = "Bars: " + ", ".join(
-        f"{each.label} {share:.1%}" for each, share in zip(counts, shares, strict=True)
-    )
+    alt = "Bars: " + ", ".join(f"{each.label} {each.count / total:.1%}" for each in counts)
     return Picture("shares", "Labels", figure, alt, caption)
 
 
@@ -40,7 +39,7 @@ def score_histogram(counts: tuple[int, ...]) -> Picture:
     axes.grid(visible=False, axis="x")
     axes.xaxis.set_major_formatter(percent_tick)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     caption = ("Far right: labels that the models agree on. Few there, and many tasks are doubtful.",)
     alt = f"Histogram of the scores of {sum(counts):,} labels."
     return Picture("scores", "Scores", figure, alt, caption)

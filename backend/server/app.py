@@ -128,18 +128,21 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.get("/status")
     def status() -> Response:
-        live = read_live(environment)
+        live, asked = read_live(environment), request.args.get("project")
         with runtime.ledger.read() as connection:
             report = build_report(
                 connection,
                 runtime.settings,
                 now=now(connection),
                 live=live,
-                project=request.args.get("project"),
+                project=asked,
                 label_studio=environment.label_studio_url,
             )
         if _wants_html():
-            answer = Response(page.render_page(report), content_type="text/html; charset=utf-8")
+            answer = Response(
+                page.render_page(report, overview=asked is None and len(report.projects) > 1),
+                content_type="text/html; charset=utf-8",
+            )
         else:
             answer = jsonify(dataclasses.asdict(report))
         answer.headers.update({**page.HEADERS, "Vary": "Accept"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.server.status.formats import of
 from backend.server.status.report import Alert, Budget
 
 _NEARLY_SPENT = 0.1
@@ -30,3 +31,16 @@ def budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
         "more get no prediction"
     )
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
+
+
+def refused_alerts(refused: int) -> list[Alert]:
+    """The alarm about tasks that the budget left without a label, though some of it may be left.
+
+    Args:
+        refused: the number of such tasks.
+    """
+    if not refused:
+        return []
+    message = f"The budget left {of(refused, 'task')} without a label: their calls could have cost more than was left"
+    fix = "raise budget in camvo.yaml, or wait for the next UTC day; then run camvo predict --failed"
+    return [Alert("budget_refused", message, fix)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from backend.errors import BudgetExhaustedError
 from backend.ledger.projects import Project
-from backend.server.status.alarms.budget import budget_alerts
+from backend.server.status.alarms.budget import budget_alerts, refused_alerts
 from backend.server.status.alarms.models import family_alerts, model_alerts
 from backend.server.status.formats import of, percent
 from backend.server.status.parts.drift import restart_alert
@@ -54,6 +55,8 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += family_alerts(question)
     alerts += model_alerts(project.models, found.outcomes)
     alerts += budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
+    refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
+    alerts += refused_alerts(refused)
     alerts += _config_alerts(project, found)
     alerts += _connection_alerts(project, model_version, found)
     return tuple(sorted(alerts, key=lambda alert: alert.level != "alarm"))

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from backend.charts.style import Picture, style
 from backend.charts.svg import inline, svg
 
-SIZE = (4.4, 2.8)
+SIZE = (3.7, 2.6)
 """Width and height of a drawing in inches: on a screen of 360 pixels its texts have their own size."""
 
 _KEPT = 256

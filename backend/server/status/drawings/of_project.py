@@ -13,17 +13,24 @@ from backend.server.status.drawings.shares import label_shares, score_histogram
 from backend.server.status.evidence import Share
 from backend.server.status.report import ModelReport, ProjectReport, QuestionReport
 
+_LEAST = 10
+"""Checked votes that each model needs, so that models can be compared."""
+
 _MEASURES = ("right, blind", "right, reviewed", "agrees with the vote")
 
 
 def drawings(project: ProjectReport) -> dict[str, list[Drawing]]:
-    """Return control → the charts of its question, and first, without a name, those of the whole project."""
+    """Return control → the charts of its question, after those of the project, which have no name.
+
+    A project with one question has all of them without a name.
+    """
     if not project.rounds:
         return {}
-    charts = {"": list(_of_project(project))}
-    for number, question in enumerate(question for question in project.questions if question.current):
-        charts[question.control] = list(_of_question(question, number))
-    return charts
+    current = [question for question in project.questions if question.current]
+    if len(current) == 1:
+        return {"": [*_of_project(project), *_of_question(current[0], 0)]}
+    each = {question.control: list(_of_question(question, at)) for at, question in enumerate(current)}
+    return {"": list(_of_project(project)), **each}
 
 
 def _of_project(project: ProjectReport) -> Iterator[Drawing]:
@@ -66,7 +73,8 @@ def _price(model: ModelReport) -> float | None:
 
 def _priced(model: ModelReport, measure: str) -> Priced | None:
     share, price = _share(model, measure), _price(model)
-    if price is None or share.share is None or share.low is None or share.high is None:
+    enough = share.count >= _LEAST
+    if price is None or not enough or share.share is None or share.low is None or share.high is None:
         return None
     return Priced(model.name, price, share.share, share.low, share.high)
 

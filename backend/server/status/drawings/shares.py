@@ -20,7 +20,7 @@ def label_shares(counts: tuple[LabelCount, ...]) -> Picture:
     for row, share in enumerate(shares):
         axes.text(share + 0.01, row, f"{share:.1%}", va="center", fontsize=8.5, color=INK)
     axes.set_yticks(range(len(counts)), [short(each.label, 18) for each in counts])
-    axes.set(xlim=(0, 1.16 * max(shares)), ylim=(max(len(counts), 4) - 0.4, -0.6))
+    axes.set(xlim=(0, 1.16 * max(shares)), ylim=(max(len(counts), 3) - 0.4, -0.6))
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(percent_tick)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,6 +17,7 @@ from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
+from backend.server.status.parts.estimate import EstimateReport
 from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
 
@@ -66,39 +68,12 @@ def _load_report(environment: Environment, project: str | None) -> Report:
 
 
 def _print_project(console: Console, project: ProjectReport) -> None:
-    console.rule(f"[bold]Project {escape(project.id)}[/] ({escape(project.key)})", align="left")
+    title = f"{project.title}, project {project.id}" if project.title else f"Project {project.id}"
+    console.rule(f"[bold]{escape(title)}[/] ({escape(project.key)})", align="left")
     _print_alerts(console, project.alerts)
-    cost = project.cost
-    saved = "" if cost.saved is None else f", {percent(cost.saved)} saved"
-    left = "" if cost.budget.left_usd is None else f"; {dollars(cost.budget.left_usd)} of the budget left"
-    for name, value in {
-        "rounds": count(project.rounds),
-        "human labels": f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}",
-        "cost": f"{dollars(cost.rounds_usd)} instead of {dollars(cost.every_model_usd)}{saved}",
-        "spent": f"{dollars(cost.budget.spent_usd)}{left}",
-        "version": f"{project.model_version.shown or 'unknown'} in Label Studio",
-        "score, blind": _score(project.audit),
-        "score, reviewed": _score(project.reviewed),
-    }.items():
+    for name, value in (*_headline(project), *_facts(project)):
         console.print(f"{name:<16} {escape(value)}", highlight=False)
-    for question in project.questions:
-        if question.current:
-            if question.guarantee.blind:
-                line = f"{question.control}: {_labelled(question.guarantee)}"
-                console.print(f"{'blind':<16} {escape(line)}", highlight=False)
-            guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
-            console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
-        if question.votes is not None:
-            worth = _worth(question.control, question.votes)
-            console.print(f"{'votes':<16} {escape(worth)}", highlight=False)
-            for line in _stops(question):
-                console.print(f"{'early stops':<16} {escape(line)}", highlight=False)
-    for model in project.models:
-        if (examples := model.examples) is not None:
-            parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
-            line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
-            console.print(f"{'examples':<16} {escape(line)}", highlight=False)
-    for table in (_votes(project), _calls(project), _questions(project)):
+    for table in (_votes(project), _calls(project), _questions(project), *_questionable(project)):
         console.print(table)
     for failed in project.failed:
         final = ", final" if failed.final else ""
@@ -108,10 +83,85 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 
 
+def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
+    """What the page begins with: how right labels are, dollars, and what to do next."""
+    for question in project.questions:
+        if question.estimate is not None:
+            yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
+    cost, single = project.cost, project.cost.best_single
+    beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
+    saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
+    yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
+    for step in project.next_steps:
+        where = step.command or step.url
+        yield "next", step.text if where is None else f"{step.text}: {where}"
+    whole = "" if project.progress.tasks is None else f" of {count(project.progress.tasks)}"
+    yield "progress", f"{count(project.progress.predicted)}{whole} tasks have a label"
+
+
+def _estimated(estimate: EstimateReport) -> str:
+    if estimate.low is None:
+        return f"{percent(estimate.share)}, the mean score alone: {of(estimate.checked, 'label')} checked"
+    interval_ = f"{percent(estimate.low)} to {percent(estimate.high)}"
+    if estimate.basis == "blind":
+        return f"{percent(estimate.share)} ({interval_}), by {of(estimate.checked, 'blind label')}"
+    return (
+        f"{percent(estimate.share)} ({interval_}), the score corrected by "
+        f"{of(estimate.checked, 'reviewed label')}"
+    )
+
+
+def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
+    budget = project.cost.budget
+    left = "" if budget.left_usd is None else f"; {dollars(budget.left_usd)} of the budget left"
+    yield "rounds", count(project.rounds)
+    yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
+    yield "spent", f"{dollars(budget.spent_usd)}{left}"
+    yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
+    yield "score, blind", _score(project.audit)
+    yield "score, reviewed", _score(project.reviewed)
+    for question in project.questions:
+        if question.current:
+            if question.guarantee.blind:
+                yield "blind", f"{question.control}: {_labelled(question.guarantee)}"
+            yield "no review", f"{question.control}: {_guaranteed(question.guarantee)}"
+        if question.votes is not None:
+            yield "votes", _worth(question.control, question.votes)
+            for line in _stops(question):
+                yield "early stops", line
+    for model in project.models:
+        if (examples := model.examples) is not None:
+            parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
+            line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
+            yield "examples", line
+
+
+def _questionable(project: ProjectReport) -> Iterator[Table]:
+    """The labels on which vote and people differ, the first ten of each question."""
+    for question in project.questions:
+        found = question.questionable
+        if found is None or not found.labels:
+            continue
+        table = _table(f"questionable: {question.control}", "task", "vote", "score", "people", "annotators")
+        for label in found.listed[:10]:
+            why = "certain vote against one" if label.certain else "vote against people"
+            table.add_row(
+                why,
+                str(label.task),
+                escape(label.vote or "–"),
+                f"{label.score:.2f}",
+                escape(label.human or "–"),
+                count(label.annotators),
+            )
+        yield table
+
+
 def _print_alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
     for alert in alerts:
+        colour = "red" if alert.level == "alarm" else "yellow"
         fix = "" if alert.fix is None else f" ({alert.fix})"
-        console.print(f"[yellow]![/] {escape(alert.message + fix)}", highlight=False)
+        line = f"{alert.message}{fix} [{alert.code}]"
+        console.print(f"[{colour}]![/] {escape(line)}", highlight=False)
 
 
 def _score(reliability: ReliabilityReport) -> str:

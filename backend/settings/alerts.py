@@ -1,4 +1,4 @@
-"""``alerts`` in ``camvo.yaml``: where alarms are posted. The address is a credential, so it is not in the file."""
+"""``alerts`` in ``camvo.yaml``: where alarms are posted. The address itself is a credential."""
 
 from __future__ import annotations
 

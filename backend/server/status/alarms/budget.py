@@ -41,6 +41,8 @@ def refused_alerts(refused: int) -> list[Alert]:
     """
     if not refused:
         return []
-    message = f"The budget left {of(refused, 'task')} without a label: their calls could have cost more than was left"
+    message = (
+        f"The budget left {of(refused, 'task')} without a label, since calls could cost more than it had left"
+    )
     fix = "raise budget in camvo.yaml, or wait for the next UTC day; then run camvo predict --failed"
     return [Alert("budget_refused", message, fix)]

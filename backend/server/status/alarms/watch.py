@@ -55,9 +55,7 @@ class AlertWatch:
         self._failures = 0
         self._not_before = 0.0
         if (name := settings.alerts.url_env) is not None and environment.secret(name) is None:
-            _log.error(
-                "alerts_not_posted", variable=name, fix="set it to the address that alarms are posted to"
-            )
+            _log.error("alerts_not_posted", variable=name, fix="set it to the address to post to")
 
     async def run(self) -> None:
         """Look every minute until cancelled."""

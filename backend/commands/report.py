@@ -68,7 +68,7 @@ def _load_report(environment: Environment, project: str | None) -> Report:
 
 
 def _print_project(console: Console, project: ProjectReport) -> None:
-    title = f"{project.title}, project {project.id}" if project.title else f"Project {project.id}"
+    title = f"Project {project.id}" + (f": {project.title}" if project.title else "")
     console.rule(f"[bold]{escape(title)}[/] ({escape(project.key)})", align="left")
     _print_alerts(console, project.alerts)
     for name, value in (*_headline(project), *_facts(project)):

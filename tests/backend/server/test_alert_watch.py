@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from label_studio_requests import Annotation, annotated, setup, task
+from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
+from backend.ledger.database import tables
 from backend.ledger.reports import told_alerts
 from backend.ledger.reports.told_alerts import AlertKey
 from backend.server.status.alarms.post import Told, message
@@ -125,7 +127,7 @@ def test_an_alarm_that_is_over_and_comes_back_is_told_again(tmp_path: Path) -> N
         assert told_alerts.see(connection, {key}) == told_alerts.see(connection, {key}) == [key]
         told_alerts.told(connection, [key])
         assert told_alerts.see(connection, {key}) == []
-        connection.exec_driver_sql(f"UPDATE alerts SET seen_at = seen_at - {told_alerts.PATIENCE + 1}")
+        connection.execute(change(tables.alerts).values(seen_at=0.0))
         assert told_alerts.see(connection, set()) == []
         assert told_alerts.known(connection) == {key: False}
         assert told_alerts.see(connection, {key}) == [key]

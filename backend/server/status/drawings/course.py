@@ -25,12 +25,14 @@ def course(blocks: tuple[BlockReport, ...]) -> Picture:
     else:
         upper.text(0.5, 0.5, "no model costs anything", ha="center", va="center", transform=upper.transAxes)
     upper.set(ylabel="cost of\nasking all", ylim=(0, 1.05))
-    for end, block in zip(ends, blocks, strict=True):
-        if block.checked:
-            low, high = clopper_pearson(min(block.right, block.checked), block.checked)
-            lower.plot([end, end], [low, high], color=DOT)
-            lower.plot([end], [block.right / block.checked], marker="o", markersize=4, color=COLOURS[2])
-    if not any(block.checked for block in blocks):
+    checked = [(end, block) for end, block in zip(ends, blocks, strict=True) if block.checked]
+    if checked:
+        places = [end for end, _ in checked]
+        bounds = [clopper_pearson(min(block.right, block.checked), block.checked) for _, block in checked]
+        lower.vlines(places, *zip(*bounds, strict=True), color=DOT)
+        shares = [block.right / block.checked for _, block in checked]
+        lower.plot(places, shares, marker="o", markersize=4, color=COLOURS[2], linestyle="")
+    else:
         lower.text(0.5, 0.5, "no human label yet", ha="center", va="center", transform=lower.transAxes)
     lower.set(ylabel="right", ylim=(-0.03, 1.05), xlim=(0, ends[-1] * 1.02), xlabel="labels so far")
     for axes in (upper, lower):

@@ -364,7 +364,7 @@ def test_a_summary_without_a_run_is_refused(truthless, tmp_path):
 
 def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CamvoError, match=re.escape('pip install "camvo[report]"')):
+    with pytest.raises(CamvoError, match=re.escape('pip install "camvo[server]"')):
         require_drawable(tmp_path)
 
 

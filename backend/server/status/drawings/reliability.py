@@ -20,7 +20,7 @@ def reliability(blind: ReliabilityReport, reviewed: ReliabilityReport) -> Pictur
     axes.xaxis.set_major_formatter(percent_tick)
     axes.yaxis.set_major_formatter(percent_tick)
     if blind.labels.count or reviewed.labels.count:
-        axes.legend(loc="best")
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     else:
         axes.text(0.5, 0.1, "no human label yet", ha="center")
     caption = (

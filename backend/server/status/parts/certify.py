@@ -22,7 +22,7 @@ class CertifyReport:
 
     Attributes:
         target: the share: the setting ``guarantee``, or the highest lower one that the waiting blind tasks
-            are expected to certify.
+            are expected to certify, or else any number of them.
         needed: the expected number of further blind labels; 0 if the labels certify already, ``None`` if no
             number is expected to suffice.
         waiting: how many blind tasks wait for a label.
@@ -55,8 +55,9 @@ def certify_report(
     own = labels_to_certify(audits, scores, target, most=_MOST)
     if own is not None and own <= waiting:
         return CertifyReport(target, own, waiting, next_task)
-    for lower in (share for share in _LOWER if share < target):
-        needed = labels_to_certify(audits, scores, lower, most=waiting)
-        if needed:
-            return CertifyReport(lower, needed, waiting, next_task)
+    lower = [share for share in _LOWER if share < target]
+    for most, targets in ((waiting, lower), (_MOST, lower if own is None else ())):
+        for share in targets:
+            if needed := labels_to_certify(audits, scores, share, most=most):
+                return CertifyReport(share, needed, waiting, next_task)
     return CertifyReport(target, own, waiting, next_task)

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from backend import settings
+from backend.commands.report_tables import tables
 from backend.errors import ConfigError
 from backend.ledger import Ledger
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
-from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
+from backend.server.status.formats import count, dollars, interval, moment, of, percent
 from backend.server.status.parts.estimate import EstimateReport
 from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
@@ -73,7 +73,7 @@ def _print_project(console: Console, project: ProjectReport) -> None:
     _print_alerts(console, project.alerts)
     for name, value in (*_headline(project), *_facts(project)):
         console.print(f"{name:<16} {escape(value)}", highlight=False)
-    for table in (_votes(project), _calls(project), _questions(project), *_questionable(project)):
+    for table in tables(project):
         console.print(table)
     for failed in project.failed:
         final = ", final" if failed.final else ""
@@ -136,26 +136,6 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
             yield "examples", line
 
 
-def _questionable(project: ProjectReport) -> Iterator[Table]:
-    """The labels on which vote and people differ, the first ten of each question."""
-    for question in project.questions:
-        found = question.questionable
-        if found is None or not found.labels:
-            continue
-        table = _table(f"questionable: {question.control}", "task", "vote", "score", "people", "annotators")
-        for label in found.listed[:10]:
-            why = "certain vote against one" if label.certain else "vote against people"
-            table.add_row(
-                why,
-                str(label.task),
-                escape(label.vote or "–"),
-                f"{label.score:.2f}",
-                escape(label.human or "–"),
-                count(label.annotators),
-            )
-        yield table
-
-
 def _print_alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
     for alert in alerts:
         colour = "red" if alert.level == "alarm" else "yellow"
@@ -199,49 +179,6 @@ def _worth(control: str, votes: VotesReport) -> str:
     return f"{control}: {of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
 
 
-def _votes(project: ProjectReport) -> Table:
-    table = _table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
-    for model in project.models:
-        table.add_row(
-            escape(model.name),
-            count(model.asked),
-            count(model.voted),
-            percent(model.agreement.share),
-            _cell(model.audit),
-            _cell(model.reviewed),
-        )
-    return table
-
-
-def _calls(project: ProjectReport) -> Table:
-    table = _table("model", "calls", "failures", "median", "95%", "dollars")
-    for model in project.models:
-        table.add_row(
-            escape(model.name),
-            count(model.calls),
-            ", ".join(
-                f"{code.removeprefix('model_')} {count(calls)}" for code, calls in model.failures.items()
-            ),
-            seconds(model.median_seconds),
-            seconds(model.p95_seconds),
-            dollars(model.cost_usd),
-        )
-    return table
-
-
-def _questions(project: ProjectReport) -> Table:
-    table = _table("question, epoch", "rounds", "vote right, blind", "reviewed", "last round")
-    for question in project.questions:
-        table.add_row(
-            f"{escape(question.control)}\n[dim]{question.epoch}[/]",
-            count(question.rounds),
-            _cell(question.audit),
-            _cell(question.reviewed),
-            moment(question.last_at),
-        )
-    return table
-
-
 def _stops(question: QuestionReport) -> list[str]:
     """Return what chance found out about early stops, and what began anew."""
     if (stops := question.stops) is None:
@@ -252,20 +189,5 @@ def _stops(question: QuestionReport) -> list[str]:
     return [f"{question.control}: {line}" for line in lines]
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title=" ")
-    table.add_column(first, overflow="fold", max_width=24)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _of(share: Share) -> str:
     return f"{percent(share.share)} of {count(share.count)}"
-
-
-def _cell(share: Share) -> str:
-    """Return a share, with its interval on the next line."""
-    if not share.count:
-        return "–"
-    return f"{percent(share.share)} of {count(share.count)}\n[dim]{interval(share)}[/]"

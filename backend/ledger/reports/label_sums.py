@@ -23,7 +23,11 @@ def count_scores(connection: Connection, project: str, control: str, epoch: str)
     # SQLite's cast cuts the decimals off, PostgreSQL's rounds
     whole = place if connection.dialect.name == "sqlite" else func.floor(place)
     number = cast(whole, Integer).label("bin")
-    query = select(number, func.count().label("labels")).where(_of(project, control, epoch)).group_by(number)
+    query = (
+        select(number, func.count().label("labels"))
+        .where(of_question(project, control, epoch))
+        .group_by(number)
+    )
     counts = [0] * SCORE_BINS
     for place_, labels in connection.execute(query):
         counts[min(place_, SCORE_BINS - 1)] += labels
@@ -49,7 +53,7 @@ def checked_labels(connection: Connection, project: str, control: str, epoch: st
     """Return a question's labels with a human answer in an epoch, in the order of their prediction."""
     query = (
         select(_columns.audit, _columns.score, _columns.confirmed)
-        .where(_of(project, control, epoch), _columns.confirmed.is_not(None))
+        .where(of_question(project, control, epoch), _columns.confirmed.is_not(None))
         .order_by(_columns.created_at, _columns.score, _columns.confirmed)
     )
     return [CheckedRow(**row._mapping) for row in connection.execute(query)]
@@ -80,7 +84,7 @@ def sum_blocks(connection: Connection, project: str, control: str, epoch: str) -
     """Sum a question's rounds in an epoch by :data:`BLOCKS` blocks of the same size, in their order."""
     block = func.ntile(BLOCKS).over(order_by=_columns.created_at).label("block")
     fields = (_columns.cost_usd, _columns.full_cost_usd, _columns.confirmed, _columns.created_at)
-    numbered = select(block, *fields).where(_of(project, control, epoch)).subquery()
+    numbered = select(block, *fields).where(of_question(project, control, epoch)).subquery()
     query = (
         select(
             func.count().label("rounds"),
@@ -96,5 +100,6 @@ def sum_blocks(connection: Connection, project: str, control: str, epoch: str) -
     return [BlockRow(**row._mapping) for row in connection.execute(query)]
 
 
-def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
+def of_question(project: str, control: str, epoch: str) -> ColumnElement[bool]:
+    """The condition that a round is about one question in one epoch."""
     return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import Connection, func, or_, select
 
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
+from backend.ledger.reports.label_sums import of_question
 
 _columns, _annotations, _calls = tables.rounds.c, tables.human_annotations.c, tables.calls.c
 
@@ -31,14 +32,7 @@ def count_tasks(connection: Connection, project: str, epochs: Mapping[str, str] 
     if epochs is not None:
         if not epochs:
             return 0
-        query = query.where(
-            or_(
-                *(
-                    and_(_columns.control == control, _columns.epoch == epoch)
-                    for control, epoch in epochs.items()
-                )
-            )
-        )
+        query = query.where(or_(*(of_question(project, control, epoch) for control, epoch in epochs.items())))
     return connection.scalars(query).one()
 
 
@@ -46,7 +40,7 @@ def latest_labels(connection: Connection, project: str, control: str, epoch: str
     """Count the labels of a question's latest rounds in an epoch, at most :data:`LATEST` of them."""
     latest = (
         select(_columns.label)
-        .where(_of(project, control, epoch))
+        .where(of_question(project, control, epoch))
         .order_by(_columns.id.desc())
         .limit(LATEST)
         .subquery()
@@ -79,7 +73,9 @@ def judged_labels(connection: Connection, project: str, control: str, epoch: str
     fields = (_columns.task, _columns.label, _columns.human, _columns.score, _columns.confirmed)
     query = (
         select(*fields)
-        .where(_of(project, control, epoch), _columns.confirmed.is_not(None), _columns.human.is_not(None))
+        .where(
+            of_question(project, control, epoch), _columns.confirmed.is_not(None), _columns.human.is_not(None)
+        )
         .order_by(_columns.created_at.desc(), _columns.id.desc())
         .limit(LATEST)
     )
@@ -122,7 +118,3 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[str | 
     for project, model, code in rows:
         outcomes.setdefault((project, model), []).append(code)
     return outcomes
-
-
-def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
-    return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)

@@ -34,6 +34,7 @@ ROOMS = {
     "backend": (
         "errors",
         "telemetry",
+        "charts",
         "settings",
         "ledger",
         "questions",

@@ -50,6 +50,7 @@ def check_setup(console: Console, environment: Environment) -> bool:
         _step(console, "ledger", lambda: _ledger(environment)),
         _step(console, "embedder", lambda: _embedder(loaded)),
         _step(console, "webhooks", lambda: _webhooks(environment)),
+        _step(console, "alerts", lambda: _alerts(environment, loaded)),
     ]
     _print_estimate(console, loaded, pool)
     return all(results)
@@ -114,6 +115,15 @@ def _webhooks(environment: Environment) -> str:
         if environment.webhook_secret
         else "accepted from anyone who can reach the port"
     )
+
+
+def _alerts(environment: Environment, loaded: Settings) -> str:
+    name = loaded.alerts.url_env
+    if name is None:
+        return "shown at /status, posted nowhere"
+    if environment.secret(name) is None:
+        raise ConfigError("is not set", where=name, fix="set it to the address that alarms are posted to")
+    return f"posted to the address in {name}"
 
 
 def _print_estimate(console: Console, loaded: Settings, pool: Pool) -> None:

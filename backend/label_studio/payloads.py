@@ -21,6 +21,7 @@ class SetupRequest(BaseModel):
     project: ProjectKey
     extra_params: Any = None
     label_config: str | None = Field(default=None, alias="schema")
+    hostname: str | None = None
 
 
 class PredictRequest(BaseModel):

@@ -72,7 +72,12 @@ def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], f
         if action is None:
             return
         now = clock()
-        columns = {"label_config": event.label_config, "model_version": event.model_version}
+        columns = {
+            "label_config": event.label_config,
+            "model_version": event.model_version,
+            "title": event.title,
+            "task_number": event.task_number,
+        }
         stored = remember_project(connection, event.project_key, columns, now)
         own_settings, _ = project_settings(stored, settings)
         action(connection, event, answers, own_settings, now)
@@ -175,6 +180,12 @@ def _project_updated(
         )
 
 
+def _tasks_created(
+    connection: Connection, event: WebhookEvent, answers: _Answers, settings: Settings, now: float
+) -> None:
+    """TASKS_CREATED: only the number of the project's tasks has changed."""
+
+
 _Action = Callable[[Connection, WebhookEvent, _Answers, Settings, float], None]
 
 ACTIONS: Mapping[str, _Action] = {
@@ -183,6 +194,7 @@ ACTIONS: Mapping[str, _Action] = {
     "ANNOTATIONS_CREATED": _annotated,
     "ANNOTATIONS_DELETED": _annotations_deleted,
     "ANNOTATION_DELETED": _annotations_deleted,
+    "TASKS_CREATED": _tasks_created,
     "TASKS_DELETED": _tasks_deleted,
     "PROJECT_UPDATED": _project_updated,
 }

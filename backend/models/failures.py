@@ -15,10 +15,12 @@ from backend.errors import (
     KeyRejectedError,
     ModelError,
     ModelTimeoutError,
+    NotBookedError,
     RateLimitedError,
     RefusedError,
     RejectedError,
     UnavailableError,
+    UnusableAnswersError,
 )
 
 BY_CLASS: dict[str, type[ModelError]] = {
@@ -106,6 +108,24 @@ _MESSAGES: dict[type[ModelError], tuple[str, str | None]] = {
     RefusedError: ("refused", None),
     BadAnswerError: ("gave an answer that cannot be read", None),
 }
+
+_CURES: dict[type[ModelError], str] = {
+    ModelTimeoutError: "raise timeout of its entry in camvo.yaml, or take the model out",
+    UnavailableError: "look at the provider's status; for a server of your own, check api_base",
+    RefusedError: "take the model out of camvo.yaml if its provider refuses such texts",
+    BadAnswerError: "raise max_tokens of its entry, or set structured_output: false",
+    UnusableAnswersError: "give the labels hints in the label config, or take the model out",
+    NotBookedError: "look for ledger_down in the log: money could not be booked",
+}
+"""What to do about a model that fails again and again, where a single failure needs no cure."""
+
+
+def cure(code: str) -> str:
+    """What to do about a model whose calls fail with this code."""
+    fixes = {kind.code: fix for kind, (_, fix) in _MESSAGES.items() if fix is not None}
+    fixes |= {kind.code: fix for kind, fix in _CURES.items()}
+    return fixes.get(code, "look for model_failed in the server's log, and the code up in docs/errors.md")
+
 
 # for a key that was never set, litellm raises an InternalServerError or an APIConnectionError
 _NO_KEY = re.compile(

@@ -21,8 +21,8 @@ from backend.server.refusals import register_refusals
 from backend.server.runtime import Runtime
 from backend.server.status import page
 from backend.server.status.build import build_report, selected_projects
-from backend.server.status.failed import failed_task_list
 from backend.server.status.live import read_live
+from backend.server.status.parts.failed import failed_task_list
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
 
@@ -89,7 +89,7 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
     @app.post("/setup")
     def setup() -> Response:
         body = payloads.parse_request(payloads.SetupRequest, request_bodies.json_object(request))
-        runtime.projects.remember(body.project, body.extra_params, body.label_config)
+        runtime.projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
         return jsonify(model_version=version)
 
     @app.post("/predict")
@@ -103,6 +103,7 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                     fix="select fewer tasks or raise CAMVO_MAX_TASKS",
                 )
             config = parse_label_config(body.label_config)
+            runtime.projects.note_predicted(body.project, config, body.label_config)
             answers = runtime.predict(body.project, config, body.tasks, again=body.again)
         results = answers.result()
         with turns:
@@ -127,17 +128,21 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
 
     @app.get("/status")
     def status() -> Response:
-        live = read_live(environment)
+        live, asked = read_live(environment), request.args.get("project")
         with runtime.ledger.read() as connection:
             report = build_report(
                 connection,
                 runtime.settings,
                 now=now(connection),
                 live=live,
-                project=request.args.get("project"),
+                project=asked,
+                label_studio=environment.label_studio_url,
             )
         if _wants_html():
-            answer = Response(page.render_page(report), content_type="text/html; charset=utf-8")
+            answer = Response(
+                page.render_page(report, overview=asked is None and len(report.projects) > 1),
+                content_type="text/html; charset=utf-8",
+            )
         else:
             answer = jsonify(dataclasses.asdict(report))
         answer.headers.update({**page.HEADERS, "Vary": "Accept"})

@@ -49,6 +49,7 @@ from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls
 from backend.server.past_usage import recall_usage
 from backend.server.served_projects import ServedProjects
+from backend.server.status.alarms.watch import AlertWatch
 from backend.server.urgent_requests import UrgentRequests
 from backend.server.warm_up import warm_up
 from backend.settings import Environment, Settings
@@ -114,7 +115,13 @@ class Runtime:
         sys.setswitchinterval(_SWITCH)
         self._jobs = JobQueue(self._make_annotator(environment, purchases), settings.concurrency)
         self._deletions = Deletions(self._writer, settings, clock)
-        self._thread.start(settle_lost_calls(self._writer), purchases.renew_claims(), self._deletions.run())
+        self.alert_watch = AlertWatch(self.ledger, self._writer, settings, environment)
+        self._thread.start(
+            settle_lost_calls(self._writer),
+            purchases.renew_claims(),
+            self._deletions.run(),
+            self.alert_watch.run(),
+        )
         metrics.started_at.set(clock())
         self._warm_up = threading.Thread(
             target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from backend.errors import ConfigError, ModelUnknownError
 from camvo.subsets.oracle import MOST_ARMS
 
+from .alerts import AlertSettings
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
 from .policies import NotNegative, PolicySettings, Rounds, Share, Worth
@@ -39,6 +40,8 @@ class Settings(BaseModel):
     """The pool."""
     policy: PolicySettings = PolicySettings()
     budget: BudgetSettings = BudgetSettings()
+    alerts: AlertSettings = AlertSettings()
+    """Where alarms are posted."""
     audit: Annotated[Real, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     """Share of tasks that are recorded but get no prediction, so that annotators label them blind."""
     deadline: Annotated[Real, Field(gt=0, lt=100, allow_inf_nan=False)] = 85.0
@@ -68,7 +71,7 @@ class Settings(BaseModel):
     concurrency: AtLeastOne = 64
     """Tasks in progress at once, per process."""
 
-    @field_validator("policy", "budget", mode="before")
+    @field_validator("policy", "budget", "alerts", mode="before")
     @classmethod
     def _null_means_defaults(cls, value: object) -> object:
         return {} if value is None else value

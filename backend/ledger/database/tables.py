@@ -42,6 +42,22 @@ projects = Table(
     Column("label_config", Text),
     Column("model_version", Text),
     Column("updated_at", Double, nullable=False),
+    Column("title", Text),
+    Column("hostname", Text),
+    Column("task_number", BigInteger),
+    Column("predicted", _JSON),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("code", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("began_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("posted_at", Double),
+    Column("over_at", Double),
 )
 
 events = Table(

@@ -33,6 +33,11 @@ def percent(value: float | None) -> str:
     return _NOTHING if value is None else f"{100.0 * value:.1f}%"
 
 
+def share_of_hundred(value: float) -> str:
+    """A share that a person has set, without decimals that say nothing: ``90%``, ``97.5%``."""
+    return f"{100.0 * value:.4g}%"
+
+
 def interval(value: Share) -> str:
     """The 95% interval of a share; empty without data."""
     if value.low is None or value.high is None:

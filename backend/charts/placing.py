@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
 
-from backend.commands.replay.report.style import INK, MUTED, PAPER
+from backend.charts.style import INK, MUTED, PAPER
 from camvo.typing import Array
 
 _SIZE = 8.5

@@ -5,19 +5,25 @@ from __future__ import annotations
 import io
 import re
 
+import matplotlib
 from markupsafe import escape
-from matplotlib.figure import Figure
 
-from backend.commands.replay.report.style import THEMED
+from backend.charts.style import THEMED, Picture
 
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
 """Decimals beyond a hundredth of a point, which no screen shows and which double a file's size."""
 
 
-def svg(figure: Figure) -> str:
-    """Return the figure as an SVG document; the same figure gives the same text."""
+def svg(picture: Picture) -> str:
+    """Return a picture as an SVG document, with its layout settled; the same picture gives the same text.
+
+    Call it within :func:`backend.charts.style.style`.
+    """
+    picture.figure.draw_without_rendering()
+    picture.figure.set_layout_engine("none")
     file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    with matplotlib.rc_context({"svg.hashsalt": picture.name}):
+        picture.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return re.sub(r' d="[^"]*"', lambda path: _DECIMALS.sub(r"\1", path[0]), file.getvalue())
 
 

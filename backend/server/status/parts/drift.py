@@ -55,7 +55,7 @@ def restart_alert(question: QuestionReport) -> Alert | None:
             f"nothing, if {latest.model} is still worth its price: its weight is learnt anew, which takes "
             "some hundred tasks. To keep a model from changing, name a dated version in camvo.yaml"
         )
-    return Alert(_CODES[latest.kind], f"{question.control}: {latest.message}", fix)
+    return Alert(_CODES[latest.kind], f"{question.control}: {latest.message}", fix, subject=question.control)
 
 
 def _restart_report(restart: Restart) -> RestartReport:

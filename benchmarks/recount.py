@@ -2,9 +2,10 @@
 
     python benchmarks/recount.py VOTES.csv … [--items 2000] [--shuffles 2] [--policy joint]
 
-Each table is predicted first, item by item, without human labels. Then people label a random 2%, 5% and 10% of
-the items, and the votes of all other items are counted again. Printed for the items that nobody labelled: the
-percentage of right labels as first predicted and after each recount, and how far the mean score lies above it.
+Each table is predicted first, item by item, without human labels. Then people label a random 2%, 5% and 10%
+of the items, and the votes of all other items are counted again. Printed for the items that nobody labelled:
+the percentage of right labels as first predicted and after each recount, and how far the mean score lies
+above it.
 Prices are read from the JSON file beside the table. The policies ignore contexts.
 """
 
@@ -20,14 +21,19 @@ import numpy as np
 import camvo
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
-from camvo.policies.past_round import PastRound
+from camvo.policies.past_rounds.past_round import PastRound
+from camvo.policies.past_rounds.recount import recount
 from camvo.policies.policy import Policy
-from camvo.policies.recount import recount
 from camvo.questions.task import Task
 from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
 from camvo.votes.decision import Decision
 
-POLICIES: dict[str, Policy] = {"joint": camvo.Joint(), "sequential": camvo.Sequential()}
+POLICIES: dict[str, Policy] = {
+    "joint": camvo.Joint(),
+    "joint, everyone asked": camvo.Joint(worth=1000.0),
+    "sequential": camvo.Sequential(),
+    "baseline": camvo.Baseline(),
+}
 SHARES = (0.0, 0.02, 0.05, 0.1)
 CONTEXT = np.array([1.0, 0.0])
 
@@ -127,7 +133,7 @@ def main() -> None:
     parser.add_argument("--policy", choices=POLICIES, default="joint")
     arguments = parser.parse_args()
     print(
-        "table, human labels: right before → after (gain of each shuffle); mean score above right before → after"
+        "table, human labels: right before → after (gain of each shuffle); mean score minus right, likewise"
     )
     for path in arguments.tables:
         runs = np.array(
@@ -140,7 +146,8 @@ def main() -> None:
             mean = by_shuffle.mean(axis=0)
             gains = ", ".join(f"{after - before:+.2f}" for before, after, *_ in by_shuffle)
             print(
-                f"{path.stem}, {share:.0%}: {mean[0]:.2f} → {mean[1]:.2f} ({gains}); {mean[2]:+.1f} → {mean[3]:+.1f}",
+                f"{path.stem}, {share:.0%}: {mean[0]:.2f} → {mean[1]:.2f} ({gains});"
+                f" {mean[2]:+.1f} → {mean[3]:+.1f}",
                 flush=True,
             )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from camvo.policies.camvo import CaMVo
-from camvo.policies.past_round import QUESTION, PastRound
+from camvo.policies.past_rounds.past_round import QUESTION, PastRound
 from camvo.state.state import State
 from camvo.votes.decision import Decision
 

@@ -6,7 +6,7 @@ worth. The votes are kept, so counting them again costs nothing.
 
 from __future__ import annotations
 
-from camvo.policies.past_round import QUESTION, PastRound
+from camvo.policies.past_rounds.past_round import QUESTION, PastRound
 from camvo.policies.policy import Policy
 from camvo.state.state import State
 from camvo.votes.decision import Decision

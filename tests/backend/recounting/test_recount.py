@@ -1,0 +1,371 @@
+"""Counting kept votes again, in the real app: what changes, what never does, and what Label Studio shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_api import KEY, LabelStudioApi
+from label_studio_requests import (
+    Annotation,
+    Project,
+    annotated,
+    annotations_deleted,
+    start_training,
+    tasks_deleted,
+)
+from pydantic import SecretStr
+from server_process import wait_until
+from whole_backend import Backend, prompt_of, says
+
+from backend.ledger.recounts import countings
+from backend.ledger.recounts import rows as recounts
+from backend.ledger.recounts.countings import Counting
+from backend.ledger.recounts.rows import Recount
+from backend.recounting import automatic
+
+TASKS = 30
+POLICY = {"name": "baseline"}
+
+
+def script(body: dict[str, Any]) -> Any:
+    """Red and green agree on a label that is wrong on every task; blue is right."""
+    right, wrong = ("Glad", "Sad") if "sunny" in prompt_of(body) else ("Sad", "Glad")
+    return says(mood=right if body["model"] == "blue" else wrong)
+
+
+def text(number: int) -> str:
+    return f"Note {number}: {'sunny' if number % 2 else 'rainy'}"
+
+
+def truth(number: int) -> str:
+    return "Glad" if number % 2 else "Sad"
+
+
+class Studio:
+    """A Label Studio whose tasks all have the backend's first prediction."""
+
+    def __init__(self, folder: Path, api: LabelStudioApi, *, key: bool = True, **settings: Any) -> None:
+        self.api = api
+        self.texts = [text(number) for number in range(TASKS)]
+        self.tasks = api.add_tasks(*self.texts)
+        api.project["created_at"] = self.project.payload()["created_at"]
+        own = {"label_studio_url": api.url, "label_studio_api_key": SecretStr(KEY)} if key else {}
+        self.backend = Backend(folder, script, environment=own, **{"policy": POLICY, **settings})
+
+    @property
+    def project(self) -> Project:
+        number, config = self.api.project["id"], self.api.project["label_config"]
+        return Project(number=number, label_config=config)
+
+    def raw(self, *numbers: int) -> list[dict[str, Any]]:
+        chosen = numbers or range(TASKS)
+        return [{"id": self.tasks[number], "data": {"text": self.texts[number]}} for number in chosen]
+
+    def predict(self) -> None:
+        """Ask for every prediction and store it in Label Studio."""
+        answers = self.backend.predict(*self.raw(), project=self.project)
+        for task, answer in zip(self.tasks, answers, strict=True):
+            if answer:
+                self.api._add_prediction({"task": task, **answer})
+
+    def label(self, *numbers: int) -> None:
+        """People label tasks: in the webhook, and in Label Studio."""
+        for number in numbers:
+            annotation = Annotation(number=1000 + number, task=self.tasks[number], mood=truth(number))
+            self.backend.hook(annotated(annotation, self.project))
+            self.api.annotate(self.tasks[number], truth(number))
+
+    def recount(self) -> dict[str, Any] | None:
+        answer = self.backend.post("/recount", {"project": self.project.key}).get_json()
+        assert answer["done"]
+        counting: dict[str, Any] | None = answer["counting"]
+        return counting
+
+    def shown(self) -> dict[int, tuple[str, float]]:
+        """Task → label and score in Label Studio."""
+        return {
+            number: (prediction["result"][0]["value"]["choices"][0], prediction["score"])
+            for number, task in enumerate(self.api.tasks[task] for task in self.tasks)
+            for prediction in task["predictions"]
+        }
+
+    def answers(self) -> list[Any]:
+        return self.backend.predict(*self.raw(), project=self.project)
+
+    def countings(self) -> list[Counting]:
+        with self.backend.ledger.read() as connection:
+            return countings.of_project(connection, self.project.key)
+
+    def pending(self) -> list[int]:
+        with self.backend.ledger.read() as connection:
+            return [self.tasks.index(task) for task in recounts.pending(connection, self.project.key)]
+
+    def recounts(self, number: int) -> Recount | None:
+        [round_] = self.backend.rounds(self.tasks[number], self.project)
+        with self.backend.ledger.read() as connection:
+            return recounts.latest(connection, [round_.id]).get(round_.id)
+
+    def tend(self) -> None:
+        """Let the server look once, as it does by itself."""
+        runtime = self.backend.runtime
+        runtime._thread.submit(runtime.recounts.tend(self.project.key)).result(60)
+
+
+@pytest.fixture
+def api() -> Iterator[LabelStudioApi]:
+    with LabelStudioApi() as api:
+        yield api
+
+
+@pytest.fixture
+def studio(tmp_path: Path, api: LabelStudioApi) -> Iterator[Studio]:
+    """A project that was predicted without human labels; every label is wrong. Then people label eight."""
+    studio = Studio(tmp_path, api)
+    with studio.backend:
+        studio.predict()
+        studio.label(*range(8))
+        yield studio
+
+
+def labels(answers: list[Any]) -> list[str]:
+    return [answer["result"][0]["value"]["choices"][0] for answer in answers]
+
+
+# -- what a recount changes
+
+
+def test_human_labels_change_the_labels_of_the_tasks_that_nobody_annotated(studio: Studio) -> None:
+    before = labels(studio.answers())
+    assert before == [truth(number + 1) for number in range(TASKS)]
+    counting = studio.recount()
+    assert counting is not None
+    assert (counting["labels"], counting["counted"]) == (TASKS - 8, TASKS - 8)
+    after = labels(studio.answers())
+    assert after[8:] == [truth(number) for number in range(8, TASKS)]
+    assert after[:8] == before[:8]
+
+
+def test_a_recount_asks_no_model(studio: Studio) -> None:
+    asked = len(studio.backend.server.requests)
+    studio.recount()
+    studio.answers()
+    assert len(studio.backend.server.requests) == asked
+
+
+def test_the_first_rounds_and_the_events_stay_as_they_were(studio: Studio) -> None:
+    def stored() -> list[tuple[Any, ...]]:
+        found = [studio.backend.rounds(task, studio.project) for task in studio.tasks]
+        return [(one.id, one.label, one.score, one.plan, one.taught, one.confirmed) for [one] in found]
+
+    before, events = stored(), studio.backend.events(studio.project)
+    studio.recount()
+    assert (stored(), studio.backend.events(studio.project)) == (before, events)
+
+
+def test_the_ledger_says_when_and_why_a_label_changed(studio: Studio) -> None:
+    studio.recount()
+    [counting] = studio.countings()
+    assert counting.reason == "command"
+    assert counting.sequence == len(studio.backend.events(studio.project))
+    recount = studio.recounts(8)
+    assert recount is not None
+    assert (recount.label, recount.label_changed) == (truth(8), True)
+
+
+def test_a_second_recount_with_nothing_new_changes_nothing(studio: Studio) -> None:
+    studio.recount()
+    answers = studio.answers()
+    assert studio.recount() is None
+    assert (len(studio.countings()), studio.answers()) == (1, answers)
+
+
+def test_two_recounts_at_once_are_one(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    both = [runtime._thread.submit(runtime.recounter.recount(key, "command")) for _ in range(2)]
+    assert both[0].result(60) == both[1].result(60)
+    assert len(studio.countings()) == 1
+
+
+def test_two_processes_that_count_the_same_store_it_once(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    first, second = [runtime._thread.submit(runtime.recounter.count(key)).result(60) for _ in range(2)]
+    stored = [
+        runtime._thread.submit(runtime.recounter.store(key, found, "automatic")).result(60)
+        for found in (first, second)
+    ]
+    assert stored[0] is not None
+    assert stored[1] is None
+
+
+def test_a_task_annotated_after_it_was_counted_keeps_its_label(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    found = runtime._thread.submit(runtime.recounter.count(key)).result(60)
+    studio.label(9)
+    runtime._thread.submit(runtime.recounter.store(key, found, "command")).result(60)
+    assert studio.recounts(9) is None
+    assert studio.recounts(10) is not None
+
+
+def test_labels_that_are_forgotten_again_bring_the_first_labels_back(studio: Studio) -> None:
+    first = labels(studio.answers())
+    studio.recount()
+    studio.backend.hook(annotations_deleted(*range(1000, 1008), project=studio.project))
+    studio.recount()
+    assert labels(studio.answers()) == first
+    assert len(studio.countings()) == 2
+
+
+def test_the_recounts_of_a_deleted_task_go_with_it(studio: Studio) -> None:
+    studio.recount()
+    with studio.backend.ledger.read() as connection:
+        [round_] = studio.backend.rounds(studio.tasks[9], studio.project)
+        assert recounts.latest(connection, [round_.id])
+    studio.backend.hook(tasks_deleted(studio.tasks[9], project=studio.project))
+    with studio.backend.ledger.read() as connection:
+        assert recounts.latest(connection, [round_.id]) == {}
+        assert studio.tasks[9] not in recounts.pending(connection, studio.project.key)
+
+
+# -- what Label Studio shows
+
+
+def test_the_server_replaces_predictions_in_their_place_by_itself(studio: Studio) -> None:
+    numbers = {task: [one["id"] for one in studio.api.tasks[task]["predictions"]] for task in studio.tasks}
+    studio.tend()
+    assert [label for label, _ in studio.shown().values()][8:] == [truth(n) for n in range(8, TASKS)]
+    assert {
+        task: [one["id"] for one in studio.api.tasks[task]["predictions"]] for task in studio.tasks
+    } == numbers
+    assert {one["model_version"] for task in studio.api.tasks.values() for one in task["predictions"]} == {
+        "camvo"
+    }
+    assert [counting.reason for counting in studio.countings()] == ["automatic"]
+
+
+def test_what_label_studio_shows_is_what_predict_answers(studio: Studio) -> None:
+    studio.tend()
+    answers = [(one["result"][0]["value"]["choices"][0], one["score"]) for one in studio.answers()]
+    assert list(studio.shown().values())[8:] == answers[8:]
+
+
+def test_annotated_and_drafted_tasks_are_never_touched(studio: Studio) -> None:
+    studio.api.annotate(studio.tasks[9], "Sad")  # its webhook is lost
+    studio.api.tasks[studio.tasks[10]]["draft_exists"] = True
+    before = studio.shown()
+    studio.tend()
+    after = studio.shown()
+    assert [after[number] for number in (*range(8), 9, 10)] == [before[n] for n in (*range(8), 9, 10)]
+    assert after[11] != before[11]
+
+
+def test_a_draft_that_is_thrown_away_gets_its_new_prediction(studio: Studio) -> None:
+    draft = studio.api.tasks[studio.tasks[10]]
+    draft["draft_exists"] = True
+    studio.tend()
+    assert studio.pending() == [10]
+    draft["draft_exists"] = False
+    studio.tend()
+    assert (studio.shown()[10][0], studio.pending()) == (truth(10), [])
+
+
+def test_a_delivery_that_broke_off_is_finished_by_the_next_process(
+    studio: Studio, api: LabelStudioApi, tmp_path: Path
+) -> None:
+    patched: list[str] = []
+
+    def breaks(method: str, path: str) -> None:
+        if method == "PATCH":
+            patched.append(path)
+            if len(patched) == 5:
+                api.answers[method, path] = (503, {})
+
+    api.before = breaks
+    studio.tend()
+    assert sum(label == truth(number) for number, (label, _) in studio.shown().items()) == 4
+    assert len(studio.pending()) == TASKS - 8
+    api.before, api.answers = (lambda method, path: None), {}
+    own = {"label_studio_url": api.url, "label_studio_api_key": SecretStr(KEY)}
+    with Backend(tmp_path, script, environment=own, policy=POLICY) as other:
+        other.runtime._thread.submit(other.runtime.recounts.tend(studio.project.key)).result(60)
+        assert [label for label, _ in studio.shown().values()][8:] == [truth(n) for n in range(8, TASKS)]
+        assert studio.pending() == []
+    assert len(studio.countings()) == 1
+
+
+def test_nothing_is_written_to_label_studio_twice(studio: Studio, api: LabelStudioApi) -> None:
+    studio.tend()
+    writes = len(api.writes)
+    with studio.backend.ledger.write() as connection:  # as if the process had died before it marked them
+        connection.exec_driver_sql("UPDATE recounts SET delivered = 0")
+    studio.tend()
+    assert (len(api.writes), studio.pending()) == (writes, [])
+
+
+def test_start_training_recounts_and_delivers(studio: Studio) -> None:
+    studio.backend.hook(start_training(studio.project))
+    wait_until(lambda: not studio.backend.runtime._trainings, "end of the training")
+    assert [counting.reason for counting in studio.countings()] == ["training"]
+    assert [label for label, _ in studio.shown().values()][8:] == [truth(n) for n in range(8, TASKS)]
+
+
+# -- when a server does it by itself
+
+
+def test_a_recount_that_changes_little_is_not_made(tmp_path: Path, api: LabelStudioApi) -> None:
+    studio = Studio(tmp_path, api)
+    with studio.backend:
+        studio.predict()
+        studio.recount()
+        made = len(studio.countings())
+        studio.tend()
+        assert len(studio.countings()) == made
+
+
+def test_a_server_without_a_key_only_remembers_that_it_would_be_worth_it(
+    tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = Studio(tmp_path, api, key=False)
+    with studio.backend:
+        studio.predict()
+        studio.label(*range(8))
+        studio.tend()
+        with studio.backend.ledger.read() as connection:
+            look = countings.last_look(connection, studio.project.key)
+        assert studio.countings() == []
+        assert look is not None
+        assert (look.by_hand, look.labels, look.counted) == (True, TASKS - 8, TASKS - 8)
+
+
+def test_recount_false_leaves_it_to_the_command(tmp_path: Path, api: LabelStudioApi) -> None:
+    studio = Studio(tmp_path, api, recount=False)
+    with studio.backend:
+        studio.predict()
+        studio.label(*range(8))
+        before = studio.shown()
+        studio.tend()
+        assert (studio.countings(), studio.shown()) == ([], before)
+
+
+def test_within_an_hour_there_is_no_second_one(studio: Studio) -> None:
+    studio.tend()
+    studio.backend.hook(annotations_deleted(*range(1000, 1008), project=studio.project))
+    studio.tend()
+    assert len(studio.countings()) == 1
+    start = studio.backend.runtime.clock
+    studio.backend.runtime.ledger.close()
+    later = start() + automatic.HOUR
+    with studio.backend.runtime.ledger.read() as connection:
+        assert not automatic._is_due(connection, studio.project.key)
+        timed = connection.execution_options(camvo_clock=lambda: later)
+        assert automatic._is_due(timed, studio.project.key)
+
+
+def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path) -> None:
+    with Backend(tmp_path, script, policy=POLICY) as other:
+        mine, theirs = studio.backend.runtime, other.runtime
+        key = studio.project.key
+        assert mine._thread.submit(mine.recounts._claim(key)).result(10)
+        assert not theirs._thread.submit(theirs.recounts._claim(key)).result(10)

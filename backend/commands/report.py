@@ -73,6 +73,7 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         "version": f"{project.model_version.shown or 'unknown'} in Label Studio",
         "score, blind": _score(project.audit),
         "score, reviewed": _score(project.reviewed),
+        **_recounts(project),
     }.items():
         console.print(f"{name:<16} {escape(value)}", highlight=False)
     for question in project.questions:
@@ -132,11 +133,20 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}"
     later = f"; {of(guarantee.beyond, 'later label')} not covered" if guarantee.beyond else ""
+    later += f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
     hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"
     return (
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
         f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones{later} ({hashes})"
     )
+
+
+def _recounts(project: ProjectReport) -> dict[str, str]:
+    changed = project.recounts
+    if not changed.countings:
+        return {}
+    line = f"{of(changed.labels, 'label')} changed, the last time {moment(changed.last_at)}"
+    return {"counted again": f"{of(changed.countings, 'time')}; {line}"}
 
 
 def _worth(control: str, votes: VotesReport) -> str:

@@ -73,6 +73,11 @@ class AutomaticRecounts:
         self._by_itself, self._pause = settings.recount and delivery.possible, pause
         self._owner = f"recount-{uuid.uuid4()}"
 
+    @property
+    def can_deliver(self) -> bool:
+        """Whether this server has a key for Label Studio."""
+        return self._delivery.possible
+
     async def run(self) -> None:
         """Tend all projects again and again until cancelled."""
         while True:

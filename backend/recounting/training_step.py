@@ -18,6 +18,8 @@ _log = structlog.get_logger(__name__)
 class RecountStep:
     """A training step that counts a project again and brings the labels to Label Studio.
 
+    A server without a key only notes what a recount would change, so that ``/status`` names the command.
+
     Attributes:
         recounter: counts.
         recounts: delivers, where the server has a key for Label Studio.
@@ -30,8 +32,11 @@ class RecountStep:
         """Recount the event's project; failures are logged, since nobody awaits the result."""
         project = event.project_key
         try:
-            await self.recounter.recount(project, "training")
-            await self.recounts.deliver(project)
+            if self.recounts.can_deliver:
+                await self.recounter.recount(project, "training")
+                await self.recounts.deliver(project)
+            else:
+                await self.recounts.tend(project)
         except Stopped:
             return
         except CamvoError as error:

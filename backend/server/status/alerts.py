@@ -77,6 +77,15 @@ def project_alerts(
     alerts += [alert for question in project.questions for alert in _family_alerts(question)]
     alerts += [alert for question in project.questions if (alert := restart_alert(question)) is not None]
     alerts += _budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
+    if (waiting := project.recounts).command is not None:
+        alerts.append(
+            Alert(
+                "recount_waiting",
+                f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
+                f"change, and scores by {waiting.would_move:.2f} on average",
+                f"run {waiting.command}; a server with LABEL_STUDIO_API_KEY does it by itself",
+            )
+        )
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
         alerts.append(
             Alert(

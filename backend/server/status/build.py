@@ -22,6 +22,7 @@ from backend.server.status.failed import failed_task_reports
 from backend.server.status.live import Live
 from backend.server.status.models import model_reports
 from backend.server.status.questions import question_reports
+from backend.server.status.recounts import recount_report
 from backend.server.status.reliability import reliability_report
 from backend.server.status.report import (
     Budget,
@@ -117,6 +118,7 @@ def _project_report(
         reviewed=reliability_report(row for row in bins if not row.audit),
         skipped=skipped,
         failed=failed_task_reports(connection, key),
+        recounts=recount_report(connection, key),
     )
     return replace(report, alerts=project_alerts(report, ours, unfit, unreadable))
 

@@ -18,6 +18,7 @@ from backend.server.status.evidence import (
     StopsReport,
     VotesReport,
 )
+from backend.server.status.recounts import RecountReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ class ProjectReport:
         reviewed: the scores on all other tasks with human labels.
         skipped: controls without predictions.
         failed: the tasks without a prediction, by reason.
+        recounts: what counting the kept votes again has changed.
     """
 
     key: str
@@ -197,6 +199,7 @@ class ProjectReport:
     reviewed: ReliabilityReport
     skipped: tuple[SkippedControlReport, ...]
     failed: tuple[FailedTasksReport, ...]
+    recounts: RecountReport
 
 
 @dataclass(frozen=True, slots=True)

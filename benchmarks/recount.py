@@ -1,18 +1,19 @@
 """Measure what counting the kept votes again gains: right labels before and after human labels.
 
-    python benchmarks/recount.py VOTES.csv … [--items 2000] [--shuffles 2] [--policy joint]
+    python benchmarks/recount.py [VOTES.csv …] [--items 2000] [--shuffles 2] [--policy joint]
 
 Each table is predicted first, item by item, without human labels. Then people label a random 2%, 5% and 10%
 of the items, and the votes of all other items are counted again. Printed for the items that nobody labelled:
 the percentage of right labels as first predicted and after each recount, and how far the mean score lies
-above it.
-Prices are read from the JSON file beside the table. The policies ignore contexts.
+above it. Prices are read from the JSON file beside the table. Without a table, seven made-up models vote, of
+which three copy one another. The policies ignore contexts.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
 from camvo.policies.policy import Policy
 from camvo.questions.task import Task
+from camvo.replays.votes_table import VotesTable
 from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
 from camvo.votes.decision import Decision
 
@@ -86,21 +88,38 @@ def measure(decisions: list[Decision], items: list[Item], scorer: Scorer) -> tup
     return 100.0 * float(right), 100.0 * float(np.mean(scores) - right)
 
 
-def run(path: Path, policy: Policy, number: int, shuffle: int) -> list[tuple[float, float, float, float]]:
+def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable]]:
+    """The tables to predict, by name."""
+    for path in paths:
+        file = read_votes(path)
+        prices = read_prices(None, file.models, path)
+        yield (
+            path.stem,
+            VotesTable(file.labels, prices, np.ones((len(file.truth), 2)), file.votes, file.truth),
+        )
+    if not paths:
+        sys.path.insert(0, str(Path(__file__).parent / "labels_per_dollar"))
+        from made_up.families import copying  # noqa: PLC0415 - of the folder just added
+
+        for labels in (2, 4):
+            yield f"copies, {labels} labels", copying(labels)(np.random.default_rng(0), 3 * number).table
+
+
+def run(
+    table: VotesTable, policy: Policy, number: int, shuffle: int
+) -> list[tuple[float, float, float, float]]:
     """For each share of human labels: right before and after, and the score's excess before and after."""
-    file = read_votes(path)
-    prices = read_prices(None, file.models, path)
-    labels, arms = tuple(file.labels), list(prices)
+    labels, prices, arms = tuple(table.labels), table.prices, list(table.prices)
     rng = np.random.default_rng(shuffle)
     rows = [
         (
             {
                 arm: labels[vote] if vote >= 0 else None
-                for arm, vote in zip(arms, file.votes[at], strict=True)
+                for arm, vote in zip(arms, table.votes[at], strict=True)
             },
-            labels[file.truth[at]],
+            labels[table.truth[at]],
         )
-        for at in rng.permutation(len(file.truth))[:number]
+        for at in rng.permutation(len(table.truth))[:number]
     ]
     question, items = predict(labels, prices, rows, policy)
     in_order = rng.permutation(len(items)).tolist()
@@ -127,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tables", nargs="+", type=Path)
+    parser.add_argument("tables", nargs="*", type=Path)
     parser.add_argument("--items", type=int, default=2000)
     parser.add_argument("--shuffles", type=int, default=2)
     parser.add_argument("--policy", choices=POLICIES, default="joint")
@@ -135,10 +154,10 @@ def main() -> None:
     print(
         "table, human labels: right before → after (gain of each shuffle); mean score minus right, likewise"
     )
-    for path in arguments.tables:
+    for name, table in tables(arguments.tables, arguments.items):
         runs = np.array(
             [
-                run(path, POLICIES[arguments.policy], arguments.items, shuffle)
+                run(table, POLICIES[arguments.policy], arguments.items, shuffle)
                 for shuffle in range(arguments.shuffles)
             ]
         )
@@ -146,7 +165,7 @@ def main() -> None:
             mean = by_shuffle.mean(axis=0)
             gains = ", ".join(f"{after - before:+.2f}" for before, after, *_ in by_shuffle)
             print(
-                f"{path.stem}, {share:.0%}: {mean[0]:.2f} → {mean[1]:.2f} ({gains});"
+                f"{name}, {share:.0%}: {mean[0]:.2f} → {mean[1]:.2f} ({gains});"
                 f" {mean[2]:+.1f} → {mean[3]:+.1f}",
                 flush=True,
             )

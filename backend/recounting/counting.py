@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from backend.learning.human_labels import aggregation_of
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, scorer_data
-from backend.ledger.recounts.kept_rounds import KeptRound, kept_rounds
+from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.rows import Recount, differs
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
@@ -45,7 +45,7 @@ class QuestionCount:
     labels: int = 0
     score_change: float = 0.0
 
-    def add(self, kept: KeptRound, label: str, score: float) -> None:
+    def add(self, kept: CountableRound, label: str, score: float) -> None:
         """Compare a round's new label and score with those of now."""
         if not kept.audit:
             self.counted += 1
@@ -96,11 +96,11 @@ class QuestionCounter:
                 self._decide(found, kept, state, prices, scorer)
         return found
 
-    def _page(self, key: StateKey, after: int) -> list[KeptRound]:
+    def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
-            return kept_rounds(connection, key.project, key.control, key.epoch, after=after, limit=_PAGE)
+            return countable_rounds(connection, key.project, key.control, key.epoch, after=after, limit=_PAGE)
 
-    def _prices(self, page: Sequence[KeptRound], state: State) -> dict[str, float]:
+    def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
         """Every model whose votes may count: today's pool and those that the state knows, with a price.
 
         Prices decide nothing about votes that were cast. They are those of the first round that names the
@@ -116,7 +116,7 @@ class QuestionCounter:
         usual = sum(known.values()) / len(known)
         return {name: known.get(name, usual) for name in names}
 
-    def _scorer(self, key: StateKey, first: KeptRound, prices: Mapping[str, float]) -> Scorer | None:
+    def _scorer(self, key: StateKey, first: CountableRound, prices: Mapping[str, float]) -> Scorer | None:
         if not self.calibrate or aggregation_of(first.plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
@@ -126,7 +126,7 @@ class QuestionCounter:
     def _decide(
         self,
         found: QuestionCount,
-        kept: KeptRound,
+        kept: CountableRound,
         state: State,
         prices: Mapping[str, float],
         scorer: Scorer | None,

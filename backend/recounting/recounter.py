@@ -18,8 +18,8 @@ from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
 from backend.ledger import Ledger, Writer, open_rounds, projects
 from backend.ledger.projects import Project
+from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.countings import Counting, Reason
-from backend.ledger.recounts.kept_rounds import KeptRound, kept_rounds
 from backend.questions import parse_label_config
 from backend.recounting.counting import QuestionCount, QuestionCounter
 from backend.recounting.recording import record
@@ -166,12 +166,12 @@ class Recounter:
             found.append(await loop.run_in_executor(self._workers, counter.count, key, own))
         return ProjectCount(tuple(found), stored.sequence, time.monotonic() - began)
 
-    def _first_rounds(self, project: str) -> tuple[Project | None, dict[StateKey, KeptRound]]:
+    def _first_rounds(self, project: str) -> tuple[Project | None, dict[StateKey, CountableRound]]:
         """The project, and of each question's latest epoch a round."""
         with self._ledger.read() as connection:
             first_rounds = {}
             for control, epoch in sorted(open_rounds.latest_epochs(connection, project).items()):
-                first = kept_rounds(connection, project, control, epoch, after=0, limit=1)
+                first = countable_rounds(connection, project, control, epoch, after=0, limit=1)
                 if first:
                     first_rounds[StateKey(project, control, epoch)] = first[0]
             return projects.get(connection, project), first_rounds

@@ -18,7 +18,7 @@ _rounds = tables.rounds.c
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeptRound:
+class CountableRound:
     """A round whose votes can be counted again, with its label and score by the latest counting.
 
     Attributes:
@@ -42,9 +42,9 @@ class KeptRound:
     audit: bool
 
 
-def kept_rounds(
+def countable_rounds(
     connection: Connection, project: str, control: str, epoch: str, *, after: int, limit: int
-) -> list[KeptRound]:
+) -> list[CountableRound]:
     """Return rounds of a question whose task nobody has annotated, and all blind ones, in the order of ids.
 
     A task that has several rounds, because its text has changed, is there with its latest.
@@ -83,4 +83,4 @@ def kept_rounds(
         row["context"] = unpack_context(row["context"])
         if (recount := recounted.get(row["id"])) is not None:
             row |= {"label": recount.label, "score": recount.score}
-    return [KeptRound(**row) for row in rows]
+    return [CountableRound(**row) for row in rows]

@@ -31,12 +31,9 @@ from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
 from backend.learning.background_fits import BackgroundFits
-from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
-from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.scorers import Scorers
 from backend.learning.states import States
-from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.readiness import try_write
 from backend.ledger.recounts import rows as recounts
@@ -50,7 +47,6 @@ from backend.questions import LabelConfig
 from backend.recounting.automatic import AutomaticRecounts
 from backend.recounting.delivery import Delivery
 from backend.recounting.recounter import Recounter
-from backend.recounting.training_step import RecountStep
 from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls
@@ -122,13 +118,7 @@ class Runtime:
         )
         self.recounts = self._make_recounts(environment, annotator)
         self._trainings: set[Future[None]] = set()
-        self._training = Training(
-            [
-                CatchUp(self.ledger, self._writer, settings, environment, clock),
-                RewardCorrections(self.ledger, self._writer, settings, clock),
-                RecountStep(self.recounter, self.recounts),
-            ]
-        )
+        self._training = self._make_training(environment)
         self._thread.start(
             settle_lost_calls(self._writer),
             purchases.renew_claims(),
@@ -169,6 +159,16 @@ class Runtime:
             environment=environment,
         )
         return AutomaticRecounts(self.ledger, self._writer, self.recounter, delivery, self.settings)
+
+    def _make_training(self, environment: Environment) -> Training:
+        ledger, writer, settings, clock = self.ledger, self._writer, self.settings, self.clock
+        return Training(
+            [
+                CatchUp(ledger, writer, settings, environment, clock),
+                RewardCorrections(ledger, writer, settings, clock),
+                RecountStep(self.recounter, self.recounts),
+            ]
+        )
 
     def predict(
         self,

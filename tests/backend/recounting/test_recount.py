@@ -24,6 +24,7 @@ from recount_project import (
 from server_process import wait_until
 from whole_backend import Backend
 
+from backend.ledger import open_rounds
 from backend.ledger.recounts import countings
 from backend.ledger.recounts import rows as recounts
 from backend.recounting import automatic
@@ -257,3 +258,61 @@ def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path
         key = studio.project.key
         assert mine._thread.submit(mine.recounts._claim(key)).result(10)
         assert not theirs._thread.submit(theirs.recounts._claim(key)).result(10)
+
+
+# -- what people are told
+
+
+def project_status(studio: Studio) -> dict[str, Any]:
+    [status] = studio.backend.client.get("/status?format=json").get_json()["projects"]
+    return dict(status)
+
+
+def test_status_says_how_many_labels_changed_when_and_why(studio: Studio) -> None:
+    assert project_status(studio)["recounts"]["countings"] == 0
+    studio.tend()
+    told = project_status(studio)["recounts"]
+    assert (told["countings"], told["labels"], told["scores"], told["pending"]) == (1, LEFT, 0, 0)
+    assert (told["last_reason"], told["last_labels"], told["command"]) == ("automatic", LEFT, None)
+    page = studio.backend.client.get("/status?format=html").text
+    assert f"{LEFT} tasks\ngot another label" in page
+
+
+def test_status_names_the_command_that_a_server_without_a_key_waits_for(
+    prepared: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed(prepared, tmp_path, api, key=False)
+    with studio.backend:
+        studio.tend()
+        command = f"camvo predict --project {api.project['id']} --recount"
+        status = project_status(studio)
+        assert status["recounts"]["command"] == command
+        [alert] = [alert for alert in status["alerts"] if alert["code"] == "recount_waiting"]
+        assert alert["message"] == (
+            f"Counted by what is known now, {LEFT} of {LEFT} labels would change, and scores by "
+            f"{status['recounts']['would_move']:.2f} on average"
+        )
+        assert command in alert["fix"]
+        studio.recount()
+        assert project_status(studio)["recounts"]["command"] is None
+
+
+def test_start_training_on_a_server_without_a_key_leaves_it_to_the_command(
+    prepared: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed(prepared, tmp_path, api, key=False)
+    with studio.backend:
+        studio.backend.hook(start_training(studio.project))
+        wait_until(lambda: not studio.backend.runtime._trainings, "end of the training")
+        assert studio.countings() == []
+        assert project_status(studio)["recounts"]["would_change"] == LEFT
+
+
+def test_review_lists_the_labels_and_scores_of_the_latest_counting(studio: Studio) -> None:
+    studio.recount()
+    with studio.backend.ledger.read() as connection:
+        [(control, epoch)] = open_rounds.latest_epochs(connection, studio.project.key).items()
+        listed = open_rounds.latest_per_task(connection, studio.project.key, control, epoch)
+    assert {studio.tasks.index(one.task): one.label for one in listed} == dict(
+        zip(range(LABELLED, TASKS), NEW, strict=True)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import migrated
@@ -92,13 +92,6 @@ def a_round(task: int, *, audit: bool) -> Round:
         context=np.zeros(2),
         created_at=1.0,
     )
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"))
-    yield opened
-    opened.close()
 
 
 def glad(tasks: Sequence[int]) -> list[tuple[int, str]]:

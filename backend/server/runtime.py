@@ -31,9 +31,12 @@ from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
 from backend.learning.background_fits import BackgroundFits
+from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
+from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.scorers import Scorers
 from backend.learning.states import States
+from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.readiness import try_write
 from backend.ledger.recounts import rows as recounts
@@ -47,6 +50,7 @@ from backend.questions import LabelConfig
 from backend.recounting.automatic import AutomaticRecounts
 from backend.recounting.delivery import Delivery
 from backend.recounting.recounter import Recounter
+from backend.recounting.training_step import RecountStep
 from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls

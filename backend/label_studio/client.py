@@ -92,13 +92,15 @@ class Client:
     def project_by_key(self, key: str) -> dict[str, Any]:
         """Get the project that the ledger knows by this key.
 
+        A key from label-studio-ml's server is the number alone, and is believed.
+
         Raises:
             LabelStudioError: the project of that number was created at another time, so it is another
                 project, or there is none.
         """
-        number = int(key.partition(".")[0])
-        project = self.project(number)
-        if project_key(project) != key:
+        number, _, created = key.partition(".")
+        project = self.project(int(number))
+        if created and project_key(project) != key:
             raise LabelStudioError(
                 f"project {number} there is not the project {key} of the ledger",
                 where=self.url,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -35,6 +36,9 @@ _REST = 20.0
 
 _LEASE = 600.0
 """Seconds after which another process may take over what a dead one had begun."""
+
+_AFTER_FAILURE = 600.0
+"""Seconds for which a project is left alone after a failure, such as a Label Studio that is down."""
 
 _log = structlog.get_logger(__name__)
 
@@ -72,6 +76,7 @@ class AutomaticRecounts:
         self._ledger, self._writer, self._recounter, self._delivery = ledger, writer, recounter, delivery
         self._by_itself, self._pause = settings.recount and delivery.possible, pause
         self._owner = f"recount-{uuid.uuid4()}"
+        self._resting: dict[str, float] = {}
 
     @property
     def can_deliver(self) -> bool:
@@ -84,22 +89,33 @@ class AutomaticRecounts:
             await asyncio.sleep(self._pause)
             try:
                 for project in await asyncio.to_thread(self._due):
-                    await self.tend(project)
+                    if self._resting.get(project, 0.0) <= time.monotonic():
+                        await self.tend(project)
             except Stopped:
                 return
             except CamvoError as error:
                 _log.error("recounts_not_tended", code=error.code, reason=str(error))
 
     async def tend(self, project: str) -> None:
-        """Look at one project, recount it if that is worth it, and deliver, unless another process does."""
+        """Look at one project, recount it if that is worth it, and deliver, unless another process does.
+
+        A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
+        logged: its text might quote a task.
+        """
         if not await self._claim(project):
             return
         try:
             await self._look(project)
             if self._by_itself:
                 await self._delivery.deliver(project, partial(self._claim, project))
-        except CamvoError as error:
-            _log.error("recount_failed", project=project, code=error.code, reason=str(error))
+        except Stopped:
+            raise
+        except Exception as error:  # nobody awaits the result, and the next project must have its turn
+            code, reason = "internal", type(error).__name__
+            if isinstance(error, CamvoError):
+                code, reason = error.code, str(error)
+            _log.error("recount_failed", project=project, code=code, reason=reason)
+            self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
             await self._writer.persist(partial(claims.release, key=_key(project), owner=self._owner))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from label_studio_api import KEY, LabelStudioApi
 from label_studio_requests import annotations_deleted, start_training, tasks_deleted
 from pydantic import SecretStr
@@ -316,3 +317,19 @@ def test_review_lists_the_labels_and_scores_of_the_latest_counting(studio: Studi
     assert {studio.tasks.index(one.task): one.label for one in listed} == dict(
         zip(range(LABELLED, TASKS), NEW, strict=True)
     )
+
+
+def test_an_unexpected_failure_ends_the_turn_and_nothing_else(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def breaks(project: str) -> None:
+        raise RuntimeError("Note 3: sunny")
+
+    monkeypatch.setattr(studio.backend.runtime.recounter, "count", breaks)
+    studio.tend()
+    said = capfd.readouterr().err
+    assert "recount_failed" in said
+    assert "sunny" not in said
+    monkeypatch.undo()
+    studio.tend()  # the claim was given back
+    assert len(studio.countings()) == 1

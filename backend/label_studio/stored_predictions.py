@@ -22,6 +22,13 @@ def is_drafted(task: Mapping[str, Any]) -> bool:
     return bool(task.get("draft_exists") or task.get("drafts"))
 
 
+def untouched(tasks: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], set[int]]:
+    """The tasks that nobody has annotated or begun to, and the numbers of those with a draft alone."""
+    unannotated = [task for task in tasks if not is_annotated(task)]
+    drafted = {int(task["id"]) for task in unannotated if is_drafted(task)}
+    return [task for task in unannotated if task["id"] not in drafted], drafted
+
+
 def of_version(task: Mapping[str, Any], version: str) -> list[dict[str, Any]]:
     """A task's predictions of one model version, the oldest first."""
     stored = [prediction for prediction in task["predictions"] if prediction["model_version"] == version]

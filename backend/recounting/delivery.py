@@ -131,15 +131,9 @@ class Delivery:
         A task with a draft is not: its draft may be thrown away. A task that is gone or annotated is.
         """
         found = await asyncio.to_thread(target.client.tasks, target.number, numbers)
-        drafted = {
-            task["id"]
-            for task in found
-            if stored_predictions.is_drafted(task) and not stored_predictions.is_annotated(task)
-        }
+        untouched, drafted = stored_predictions.untouched(found)
         changed = 0
-        for task in found:
-            if task["id"] in drafted or stored_predictions.is_annotated(task):
-                continue
+        for task in untouched:
             for prediction in await self._predictions(target, project, task):
                 existing = stored_predictions.of_version(task, prediction["model_version"])
                 if not existing:

@@ -85,10 +85,7 @@ class RecountRun:
                 self._replace(tasks[start : start + self.batch], through)
 
     def _replace(self, numbers: Sequence[int], through: int) -> None:
-        found = self.client.tasks(self.project, numbers)
-        unannotated = [task for task in found if not stored_predictions.is_annotated(task)]
-        drafted = {task["id"] for task in unannotated if stored_predictions.is_drafted(task)}
-        wanted = [task for task in unannotated if task["id"] not in drafted]
+        wanted, drafted = stored_predictions.untouched(self.client.tasks(self.project, numbers))
         results = (
             self.backend.predict(self.key, self.label_config, wanted, stored_only=True) if wanted else []
         )

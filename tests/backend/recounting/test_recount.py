@@ -29,6 +29,7 @@ from backend.ledger import open_rounds
 from backend.ledger.recounts import countings
 from backend.ledger.recounts import rows as recounts
 from backend.recounting import automatic
+from backend.telemetry import logs
 
 # -- what a recount changes
 
@@ -325,6 +326,7 @@ def test_an_unexpected_failure_ends_the_turn_and_nothing_else(
     async def breaks(project: str) -> None:
         raise RuntimeError("Note 3: sunny")
 
+    logs.configure("info")
     monkeypatch.setattr(studio.backend.runtime.recounter, "count", breaks)
     studio.tend()
     said = capfd.readouterr().err

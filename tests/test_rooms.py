@@ -42,6 +42,7 @@ ROOMS = {
         "label_studio",
         "learning",
         "annotation",
+        "recounting",
         "server",
         "commands",
         "cli",

@@ -24,6 +24,7 @@ class Job:
         config: the parsed label config.
         settings: the project's settings.
         again: whether models make another attempt after their last one.
+        stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
     """
 
     project: str
@@ -32,6 +33,7 @@ class Job:
     config: LabelConfig
     settings: Settings
     again: bool = False
+    stored_only: bool = False
 
     @property
     def audit(self) -> bool:

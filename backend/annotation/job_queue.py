@@ -71,7 +71,7 @@ class JobQueue:
         """
         # Equal settings are one object. Equal configs may be several: threads that parse the same text for
         # the first time together each get their own.
-        key = (job.project, job.task, repr(job.data), job.config, id(job.settings))
+        key = (job.project, job.task, repr(job.data), job.config, id(job.settings), job.stored_only)
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
             task.add_done_callback(lambda done: self._remove(key, done))

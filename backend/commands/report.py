@@ -120,6 +120,7 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
     yield "score, blind", _score(project.audit)
     yield "score, reviewed", _score(project.reviewed)
+    yield from _recounts(project)
     for question in project.questions:
         if question.current:
             if question.guarantee.blind:
@@ -168,11 +169,19 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}"
     later = f"; {of(guarantee.beyond, 'later label')} not covered" if guarantee.beyond else ""
+    later += f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
     hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"
     return (
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
         f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones{later} ({hashes})"
     )
+
+
+def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:
+    changed = project.recounts
+    if changed.countings:
+        line = f"{of(changed.labels, 'label')} changed, the last time {moment(changed.last_at)}"
+        yield "counted again", f"{of(changed.countings, 'time')}; {line}"
 
 
 def _worth(control: str, votes: VotesReport) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from backend.errors import LabelStudioMissingError
+from backend.errors import LabelStudioError, LabelStudioMissingError
 from backend.label_studio.failures import answer_error, failures
+from backend.label_studio.webhooks import project_key
 
 QUICK, SLOW = 30.0, 110.0
 """Time limits in seconds: for a look-up, and for requests during which Label Studio calls the backend.
@@ -87,6 +88,25 @@ class Client:
             LabelStudioMissingError: no project has that number, or the key's owner cannot see it.
         """
         return self._object("GET", f"/api/projects/{number}/")
+
+    def project_by_key(self, key: str) -> dict[str, Any]:
+        """Get the project that the ledger knows by this key.
+
+        A key from label-studio-ml's server is the number alone, and is believed.
+
+        Raises:
+            LabelStudioError: the project of that number was created at another time, so it is another
+                project, or there is none.
+        """
+        number, _, created = key.partition(".")
+        project = self.project(int(number))
+        if created and project_key(project) != key:
+            raise LabelStudioError(
+                f"project {number} there is not the project {key} of the ledger",
+                where=self.url,
+                fix="set LABEL_STUDIO_URL to the Label Studio that CaMVo is connected to",
+            )
+        return project
 
     def change_project(self, number: int, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change settings of a project. Label Studio sends PROJECT_UPDATED even if nothing changes."""

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from backend.ledger import blind_tasks, human_annotations
 from backend.ledger.human_annotations import Annotation
+from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
 from camvo.votes import consensus, registry
@@ -61,14 +62,17 @@ def hear_blind(connection: Connection, round_: Round, round_id: int) -> None:
     """Tell the queue of blind tasks what people say about a blind round, if anybody has annotated its task.
 
     A task whose annotations are skipped, deleted or withdrawn has no answer that stands, and counts as wrong.
+    If the votes were counted again before an answer, the answer is about the label by that counting.
     """
     key = round_.key
     if not human_annotations.is_annotated(connection, key.project, key.task):
         return
     counted = counted_answers(connection, key, round_.plan)
     aggregation = aggregation_of(round_.plan)
+    recount = recounts.latest(connection, [round_id]).get(round_id)
+    label = round_.label if recount is None else recount.label
     rewards = {
-        annotation.annotation_id: aggregation.reward(round_.label, annotation.labels[key.control])
+        annotation.annotation_id: aggregation.reward(label, annotation.labels[key.control])
         for annotation in counted
     }
     said = json.dumps([[annotation.annotation_id, annotation.labels[key.control]] for annotation in counted])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, select, update
 
 from backend.ledger import withdrawals
 from backend.ledger.database import tables
@@ -133,6 +133,24 @@ def is_annotated(connection: Connection, project: str, task: int) -> bool:
     """Whether the task ever had an annotation, even if it was skipped, withdrawn or deleted since."""
     query = select(_table.c.annotation_id).where(_table.c.project == project, _table.c.task == task)
     return connection.execute(query.limit(1)).first() is not None
+
+
+def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
+    """The condition that nobody has annotated a task.
+
+    A skipped task counts as annotated; a task whose annotations are all withdrawn or deleted does not.
+
+    Args:
+        project: the project's key.
+        task: the column that holds the task's number.
+    """
+    annotated = select(_table.c.task).where(
+        _table.c.project == project,
+        ~_table.c.deleted,
+        ~_table.c.withdrawn,
+        _table.c.task.is_not(None),
+    )
+    return task.not_in(annotated)
 
 
 def annotated_tasks(connection: Connection, project: str) -> list[int]:

@@ -14,6 +14,8 @@ from backend.label_studio import payloads, webhooks
 from backend.label_studio.prediction import without_lists
 from backend.learning.actions import ACTIONS
 from backend.ledger.database.clock import now
+from backend.ledger.recounts import countings
+from backend.ledger.recounts import rows as recounts
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server import access, request_bodies
@@ -53,6 +55,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
     _register_interface(app, runtime, environment)
+    _register_recounts(app, runtime)
     _register_pages(app, runtime, environment)
     _register_guards(app, runtime, environment)
     register_refusals(app, environment)
@@ -104,7 +107,9 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                 )
             config = parse_label_config(body.label_config)
             runtime.projects.note_predicted(body.project, config, body.label_config)
-            answers = runtime.predict(body.project, config, body.tasks, again=body.again)
+            answers = runtime.predict(
+                body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
+            )
         results = answers.result()
         with turns:
             return jsonify(results=without_lists(results) if body.interactive else results)
@@ -121,6 +126,33 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
     @app.route("/versions", methods=["GET", "POST"])
     def versions() -> Response:
         return jsonify(versions=[version])
+
+
+def _register_recounts(app: Flask, runtime: Runtime) -> None:
+    """Register what ``camvo predict --recount`` requests."""
+
+    @app.post("/recount")
+    def recount() -> Response:
+        body = payloads.parse_request(payloads.RecountRequest, request_bodies.json_object(request))
+        try:
+            counting = runtime.recount(body.project)
+        except TimeoutError:
+            return jsonify(done=False)
+        return jsonify(done=True, counting=None if counting is None else dataclasses.asdict(counting))
+
+    @app.get("/recounted")
+    def recounted() -> Response:
+        project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
+        with runtime.ledger.read() as connection:
+            tasks = recounts.pending(connection, project, after=after)
+            through = countings.next_number(connection, project) - 1
+        return jsonify(tasks=tasks, through=through)
+
+    @app.post("/recounted")
+    def delivered() -> Response:
+        body = payloads.parse_request(payloads.DeliveredRequest, request_bodies.json_object(request))
+        runtime.delivered(body.project, body.tasks, body.through)
+        return jsonify(status="ok")
 
 
 def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> None:

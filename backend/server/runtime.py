@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -38,12 +39,18 @@ from backend.learning.states import States
 from backend.learning.training import Training
 from backend.ledger import Ledger, Writer
 from backend.ledger.database.readiness import try_write
+from backend.ledger.recounts import rows as recounts
+from backend.ledger.recounts.countings import Counting
 from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
 from backend.models.rates.stores import LedgerRates
 from backend.questions import LabelConfig
+from backend.recounting.automatic import AutomaticRecounts
+from backend.recounting.delivery import Delivery
+from backend.recounting.recounter import Recounter
+from backend.recounting.training_step import RecountStep
 from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls
@@ -102,25 +109,28 @@ class Runtime:
         self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
         recall_usage(self.pool, self.ledger)
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
+        self._states = States(self.ledger, self._writer, self._readers, clock=clock)
         self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
-        self._trainings: set[Future[None]] = set()
-        self._training = Training(
-            [
-                CatchUp(self.ledger, self._writer, settings, environment, clock),
-                RewardCorrections(self.ledger, self._writer, settings, clock),
-            ]
-        )
         purchases = CallLedger(self._writer, clock)
         self._settlements = purchases.settlements
         sys.setswitchinterval(_SWITCH)
-        self._jobs = JobQueue(self._make_annotator(environment, purchases), settings.concurrency)
+        annotator = self._make_annotator(environment, purchases)
+        self._jobs = JobQueue(annotator, settings.concurrency)
         self._deletions = Deletions(self._writer, settings, clock)
         self.alert_watch = AlertWatch(self.ledger, self._writer, settings, environment)
+        self._counting = ThreadPoolExecutor(1, thread_name_prefix="recounter")
+        self.recounter = Recounter(
+            self.ledger, self._writer, self._states, self._counting, settings, clock=clock
+        )
+        self.recounts = self._make_recounts(environment, annotator)
+        self._trainings: set[Future[None]] = set()
+        self._training = self._make_training(environment)
         self._thread.start(
             settle_lost_calls(self._writer),
             purchases.renew_claims(),
             self._deletions.run(),
             self.alert_watch.run(),
+            self.recounts.run(),
         )
         metrics.started_at.set(clock())
         self._warm_up = threading.Thread(
@@ -140,16 +150,41 @@ class Runtime:
             embedder=self.embedder,
             questions=JobQuestions(self.embedder, images, voters),
             examples=Examples(ledger, readers, clock=clock),
-            planner=Planner(
-                States(ledger, self._writer, readers, clock=clock), BackgroundFits(readers, clock=clock)
-            ),
+            planner=Planner(self._states, BackgroundFits(readers, clock=clock)),
             voters=voters,
             scorers=Scorers(ledger, readers, clock=clock),
             clock=clock,
         )
 
+    def _make_recounts(self, environment: Environment, annotator: Annotator) -> AutomaticRecounts:
+        delivery = Delivery(
+            ledger=self.ledger,
+            writer=self._writer,
+            annotator=annotator,
+            readers=self._readers,
+            settings=self.settings,
+            environment=environment,
+        )
+        return AutomaticRecounts(self.ledger, self._writer, self.recounter, delivery, self.settings)
+
+    def _make_training(self, environment: Environment) -> Training:
+        ledger, writer, settings, clock = self.ledger, self._writer, self.settings, self.clock
+        return Training(
+            [
+                CatchUp(ledger, writer, settings, environment, clock),
+                RewardCorrections(ledger, writer, settings, clock),
+                RecountStep(self.recounter, self.recounts),
+            ]
+        )
+
     def predict(
-        self, project: str, config: LabelConfig, tasks: Sequence[Any], *, again: bool = False
+        self,
+        project: str,
+        config: LabelConfig,
+        tasks: Sequence[Any],
+        *,
+        again: bool = False,
+        stored_only: bool = False,
     ) -> Future[list[Prediction]]:
         """Start to predict raw tasks; the result comes at the deadline at the latest.
 
@@ -158,6 +193,7 @@ class Runtime:
             config: the parsed label config.
             tasks: the tasks as received; a malformed one gets ``[]``.
             again: whether models make another attempt after their last one.
+            stored_only: whether no model is asked, and a task without a round gets ``[]``.
 
         Returns:
             For each task, in their order: a prediction, a list of several, or ``[]`` if there is none (yet).
@@ -175,7 +211,9 @@ class Runtime:
             )
         settings = self.projects.settings(project)
         jobs = [
-            None if (task := parse_task(raw)) is None else Job(project, *task, config, settings, again)
+            None
+            if (task := parse_task(raw)) is None
+            else Job(project, *task, config, settings, again, stored_only)
             for raw in tasks
         ]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
@@ -194,6 +232,23 @@ class Runtime:
             self._write(prepare_event(part, self.settings, self.clock))
         if event.task_ids:
             self._thread.call_soon(self._deletions.wake)
+
+    def recount(self, project: str) -> Counting | None:
+        """Count a project's kept votes again, or wait for the counting under way; nothing is delivered.
+
+        Returns:
+            The counting; ``None`` if nothing changed.
+
+        Raises:
+            TimeoutError: it was not done by the deadline; it goes on.
+            LedgerError: the ledger failed.
+        """
+        future = self._thread.submit(self.recounter.recount(project, "command"))
+        return future.result(self.settings.deadline)
+
+    def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
+        """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""
+        self._write(partial(recounts.set_delivered, project=project, tasks=tasks, through=through))
 
     def _write(self, function: Callable[[Connection], object]) -> None:
         """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.
@@ -244,9 +299,11 @@ class Runtime:
     def close(self, patience: float = 10.0) -> None:
         """Let jobs and trainings finish for ``patience`` seconds, then stop; paid answers are stored."""
         until = time.monotonic() + patience
+        self.recounter.stop()
         self._thread.submit(self._jobs.drain(patience)).result()
         self._thread.submit(self._settlements.finish(max(until - time.monotonic(), _SETTLING))).result()
         wait_for(list(self._trainings), min(max(until - time.monotonic(), 0.0), _TRAINING))
+        self._counting.shutdown()
         self._writer.close()
         self._thread.stop()
         self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import

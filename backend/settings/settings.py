@@ -56,6 +56,8 @@ class Settings(BaseModel):
     """Whether scores account for errors that models share, and are fitted to annotators' labels."""
     guarantee: Annotated[Real, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.97
     """Share of labels that must be right above the score from which no review is needed."""
+    recount: bool = True
+    """Whether kept votes are counted again by the server itself, when that changes enough."""
     show_votes: bool = False
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
     few_shot: FewShot = 0

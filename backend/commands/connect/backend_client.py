@@ -78,8 +78,21 @@ class BackendClient:
             raise BackendError("the server there is not CaMVo", where=self.url, fix="correct --backend-url")
         return str(health["model_version"])
 
-    def predict(self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def predict(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
+    ) -> list[Any]:
         """Ask for predictions: for each task one prediction, a list of several, or ``[]`` for none (yet).
+
+        Args:
+            project_key: the project's key.
+            label_config: its label config.
+            tasks: the tasks, with ``id`` and ``data``.
+            stored_only: whether no model is asked, and a task without a stored round gets ``[]``.
 
         Raises:
             BodyTooLargeError: the request is larger than the server accepts.
@@ -89,7 +102,13 @@ class BackendClient:
             "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
             "project": project_key,
             "label_config": label_config,
-            "params": {"login": None, "password": None, "context": None, "again": self._again},
+            "params": {
+                "login": None,
+                "password": None,
+                "context": None,
+                "again": self._again,
+                "stored_only": stored_only,
+            },
         }
         results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
         return results
@@ -110,6 +129,39 @@ class BackendClient:
             failures |= {row["task"]: TaskFailure(row["code"], row["failed_at"]) for row in page["tasks"]}
             start = page["next"]
         return failures
+
+    def recount(self, project_key: str) -> dict[str, Any] | None:
+        """Have the kept votes of a project counted again; no model is asked.
+
+        Returns:
+            The counting (:class:`backend.ledger.recounts.countings.Counting`); ``None`` if nothing changed.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        while True:  # a large project takes longer than one request; the server goes on in between
+            answer = self._answer("POST", "/recount", json={"project": project_key}, timeout=_SLOW)
+            if answer["done"]:
+                counting: dict[str, Any] | None = answer["counting"]
+                return counting
+
+    def recounted(self, project_key: str, after: int = 0) -> tuple[list[int], int]:
+        """Return tasks whose prediction is to be replaced, and the number of the latest counting.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        page = self._answer("GET", "/recounted", params={"project": project_key, "after": after})
+        return page["tasks"], page["through"]
+
+    def delivered(self, project_key: str, tasks: Sequence[int], through: int) -> None:
+        """Tell the server that Label Studio shows these tasks' labels by a counting.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        body = {"project": project_key, "tasks": list(tasks), "through": through}
+        self._answer("POST", "/recounted", json=body)
 
     def project_updates(self) -> int:
         """Return how many PROJECT_UPDATED webhooks it has accepted, over all projects.

@@ -15,6 +15,7 @@ from backend.commands.connect.backend_client import TaskFailure
 from backend.commands.connect.tally import Tally
 from backend.commands.progress import Advance
 from backend.errors import BodyTooLargeError
+from backend.label_studio import stored_predictions
 from backend.label_studio.client import Client
 
 TRIES = 4
@@ -47,7 +48,8 @@ class PredictionRun:
         key: the project's key for ``/predict``.
         label_config: its label config.
         model_version: the version of the backend's predictions; other versions are ignored.
-        refresh: whether to update existing predictions to what the backend says now.
+        refresh: whether to update existing predictions to what the backend says now, unless somebody has
+            annotated the task or begun to.
         failed: whether to ask only about the tasks that the backend failed on before.
         batch: tasks in one request to the backend.
         sleep: waits for some seconds; tests replace it.
@@ -74,7 +76,9 @@ class PredictionRun:
         tally = Tally()
         for page in self._pages():
             wanted = [
-                task for task in page if self.refresh or not self._predictions(task, self.model_version)
+                task
+                for task in page
+                if self.refresh or not stored_predictions.of_version(task, self.model_version)
             ]
             tally.unchanged += len(page) - len(wanted)
             answers = self._answers(wanted, tally) if wanted else {}
@@ -147,15 +151,17 @@ class PredictionRun:
         """
         new: list[dict[str, Any]] = []
         for task in self.client.tasks(self.project, list(answers)):
-            written = 0
+            touched = stored_predictions.is_annotated(task) or stored_predictions.is_drafted(task)
+            written = replaced = 0
             for prediction in answers[task["id"]]:
-                existing = self._predictions(task, prediction["model_version"])
+                existing = stored_predictions.of_version(task, prediction["model_version"])
                 if not existing:
                     new.append({"task": task["id"], **prediction})
                     written += 1
-                elif self.refresh:
-                    written += self._replace(existing, prediction, tally)
-            tally.unchanged += not written
+                elif self.refresh and not touched:
+                    replaced += stored_predictions.replace_prediction(self.client, existing, prediction)
+            tally.replaced += replaced
+            tally.unchanged += written + replaced == 0
         nested = [prediction for prediction in new if _has_paths(prediction)]
         for prediction in nested:
             self.client.add_prediction(prediction)
@@ -165,26 +171,6 @@ class PredictionRun:
             stored = self.client.import_predictions(self.project, flat)
             tally.created += stored
             tally.refused += len(flat) - stored
-
-    def _replace(
-        self, existing: Sequence[dict[str, Any]], prediction: Mapping[str, Any], tally: Tally
-    ) -> bool:
-        """Update the oldest prediction of a version if it differs, and delete the others."""
-        first, *duplicates = existing
-        for duplicate in duplicates:
-            self.client.remove_prediction(duplicate["id"])
-        differs = (first["result"], first["score"]) != (prediction["result"], prediction["score"])
-        if differs:
-            values = {"result": prediction["result"], "score": prediction["score"]}
-            self.client.change_prediction(first["id"], values)
-        tally.replaced += differs or bool(duplicates)
-        return differs or bool(duplicates)
-
-    @staticmethod
-    def _predictions(task: Mapping[str, Any], version: str) -> list[dict[str, Any]]:
-        """Return a task's predictions of one version, the oldest first."""
-        of_version = [stored for stored in task["predictions"] if stored["model_version"] == version]
-        return sorted(of_version, key=lambda stored: stored["id"])
 
 
 def _has_paths(prediction: Mapping[str, Any]) -> bool:

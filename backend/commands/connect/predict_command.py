@@ -17,7 +17,15 @@ def predict(  # noqa: PLR0917 - a command's options
         bool,
         typer.Option(
             "--refresh/--only-missing",
-            help="Also replace predictions that have changed, or only add missing ones.",
+            help="Also count kept votes again and replace predictions that have changed, or only add missing"
+            " ones.",
+        ),
+    ] = False,
+    recount: Annotated[
+        bool,
+        typer.Option(
+            "--recount",
+            help="Only count kept votes again by what is known now, and replace what changed. Costs nothing.",
         ),
     ] = False,
     failed: Annotated[
@@ -34,7 +42,7 @@ def predict(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
-    The server calls the models, which costs money. Needs LABEL_STUDIO_API_KEY.
+    The server calls the models, which costs money; with --recount it calls none. Needs LABEL_STUDIO_API_KEY.
 
     Example: camvo predict --project 1 --label-studio http://localhost:8080
     """
@@ -43,6 +51,7 @@ def predict(  # noqa: PLR0917 - a command's options
     from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.connect.predict import PredictionRun  # noqa: PLC0415
+    from backend.commands.connect.recount import RecountRun  # noqa: PLC0415
     from backend.commands.environment import environment_with  # noqa: PLC0415
     from backend.commands.progress import progress_bar  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
@@ -53,13 +62,23 @@ def predict(  # noqa: PLR0917 - a command's options
     try:
         client = addresses.label_studio_client(label_studio, environment)
         payload = client.project(project)
+        version = backend.model_version()
+        key, label_config = webhooks.project_key(payload), payload["label_config"]
+        again_counted = RecountRun(client, backend, project, key, label_config, batch)
+        if recount or refresh:
+            with console.status("counting the kept votes again"):
+                again_counted.count()
+            if recount:
+                again_counted.deliver()
+                console.print(again_counted.tally.summary(), highlight=False, soft_wrap=True)
+                return
         run = PredictionRun(
             client=client,
             predictor=backend,
             project=project,
-            key=webhooks.project_key(payload),
-            label_config=payload["label_config"],
-            model_version=backend.model_version(),
+            key=key,
+            label_config=label_config,
+            model_version=version,
             refresh=refresh,
             failed=failed or again,
             batch=batch,
@@ -67,6 +86,9 @@ def predict(  # noqa: PLR0917 - a command's options
         tasks = len(backend.failed_tasks(run.key)) if run.failed else client.count_tasks(project)
         with progress_bar(console, "tasks", tasks) as advance:
             tally = run(advance)
+        if refresh:
+            again_counted.deliver()
+            console.print(again_counted.tally.summary().partition("\n")[0], highlight=False, soft_wrap=True)
     finally:
         backend.close()
     console.print(tally.summary(), highlight=False, soft_wrap=True)

@@ -145,7 +145,49 @@ blind_tasks = Table(
     Column("answers", Text, nullable=False),
     Column("reward", Double),
     Column("closed_through", BigInteger),
+    Column("recount", BigInteger, nullable=False, server_default="0"),
     Index(None, "project", "task"),
+)
+
+recounts = Table(
+    "recounts",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("label_changed", Boolean, nullable=False),
+    Column("delivered", Boolean, nullable=False),
+    Index(None, "project", "delivered", "task"),
+    Index(None, "project", "task"),
+)
+
+countings = Table(
+    "countings",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("reason", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("scores", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+recount_looks = Table(
+    "recount_looks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("looked_at", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("score_change", Double, nullable=False),
+    Column("by_hand", Boolean, nullable=False),
 )
 
 answers = Table(

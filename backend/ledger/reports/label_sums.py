@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Integer, and_, cast, func, select
 
 from backend.ledger.database import tables
+from backend.ledger.recounts import rows as recounts
 
 _columns = tables.rounds.c
 
@@ -18,8 +19,9 @@ BLOCKS = 20
 
 
 def count_scores(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
-    """Count a question's labels in an epoch by the bin of their score: :data:`SCORE_BINS` numbers."""
-    place = _columns.score * SCORE_BINS
+    """Count a question's labels in an epoch by the bin of their latest score: :data:`SCORE_BINS` numbers."""
+    score = recounts.latest_score() if recounts.is_recounted(connection, project) else _columns.score
+    place = score * SCORE_BINS
     # SQLite's cast cuts the decimals off, PostgreSQL's rounds
     whole = place if connection.dialect.name == "sqlite" else func.floor(place)
     number = cast(whole, Integer).label("bin")

@@ -25,6 +25,7 @@ from backend.server.status.parts.models import model_reports
 from backend.server.status.parts.next_steps import next_steps
 from backend.server.status.parts.progress import label_studio_address, progress_report
 from backend.server.status.parts.questions import Source, question_reports
+from backend.server.status.parts.recounts import recount_report
 from backend.server.status.parts.reliability import reliability_report
 from backend.server.status.report import (
     Budget,
@@ -143,6 +144,7 @@ def _project_report(
         title=stored.title,
         label_studio=label_studio,
         url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
+        recounts=recount_report(connection, key),
     )
     report = replace(report, next_steps=next_steps(report))
     found = Found(

@@ -24,6 +24,7 @@ from backend.server.status.parts.estimate import EstimateReport, ScoreCheckRepor
 from backend.server.status.parts.labels import LabelsReport
 from backend.server.status.parts.progress import ProgressReport
 from backend.server.status.parts.questionable import QuestionableReport
+from backend.server.status.parts.recounts import RecountReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,7 @@ class ProjectReport:
         label_studio: the address of its Label Studio, ``None`` if it is unknown.
         url: the address of its tasks there.
         next_steps: what to do next, the most useful first.
+        recounts: what counting the kept votes again has changed.
     """
 
     key: str
@@ -248,6 +250,7 @@ class ProjectReport:
     skipped: tuple[SkippedControlReport, ...]
     failed: tuple[FailedTasksReport, ...]
     progress: ProgressReport
+    recounts: RecountReport
     title: str | None = None
     label_studio: str | None = None
     url: str | None = None

@@ -85,7 +85,7 @@ def test_reviewed_labels_can_say_that_scores_promise_too_much_but_not_too_little
 
 
 def blind(task: int, reward: float | None) -> QueuedTask:
-    return QueuedTask(1, task, task, 0.99, reward, "", "", None)
+    return QueuedTask(1, task, task, 0.99, reward, "", "", None, 0)
 
 
 def test_the_blind_labels_that_a_certificate_needs_are_counted_from_the_queue() -> None:

@@ -58,6 +58,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
     refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
     alerts += refused_alerts(refused)
     alerts += _config_alerts(project, found)
+    alerts += _recount_alerts(project)
     alerts += _connection_alerts(project, model_version, found)
     return tuple(sorted(alerts, key=lambda alert: alert.level != "alarm"))
 
@@ -100,6 +101,17 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         )
         alerts.append(Alert("config_changed", message, refresh))
     return alerts
+
+
+def _recount_alerts(project: ProjectReport) -> list[Alert]:
+    if (waiting := project.recounts).command is None:
+        return []
+    message = (
+        f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
+        f"change, and scores by {waiting.would_move:.2f} on average"
+    )
+    fix = f"run {waiting.command}; a server with LABEL_STUDIO_API_KEY does it by itself"
+    return [Alert("recount_waiting", message, fix, level="note")]
 
 
 def _connection_alerts(project: ProjectReport, model_version: str, found: Found) -> list[Alert]:

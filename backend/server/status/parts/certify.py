@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.blind_tasks import QueuedTask, latest_counting
 from backend.ledger.reports import SCORE_BINS
 from camvo.scores.blind_queue import unbroken_run
 from camvo.scores.labels_needed import labels_to_certify
@@ -41,12 +41,13 @@ def certify_report(
     """Say how many blind labels are needed; ``None`` without a blind task.
 
     Args:
-        queue: the question's blind tasks, from the front of the queue.
+        queue: the question's blind tasks, from the front of the queue; those of its latest counting count.
         score_counts: how many labels each bin of the score has.
         target: the share that must be right.
     """
     if not queue or not sum(score_counts):
         return None
+    queue = latest_counting(queue)
     run = unbroken_run(queue)
     audits = [(blind.score, blind.reward) for blind in run if blind.reward is not None]
     scores = [((place + 0.5) / SCORE_BINS, count) for place, count in enumerate(score_counts)]

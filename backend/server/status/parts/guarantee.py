@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.blind_tasks import QueuedTask, latest_counting
 from backend.server.status.evidence import GuaranteeReport
 from camvo.scores.blind_queue import unbroken_run
 from camvo.scores.guarantee import Certified, Guarantee
@@ -19,14 +19,16 @@ def guarantee_report(queue: Sequence[QueuedTask], target: float, count: CountLab
     """The report on one question in one epoch, apart from other questions on the same tasks.
 
     Args:
-        queue: the question's blind tasks, from the front of the queue.
+        queue: the question's blind tasks, from the front of the queue; only those of its latest counting
+            certify.
         target: the share of labels that must be right.
         count: counts the question's labels.
     """
+    every_counting, queue = queue, latest_counting(queue)
     run = queue[: len(unbroken_run(queue))]
-    guarantee = Guarantee(target=target)
-    guarantee.update((blind.score, blind.reward) for blind in run if blind.reward is not None)
-    certified = guarantee.certified()
+    guarantee, certified = _certified(run, target)
+    void = [blind for blind in every_counting if blind.recount < (queue[0].recount if queue else 0)]
+    _, voided = _certified(latest_counting(void), target)
     labels = covered_labels(queue, run, certified, count)
     every = count(0.0, None)
     return GuaranteeReport(
@@ -45,7 +47,16 @@ def guarantee_report(queue: Sequence[QueuedTask], target: float, count: CountLab
         next_task=queue[len(run)].task if len(run) < len(queue) else None,
         counting=_digest(blind.counting for blind in run),
         labels_hash=_digest([blind.task, blind.answers, blind.reward] for blind in run),
+        recount=queue[0].recount if queue else 0,
+        void=len(void),
+        void_threshold=voided.threshold if voided else None,
     )
+
+
+def _certified(run: Sequence[QueuedTask], target: float) -> tuple[Guarantee, Certified | None]:
+    guarantee = Guarantee(target=target)
+    guarantee.update((blind.score, blind.reward) for blind in run if blind.reward is not None)
+    return guarantee, guarantee.certified()
 
 
 def covered_labels(

@@ -7,40 +7,13 @@ round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from camvo.policies.camvo import CaMVo
-from camvo.policies.estimates import Observation
+from camvo.policies.past_rounds.past_round import QUESTION, PastRound
 from camvo.state.state import State
-from camvo.typing import Array
-from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
-from camvo.votes.labels import LABEL_VOTE
-
-_QUESTION = "label"
-"""The name under which the policy sees the one question."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PastRound:
-    """A decided round on one question, as it was stored.
-
-    Attributes:
-        key: identifies the round to the caller.
-        context: the embedding, shape (d,).
-        votes: arm → its vote, ``None`` for an arm that was asked and gave no vote.
-        labels: the label set, or the items to rank.
-        costs: arm → the expected price of asking it about this task today, $, for every arm of today's pool.
-        aggregation: how votes on the question become one answer.
-    """
-
-    key: str
-    context: Array
-    votes: Mapping[str, str | None]
-    labels: tuple[str, ...]
-    costs: Mapping[str, float]
-    aggregation: Aggregation = LABEL_VOTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +62,10 @@ def find_revisits(
 
 def _revisit(policy: CaMVo, state: State, past: PastRound, *, new_prompt: bool) -> Revisit | None:
     """The round's revisit, or ``None`` if its confidence reaches δ."""
-    observation = Observation(state, past.context, past.labels, past.aggregation)
-    plan = policy.plan({_QUESTION: observation}, past.costs)
-    votes = {
-        arm: {} if vote is None else {_QUESTION: vote}
-        for arm, vote in past.votes.items()
-        if arm in past.costs
-    }
+    plan = policy.plan({QUESTION: past.observation(state)}, past.costs)
+    votes = past.cast
     confidence = policy.confidence_in(plan, votes)
     if confidence >= policy.delta:
         return None
     ask = plan.subset if new_prompt else policy.complement(plan, votes)
-    return Revisit(past.key, confidence, policy.decide(plan, votes).get(_QUESTION), ask)
+    return Revisit(past.key, confidence, policy.decide(plan, votes).get(QUESTION), ask)

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect import connect_command, predict_command
+from backend.commands.connect import connect_command
 from backend.commands.ledger import forget_command
+from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
 from camvo.errors import CamvoError

@@ -166,7 +166,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
     def authorise() -> None:
         if request.path in ("/", "/health") or access.is_authorised(request, environment):
             return
-        if request.path == "/webhook":
+        if request.path == "/webhook" and request.method == "POST":
             metrics.last_refused_webhook_at.set(runtime.clock())
         raise UnauthorizedError(
             "credentials are missing or wrong",

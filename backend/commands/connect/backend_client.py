@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from backend.errors import BackendError, BodyTooLargeError
+from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
 
 _QUICK, _SLOW = 5.0, 120.0
@@ -57,7 +58,19 @@ class BackendClient:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
         self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
+        self._secret = environment.webhook_secret
+        self._auth = auth
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether requests carry basic auth."""
+        return self._auth is not None
+
+    @property
+    def has_webhook_secret(self) -> bool:
+        """Whether there is a secret for webhooks."""
+        return self._secret is not None
 
     def reachable(self) -> bool:
         """Whether the server answers; Label Studio may know a host name that this host does not."""
@@ -73,10 +86,38 @@ class BackendClient:
         Raises:
             BackendError: nothing answers, or another server does.
         """
-        health = self._answer("GET", "/health")
+        response = self._exchange("GET", "/health")  # which CaMVo answers without credentials, and at once
+        try:
+            health = response.json() if response.is_success else None
+        except ValueError:
+            health = None
         if not isinstance(health, dict) or health.get("model_class") != "CaMVo":
             raise BackendError("the server there is not CaMVo", where=self.url, fix="correct --backend-url")
         return str(health["model_version"])
+
+    def check_credentials(self) -> None:
+        """Check that the server accepts the credentials.
+
+        Raises:
+            BackendError: it refuses them, or cannot be reached.
+        """
+        self._answer("GET", "/versions")
+
+    def check_webhook_secret(self) -> None:
+        """Check that the server accepts the secret of webhooks, without sending it an event.
+
+        Raises:
+            BackendError: it refuses the secret, or cannot be reached.
+        """
+        headers = {} if self._secret is None else {WEBHOOK_HEADER: self._secret.get_secret_value()}
+        # As Label Studio does it: without basic auth. The method is one that the endpoint does not have.
+        response = self._exchange("GET", "/webhook", headers=headers, auth=None)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            raise BackendError(
+                "the server refuses webhooks, and with them every human answer",
+                where=self.url,
+                fix="set CAMVO_WEBHOOK_SECRET to the server's value",
+            )
 
     def predict(self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Ask for predictions: for each task one prediction, a list of several, or ``[]`` for none (yet).
@@ -147,15 +188,18 @@ class BackendClient:
             raise _refusal(response, f"{self.url}{path}")
         return response
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _exchange(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **options)
+            return self._http.request(method, path, **options)
         except httpx.TransportError as error:
             raise BackendError(
                 f"CaMVo cannot be reached: {error or type(error).__name__}",
                 where=self.url,
                 fix="start camvo serve, or correct --backend-url",
             ) from None
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        response = self._exchange(method, path, **options)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             raise BackendError(
                 "the server refuses the credentials",

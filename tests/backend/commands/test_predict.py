@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
 from backend.commands.connect.backend_client import TaskFailure
-from backend.commands.connect.predict import TRIES, PredictionRun
-from backend.commands.connect.tally import Tally
+from backend.commands.predict.prediction_run import TRIES, PredictionRun
+from backend.commands.predict.tally import Tally
 from backend.errors import BodyTooLargeError, LabelStudioError
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backend.commands.connect.backend_client import TaskFailure
-from backend.commands.connect.tally import Tally
+from backend.commands.predict.tally import Tally
 from backend.commands.progress import Advance
 from backend.errors import BodyTooLargeError
 from backend.label_studio.client import Client

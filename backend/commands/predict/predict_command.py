@@ -42,8 +42,8 @@ def predict(  # noqa: PLR0917 - a command's options
 
     from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
-    from backend.commands.connect.predict import PredictionRun  # noqa: PLC0415
     from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.predict.prediction_run import PredictionRun  # noqa: PLC0415
     from backend.commands.progress import progress_bar  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
 

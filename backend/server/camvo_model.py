@@ -57,7 +57,8 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
         """Predictions in the order of the tasks; an empty list for a task that has none."""
         runtime = _runtime()
         config = parse_label_config(self.label_config)
-        predictions = runtime.predict(self.project_id, config, tasks).result()
+        answers = runtime.predict(self.project_id, config, tasks).result()
+        predictions = [answer.prediction for answer in answers]
         if context is not None:
             predictions = without_lists(predictions)
         return ModelResponse(model_version=runtime.settings.model_version, predictions=predictions)

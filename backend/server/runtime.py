@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.annotation.annotator import Annotator
+from backend.annotation.answer import Answer
 from backend.annotation.images import Images
 from backend.annotation.job import Job
 from backend.annotation.job_questions import JobQuestions
@@ -26,7 +27,6 @@ from backend.annotation.planning import Planner
 from backend.annotation.voters import Voters
 from backend.errors import BadLabelConfigError, LedgerError
 from backend.label_studio.payloads import parse_task
-from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
 from backend.learning.background_fits import BackgroundFits
@@ -143,7 +143,7 @@ class Runtime:
 
     def predict(
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, again: bool = False
-    ) -> Future[list[Prediction]]:
+    ) -> Future[list[Answer]]:
         """Start to predict raw tasks; the result comes at the deadline at the latest.
 
         Args:
@@ -153,7 +153,7 @@ class Runtime:
             again: whether models make another attempt after their last one.
 
         Returns:
-            For each task, in their order: a prediction, a list of several, or ``[]`` if there is none (yet).
+            For each task, in their order: a prediction, or why there is none (yet).
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.

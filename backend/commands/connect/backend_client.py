@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from backend.annotation.answer import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError
 from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
@@ -35,6 +36,36 @@ class TaskFailure:
 
     code: str
     failed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """What the server says about one task.
+
+    Attributes:
+        predictions: one, several (each model's own before the ensemble's), or none.
+        code: why there is none: a stable name; ``None`` if there are some.
+        fix: what to do about it; ``None`` if nothing can be done.
+    """
+
+    predictions: list[dict[str, Any]]
+    code: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a project is.
+
+    Attributes:
+        tasks: tasks decided since the round that was asked about.
+        last_round: the number of the project's latest round.
+        spent_usd: what the project has spent, in $.
+    """
+
+    tasks: int
+    last_round: int
+    spent_usd: float
 
 
 class BackendClient:
@@ -119,8 +150,10 @@ class BackendClient:
                 fix="set CAMVO_WEBHOOK_SECRET to the server's value",
             )
 
-    def predict(self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Ask for predictions: for each task one prediction, a list of several, or ``[]`` for none (yet).
+    def predict(
+        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+    ) -> list[TaskAnswer]:
+        """Ask for predictions, and get for each task some, or why there is none (yet).
 
         Raises:
             BodyTooLargeError: the request is larger than the server accepts.
@@ -132,8 +165,29 @@ class BackendClient:
             "label_config": label_config,
             "params": {"login": None, "password": None, "context": None, "again": self._again},
         }
-        results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
-        return results
+        answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
+        results = answer["results"]
+        reasons = answer.get("reasons") or [None] * len(results)
+        return [_task_answer(*pair) for pair in zip(results, reasons, strict=True)]
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is.
+
+        Args:
+            project_key: the project's key.
+            first: the lowest number of a task to count.
+            last: the highest; ``None`` for no end.
+            after: count the tasks decided in later rounds than this one; ``None`` to count none.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        query = {"project": project_key, "first": first, "last": last, "after": after}
+        told = {name: value for name, value in query.items() if value is not None}
+        body = self._answer("GET", "/progress", params=told)
+        return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
@@ -209,6 +263,14 @@ class BackendClient:
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --batch")
         return response
+
+
+def _task_answer(result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
+    predictions = [result] if isinstance(result, dict) else list(result)
+    if predictions:
+        return TaskAnswer(predictions)
+    reason = reason or {"code": DEADLINE}
+    return TaskAnswer([], str(reason["code"]), reason.get("fix"))
 
 
 def _seconds_to_wait(response: httpx.Response) -> float | None:

@@ -34,7 +34,8 @@ def predict(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
-    The server calls the models, which costs money. Needs LABEL_STUDIO_API_KEY.
+    The server calls the models, which costs money. Needs LABEL_STUDIO_API_KEY. The exit code is 1 if tasks
+    are left without a prediction, and 130 after Ctrl-C.
 
     Example: camvo predict --project 1 --label-studio http://localhost:8080
     """
@@ -44,12 +45,11 @@ def predict(  # noqa: PLR0917 - a command's options
     from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.environment import environment_with  # noqa: PLC0415
     from backend.commands.predict.prediction_run import PredictionRun  # noqa: PLC0415
-    from backend.commands.progress import progress_bar  # noqa: PLC0415
+    from backend.commands.predict.terminal import run_on_terminal  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
 
     environment = environment_with(None)
     backend = BackendClient(addresses.backend_url(backend_url, environment), environment, again=again)
-    console = Console()
     try:
         client = addresses.label_studio_client(label_studio, environment)
         payload = client.project(project)
@@ -65,8 +65,7 @@ def predict(  # noqa: PLR0917 - a command's options
             batch=batch,
         )
         tasks = len(backend.failed_tasks(run.key)) if run.failed else client.count_tasks(project)
-        with progress_bar(console, "tasks", tasks) as advance:
-            tally = run(advance)
+        code = run_on_terminal(Console(), run, tasks)
     finally:
         backend.close()
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    raise typer.Exit(code)

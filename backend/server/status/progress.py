@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.errors import BadBodyError
-from backend.ledger import round_counts
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger.reports import counts
 
 
 def project_progress(
@@ -35,11 +35,11 @@ def project_progress(
     since = whole_number("after", after)
     decided = 0
     if since is not None:
-        decided = round_counts.count_tasks(connection, project, since, lowest or 0, highest)
+        decided = counts.count_tasks(connection, project, since, lowest or 0, highest)
     account = accounts.balance(connection, project, accounts.TOTAL)
     return {
         "tasks": decided,
-        "last_round": round_counts.newest(connection, project),
+        "last_round": counts.newest(connection, project),
         "spent_usd": from_picodollars(account.spent),
         "reserved_usd": from_picodollars(account.reserved),
     }

@@ -1,12 +1,14 @@
-"""Counts of rounds, for those who watch a run."""
+"""Counts of rounds and of what they cost."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
 from backend.ledger.database import tables
+from backend.ledger.money.accounts import EVERY_PROJECT, TOTAL
+from backend.ledger.money.picodollars import from_picodollars
 
-_table = tables.rounds
+_table, _accounts = tables.rounds, tables.accounts
 
 
 def newest(connection: Connection, project: str) -> int:
@@ -31,3 +33,13 @@ def count_tasks(connection: Connection, project: str, after: int, first: int, la
     if last is not None:
         query = query.where(_table.c.task <= last)
     return connection.scalars(query).one()
+
+
+def paid_tasks(connection: Connection) -> tuple[int, float]:
+    """Return how many tasks of all projects have a round, and what all calls have cost so far, in $."""
+    tasks = select(_table.c.project, _table.c.task).distinct().subquery()
+    count = connection.scalars(select(func.count()).select_from(tasks)).one()
+    total = select(func.coalesce(func.sum(_accounts.c.spent), 0)).where(
+        _accounts.c.scope == TOTAL, _accounts.c.project != EVERY_PROJECT
+    )
+    return count, from_picodollars(int(connection.scalars(total).one()))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backend.commands.accept import accept_command
 from backend.commands.connect import connect_command
 from backend.commands.ledger import forget_command
 from backend.commands.predict import predict_command
@@ -140,6 +141,7 @@ app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+app.command()(accept_command.accept)
 
 ledger = typer.Typer(name="ledger", help="Change what the ledger holds.", no_args_is_help=True)
 ledger.command()(forget_command.forget)

@@ -14,6 +14,7 @@ from backend.ledger import blind_tasks, example_texts, failed_tasks, human_annot
 from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
+from backend.ledger.predictions import accepted
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
@@ -53,6 +54,7 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     answers.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
+    accepted.forget_tasks(connection, project, tasks)
     chosen = among(connection.dialect, _left.c.task, tasks)
     connection.execute(delete(_left).where(_left.c.project == project, chosen))
 

@@ -99,14 +99,16 @@ def _project_number(client: Client, key: str) -> int:
     Raises:
         LabelStudioError: the project of that number was created at another time, so it is another project.
     """
-    number = int(key.partition(".")[0])
-    if webhooks.project_key(client.project(number)) != key:
+    number, _, created = key.partition(".")
+    project = client.project(int(number))
+    # label-studio-ml names a project by its number alone, which says nothing of its creation.
+    if created and webhooks.project_key(project) != key:
         raise LabelStudioError(
             f"project {number} there is not the project that sent START_TRAINING",
             where=client.url,
             fix="set LABEL_STUDIO_URL to the Label Studio that CaMVo is connected to",
         )
-    return number
+    return int(number)
 
 
 def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:

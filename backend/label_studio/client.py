@@ -64,13 +64,15 @@ class Client:
     Args:
         url: the server's address, with its path if it has one.
         key: a personal access token or a legacy token.
+        public_url: the address for people's browsers, if it differs.
 
     Raises:
         LabelStudioKeyError: the personal access token has expired.
     """
 
-    def __init__(self, url: str, key: SecretStr) -> None:
+    def __init__(self, url: str, key: SecretStr, public_url: str | None = None) -> None:
         self.url = url.rstrip("/")
+        self.public_url = (public_url or url).rstrip("/")
         with failures(self.url):
             self._http = http_client(self.url, key, QUICK)
 

@@ -104,7 +104,7 @@ def _add(client: Client, project: int, tabs: Sequence[Mapping[str, Any]], conten
 
 
 def _address(client: Client, project: int, tab: int) -> str:
-    return f"{client.url}/projects/{project}/data?tab={tab}"
+    return f"{client.public_url}/projects/{project}/data?tab={tab}"
 
 
 def _title(tab: dict[str, Any]) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from label_studio_api import PROJECT, LabelStudioApi
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+from pydantic import SecretStr
 
 from backend.commands.connect import disconnect as disconnecting
 from backend.commands.connect import tabs
 from backend.commands.connect.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
+from backend.label_studio.client import Client
 
 
 @pytest.fixture
@@ -116,6 +118,12 @@ def test_the_overview_shows_label_and_score_of_all_tasks_least_confident_first(a
     [tab] = [tab["data"] for tab in api.tabs.values() if tab["data"]["title"] == OVERVIEW_TITLE]
     assert (added, tab["hiddenColumns"]["explore"]) == (True, ["tasks:annotators"])
     assert (tab["ordering"], "filters" in tab) == (["tasks:predictions_score"], False)
+
+
+def test_links_are_for_a_browser(api: LabelStudioApi) -> None:
+    client = Client(api.url, SecretStr(KEY), "http://localhost:8080/")
+    address, _ = tabs.ensure_overview(client, PROJECT)
+    assert address.startswith(f"http://localhost:8080/projects/{PROJECT}/data?tab=")
 
 
 def test_an_overview_that_is_there_is_left_as_people_made_it(api: LabelStudioApi) -> None:

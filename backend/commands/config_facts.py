@@ -31,7 +31,7 @@ def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
     obstacles = {question.name: _obstacle(question, settings) for question in config.questions}
     for question in config.questions:
         if (reason := obstacles[question.name]) is None:
-            yield Fact(_NAME, f"{question.name} ({question.tag}) gets predictions")
+            yield _predicted(question)
         else:
             yield Fact(_NAME, f"{question.name} ({question.tag}) stays blank: {reason}", holds=None)
     for control in config.skipped:
@@ -40,6 +40,13 @@ def config_facts(xml: str, settings: Settings) -> Iterator[Fact]:
     if all(obstacles.values()):
         text = "no control gets a prediction: add one that can be voted on (docs/tags.md)"
         yield Fact(_NAME, text, holds=False)
+
+
+def _predicted(question: ConfigQuestion) -> Fact:
+    text = f"{question.name} ({question.tag}) gets predictions"
+    if any(field.tag == "Chat" for field in question.fields):
+        return Fact(_NAME, f"{text}, but Label Studio's open-source editor cannot draw a Chat", holds=None)
+    return Fact(_NAME, text)
 
 
 def _obstacle(question: ConfigQuestion, settings: Settings) -> str | None:

@@ -110,3 +110,9 @@ def test_a_config_without_any_prediction_fails(
 ) -> None:
     api.project["label_config"] = config
     assert reason in failing(facts(api, url))
+
+
+def test_a_chat_that_the_editor_cannot_draw_is_said_to_be_so(api: LabelStudioApi, url: str) -> None:
+    choices = '<Choices name="c" toName="t"><Choice value="a"/><Choice value="b"/></Choices>'
+    api.project["label_config"] = f'<View><Chat name="t" value="$t"/>{choices}</View>'
+    assert any("cannot draw a Chat" in fact.text for fact in facts(api, url))

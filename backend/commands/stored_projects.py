@@ -26,7 +26,8 @@ def existing_ledger(environment: Environment) -> Iterator[Ledger]:
             raise ConfigError(
                 f"there is no ledger at {ledger.place}",
                 where="CAMVO_DATABASE_URL",
-                fix="run the command in the server's folder, or set the variable to the server's value",
+                fix="run the command in the server's folder, set the variable to the server's value, or start "
+                "camvo serve first",
             )
         yield ledger
     finally:

@@ -183,13 +183,13 @@ def _print_estimate(
     observation = Observation(state, np.ones(1), question.options)
     plan = policy_of(loaded.policy).plan({question.name: observation}, costs)
     table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
-    for column in ("model", "litellm", "expected $", "from", "asked"):
+    for column in ("model", "litellm", "expected $", "asked", "from"):
         table.add_column(column, justify="right" if column == "expected $" else "left")
     for model in loaded.models:
         asked = "yes" if model.name in plan.subset else ""
         calls = pool.measured_calls(model.name)
         source = f"{calls:,} calls" if calls else "max_tokens"
-        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", source, asked)
+        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
     unmeasured = [name for name in plan.subset if not pool.measured_calls(name)]

@@ -80,7 +80,7 @@ def test_a_live_check_asks_each_model_once(models: OpenAIServer, live: Completed
 
 def test_the_estimate_uses_what_the_live_call_used(live: CompletedProcess[str]) -> None:
     measured = {
-        line.split("│")[1].strip(): line.split("│")[4].strip()
+        line.split("│")[1].strip(): line.split("│")[5].strip()
         for line in live.stdout.splitlines()
         if line.count("│") == 6 and "openai/" in line
     }

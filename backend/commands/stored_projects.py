@@ -26,7 +26,7 @@ def existing_ledger(environment: Environment) -> Iterator[Ledger]:
             raise ConfigError(
                 f"there is no ledger at {ledger.place}",
                 where="CAMVO_DATABASE_URL",
-                fix="run the command in the server's folder, set the variable to the server's value, or start "
+                fix="run the command in the server's folder, set the variable to its value, or start "
                 "camvo serve first",
             )
         yield ledger

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect import connect_command, predict_command
+from backend.commands.accept import accept_command
+from backend.commands.connect import connect_command
 from backend.commands.ledger import forget_command
+from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
 from camvo.errors import CamvoError
@@ -89,17 +91,27 @@ def serve(
 
 
 @app.command()
-def check(config: Config = None) -> None:
-    """Check the configuration, keys, ledger and embedder, and estimate the cost of one text. Spends nothing.
+def check(
+    config: Config = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also ask each model one short question, which costs money.")
+    ] = False,
+    label_config: Annotated[
+        Path | None, typer.Option(help="Also say which controls of this label config get predictions.")
+    ] = None,
+) -> None:
+    """Check the configuration, keys, ledger and embedder, and estimate the cost of one text.
 
-    Example: camvo check --config camvo.yaml
+    Spends nothing without --live.
+
+    Example: camvo check --config camvo.yaml --live
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.check import check_setup  # noqa: PLC0415 - the same
+    from backend.commands.check.check_setup import check_setup  # noqa: PLC0415 - the same
     from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
 
-    if not check_setup(Console(), environment_with(config)):
+    if not check_setup(Console(), environment_with(config), live=live, label_config=label_config):
         raise typer.Exit(1)
 
 
@@ -129,6 +141,7 @@ app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+app.command()(accept_command.accept)
 
 ledger = typer.Typer(name="ledger", help="Change what the ledger holds.", no_args_is_help=True)
 ledger.command()(forget_command.forget)

@@ -9,6 +9,20 @@ from typing import Any, TypeAlias
 import structlog
 
 from backend.annotation.annotator import Annotator
+from backend.annotation.answer import (
+    AUDIT,
+    BLIND,
+    DEADLINE,
+    INTERNAL,
+    NO_TASK,
+    NOT_READY,
+    NOT_STORED,
+    TOO_MANY,
+    UNREADABLE,
+    UNSTORED,
+    Answer,
+    failure,
+)
 from backend.annotation.job import Job
 from backend.annotation.slots import Slots
 from backend.errors import TaskError
@@ -39,8 +53,8 @@ class JobQueue:
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
 
-    async def answer_request(self, jobs: Sequence[Job | None], deadline: float) -> list[Prediction]:
-        """Run the jobs of one request and return an answer for each, ``[]`` for one that is not ready.
+    async def answer_request(self, jobs: Sequence[Job | None], deadline: float) -> list[Answer]:
+        """Run the jobs of one request and return an answer for each, or the reason why it has none.
 
         Args:
             jobs: the request's jobs; ``None`` for a task that could not be read.
@@ -104,26 +118,27 @@ class JobQueue:
                 task.cancel()
 
     @staticmethod
-    def _answer(job: Job | None, task: _Task | None) -> Prediction:
+    def _answer(job: Job | None, task: _Task | None) -> Answer:
         if job is None or task is None:
-            metrics.tasks.labels(outcome="task_unreadable").inc()
-            _log.warning("no_prediction", code="task_unreadable", reason="no id or no data")
-            return []
+            metrics.tasks.labels(outcome=UNREADABLE).inc()
+            _log.warning("no_prediction", code=UNREADABLE, reason="no id or no data")
+            return NO_TASK
         if not task.done():
-            metrics.tasks.labels(outcome="deadline").inc()
+            metrics.tasks.labels(outcome=DEADLINE).inc()
             _log.info(
-                "no_prediction",
-                project=job.project,
-                task=job.task,
-                code="deadline",
-                reason="the work goes on",
+                "no_prediction", project=job.project, task=job.task, code=DEADLINE, reason="the work goes on"
             )
-            return []
-        if task.cancelled() or task.exception() is not None:
-            return []
+            return NOT_READY
+        if task.cancelled():
+            return TOO_MANY
+        if (error := task.exception()) is not None:
+            return failure(error)
         prediction = task.result()
-        metrics.tasks.labels(outcome="audit" if prediction is None else "predicted").inc()
-        return prediction or []
+        if prediction is None and job.stored_only:
+            metrics.tasks.labels(outcome=NOT_STORED).inc()
+            return UNSTORED
+        metrics.tasks.labels(outcome=AUDIT if prediction is None else "predicted").inc()
+        return BLIND if prediction is None else Answer(prediction)
 
 
 def _report(job: Job, error: Exception) -> None:
@@ -131,7 +146,7 @@ def _report(job: Job, error: Exception) -> None:
 
     Of an unexpected error only the type is logged: its text might quote the task.
     """
-    code, reason = "internal", type(error).__name__
+    code, reason = INTERNAL, type(error).__name__
     if isinstance(error, CamvoError):
         code, reason = error.code, str(error)
     metrics.tasks.labels(outcome=code).inc()

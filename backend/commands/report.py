@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from backend import settings
 from backend.commands.report_tables import tables
+from backend.commands.stored_projects import existing_ledger
 from backend.errors import ConfigError
-from backend.ledger import Ledger
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
@@ -46,18 +46,14 @@ def print_report(console: Console, environment: Environment, *, project: str | N
 
 def _load_report(environment: Environment, project: str | None) -> Report:
     loaded = settings.load(environment.config)
-    ledger = Ledger(environment.database_url)
-    try:
-        with ledger.read() as connection:
-            report = build_report(
-                connection,
-                loaded,
-                now=now(connection),
-                project=project,
-                label_studio=environment.label_studio_url,
-            )
-    finally:
-        ledger.close()
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        report = build_report(
+            connection,
+            loaded,
+            now=now(connection),
+            project=project,
+            label_studio=environment.label_studio_url,
+        )
     if project is not None and not report.projects:
         raise ConfigError(
             f"the ledger has no project {project!r}",

@@ -21,6 +21,7 @@ from backend.ledger import (
 from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
+from backend.ledger.predictions import accepted
 from backend.ledger.recounts import rows as recounts
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
@@ -62,6 +63,7 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     answers.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
+    accepted.forget_tasks(connection, project, tasks)
     chosen = among(connection.dialect, _left.c.task, tasks)
     connection.execute(delete(_left).where(_left.c.project == project, chosen))
 

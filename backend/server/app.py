@@ -25,6 +25,7 @@ from backend.server.status import page
 from backend.server.status.build import build_report, selected_projects
 from backend.server.status.live import read_live
 from backend.server.status.parts.failed import failed_task_list
+from backend.server.status.run_progress import project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
 
@@ -110,9 +111,14 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
             answers = runtime.predict(
                 body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
             )
-        results = answers.result()
+        finished = answers.result()
         with turns:
-            return jsonify(results=without_lists(results) if body.interactive else results)
+            results = [answer.prediction for answer in finished]
+            return jsonify(
+                results=without_lists(results) if body.interactive else results,
+                # Label Studio ignores further keys; camvo predict reads this one.
+                reasons=[None if each.reason is None else each.reason.as_json() for each in finished],
+            )
 
     @app.post("/webhook")
     def webhook() -> Response:
@@ -187,6 +193,12 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
             keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
             return jsonify(failed_task_list(connection, keys, first, last))
 
+    @app.get("/progress")
+    def progress() -> Response:
+        first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
+        with runtime.ledger.read() as connection:
+            return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
+
     @app.get("/metrics")
     def exposition() -> Response:
         text = metrics.exposition(several_processes=environment.prometheus_multiproc_dir is not None)
@@ -203,7 +215,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
     def authorise() -> None:
         if request.path in ("/", "/health") or access.is_authorised(request, environment):
             return
-        if request.path == "/webhook":
+        if request.path == "/webhook" and request.method == "POST":
             metrics.last_refused_webhook_at.set(runtime.clock())
         raise UnauthorizedError(
             "credentials are missing or wrong",

@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.annotation.annotator import Annotator
+from backend.annotation.answer import Answer
 from backend.annotation.images import Images
 from backend.annotation.job import Job
 from backend.annotation.job_questions import JobQuestions
@@ -27,7 +28,6 @@ from backend.annotation.planning import Planner
 from backend.annotation.voters import Voters
 from backend.errors import BadLabelConfigError, LedgerError
 from backend.label_studio.payloads import parse_task
-from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
 from backend.learning.background_fits import BackgroundFits
@@ -185,7 +185,7 @@ class Runtime:
         *,
         again: bool = False,
         stored_only: bool = False,
-    ) -> Future[list[Prediction]]:
+    ) -> Future[list[Answer]]:
         """Start to predict raw tasks; the result comes at the deadline at the latest.
 
         Args:
@@ -196,7 +196,7 @@ class Runtime:
             stored_only: whether no model is asked, and a task without a round gets ``[]``.
 
         Returns:
-            For each task, in their order: a prediction, a list of several, or ``[]`` if there is none (yet).
+            For each task, in their order: a prediction, or why there is none (yet).
 
         Raises:
             BadLabelConfigError: the config has no control that can be voted on.

@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 
+from backend.annotation.answer import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError
+from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
 
 _QUICK, _SLOW = 5.0, 120.0
@@ -36,6 +38,36 @@ class TaskFailure:
     failed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """What the server says about one task.
+
+    Attributes:
+        predictions: one, several (each model's own before the ensemble's), or none.
+        code: why there is none: a stable name; ``None`` if there are some.
+        fix: what to do about it; ``None`` if nothing can be done.
+    """
+
+    predictions: list[dict[str, Any]]
+    code: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a project is.
+
+    Attributes:
+        tasks: tasks decided since the round that was asked about.
+        last_round: the number of the project's latest round.
+        spent_usd: what the project has spent, in $.
+    """
+
+    tasks: int
+    last_round: int
+    spent_usd: float
+
+
 class BackendClient:
     """One running ``camvo serve``.
 
@@ -57,7 +89,19 @@ class BackendClient:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
         self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
+        self._secret = environment.webhook_secret
+        self._auth = auth
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether requests carry basic auth."""
+        return self._auth is not None
+
+    @property
+    def has_webhook_secret(self) -> bool:
+        """Whether there is a secret for webhooks."""
+        return self._secret is not None
 
     def reachable(self) -> bool:
         """Whether the server answers; Label Studio may know a host name that this host does not."""
@@ -73,10 +117,38 @@ class BackendClient:
         Raises:
             BackendError: nothing answers, or another server does.
         """
-        health = self._answer("GET", "/health")
+        response = self._exchange("GET", "/health")  # which CaMVo answers without credentials, and at once
+        try:
+            health = response.json() if response.is_success else None
+        except ValueError:
+            health = None
         if not isinstance(health, dict) or health.get("model_class") != "CaMVo":
             raise BackendError("the server there is not CaMVo", where=self.url, fix="correct --backend-url")
         return str(health["model_version"])
+
+    def check_credentials(self) -> None:
+        """Check that the server accepts the credentials.
+
+        Raises:
+            BackendError: it refuses them, or cannot be reached.
+        """
+        self._answer("GET", "/versions")
+
+    def check_webhook_secret(self) -> None:
+        """Check that the server accepts the secret of webhooks, without sending it an event.
+
+        Raises:
+            BackendError: it refuses the secret, or cannot be reached.
+        """
+        headers = {} if self._secret is None else {WEBHOOK_HEADER: self._secret.get_secret_value()}
+        # As Label Studio does it: without basic auth. The method is one that the endpoint does not have.
+        response = self._exchange("GET", "/webhook", headers=headers, auth=None)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            raise BackendError(
+                "the server refuses webhooks, and with them every human answer",
+                where=self.url,
+                fix="set CAMVO_WEBHOOK_SECRET to the server's value",
+            )
 
     def predict(
         self,
@@ -85,8 +157,8 @@ class BackendClient:
         tasks: Sequence[Mapping[str, Any]],
         *,
         stored_only: bool = False,
-    ) -> list[Any]:
-        """Ask for predictions: for each task one prediction, a list of several, or ``[]`` for none (yet).
+    ) -> list[TaskAnswer]:
+        """Ask for predictions, and get for each task some, or why there is none (yet).
 
         Args:
             project_key: the project's key.
@@ -110,8 +182,29 @@ class BackendClient:
                 "stored_only": stored_only,
             },
         }
-        results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
-        return results
+        answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
+        results = answer["results"]
+        reasons = answer.get("reasons") or [None] * len(results)
+        return [_task_answer(*pair) for pair in zip(results, reasons, strict=True)]
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is.
+
+        Args:
+            project_key: the project's key.
+            first: the lowest number of a task to count.
+            last: the highest; ``None`` for no end.
+            after: count the tasks decided in later rounds than this one; ``None`` to count none.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        query = {"project": project_key, "first": first, "last": last, "after": after}
+        told = {name: value for name, value in query.items() if value is not None}
+        body = self._answer("GET", "/progress", params=told)
+        return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
@@ -199,15 +292,18 @@ class BackendClient:
             raise _refusal(response, f"{self.url}{path}")
         return response
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _exchange(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **options)
+            return self._http.request(method, path, **options)
         except httpx.TransportError as error:
             raise BackendError(
                 f"CaMVo cannot be reached: {error or type(error).__name__}",
                 where=self.url,
                 fix="start camvo serve, or correct --backend-url",
             ) from None
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        response = self._exchange(method, path, **options)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             raise BackendError(
                 "the server refuses the credentials",
@@ -217,6 +313,14 @@ class BackendClient:
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --batch")
         return response
+
+
+def _task_answer(result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
+    predictions = [result] if isinstance(result, dict) else list(result)
+    if predictions:
+        return TaskAnswer(predictions)
+    reason = reason or {"code": DEADLINE}
+    return TaskAnswer([], str(reason["code"]), reason.get("fix"))
 
 
 def _seconds_to_wait(response: httpx.Response) -> float | None:

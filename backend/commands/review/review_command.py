@@ -28,7 +28,7 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.connect import addresses, review_tab  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect import addresses, tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.environment import environment_with  # noqa: PLC0415
     from backend.commands.review.terminal import load_review_list, print_review_list  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
@@ -41,7 +41,7 @@ def review(  # noqa: PLR0917 - a command's options
     suggestions = load_review_list(environment, webhooks.project_key(client.project(project)), limit)
     print_review_list(console, suggestions, as_json=as_json)
     told = Console(stderr=as_json)
-    if (blind := review_tab.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
-        told.print(f"Tab {review_tab.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
-    address = review_tab.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
-    told.print(f"Tab {review_tab.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    if (blind := tabs.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
+        told.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
+    address = tabs.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
+    told.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)

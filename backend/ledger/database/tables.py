@@ -275,6 +275,18 @@ human_annotations = Table(
     Index(None, "project", "task"),
 )
 
+accepted = Table(
+    "accepted",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("annotation_id", BigInteger),
+    Column("labels", _JSON, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("certified", Boolean, nullable=False),
+    Column("accepted_at", Double, nullable=False),
+)
+
 withdrawals = Table(
     "withdrawals",
     metadata,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from backend.server.status.evidence import Share
@@ -25,7 +26,10 @@ def dollars(value: float | None) -> str:
         return _NOTHING
     if value >= 100.0:
         return f"${value:,.2f}"
-    return f"${value:.4f}" if value >= 0.01 else f"${value:.3g}"
+    if value >= 0.01 or value <= 0.0:
+        return f"${value:.4f}" if value else "$0"
+    decimals = 2 - math.floor(math.log10(value))
+    return f"${value:.{decimals}f}".rstrip("0")
 
 
 def percent(value: float | None) -> str:

@@ -14,8 +14,8 @@ from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.connect.predict import PredictionRun
-from backend.commands.connect.tally import Tally
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.tally import Tally
 from backend.settings import Environment
 
 GLAD = votes(red="Glad", green="Glad", blue="Glad")

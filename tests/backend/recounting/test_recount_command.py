@@ -10,8 +10,8 @@ from recount_project import LABELLED, LEFT, NEW, Studio
 from werkzeug.serving import make_server
 
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.connect.predict import PredictionRun
-from backend.commands.connect.recount import RecountRun
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.recount_run import RecountRun
 from backend.settings import Environment
 
 
@@ -80,7 +80,8 @@ def test_a_task_without_a_round_is_not_asked_about(studio: Studio, server: Backe
     key, config = studio.project.key, studio.api.project["label_config"]
     unknown = [{"id": 900, "data": {"text": "Never predicted: sunny"}}]
     asked = len(studio.backend.server.requests)
-    assert server.predict(key, config, unknown, stored_only=True) == [[]]
+    [answer] = server.predict(key, config, unknown, stored_only=True)
+    assert (answer.predictions, answer.code) == ([], "not_stored")
     assert len(studio.backend.server.requests) == asked
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.errors import (
-    BadBodyError,
     BudgetExhaustedError,
     EmptyTextError,
     ImageUnavailableError,
@@ -17,6 +16,7 @@ from backend.errors import (
 )
 from backend.ledger import failed_tasks
 from backend.server.status.report import FailedTasksReport
+from backend.server.status.run_progress import whole_number
 
 PAGE = 1000
 """The most tasks in one answer of ``GET /failed``."""
@@ -63,18 +63,10 @@ def failed_task_list(
     Raises:
         BadBodyError: a number is none.
     """
-    lowest, highest = _number("first", first), _number("last", last)
+    lowest, highest = whole_number("first", first), whole_number("last", last)
     listed = failed_tasks.list_between(connection, projects, lowest or 0, highest, limit=PAGE + 1)
     tasks = [
         {"task": task.task, "code": task.code, "failed_at": task.failed_at, "final": task.code in _FINAL}
         for task in listed[:PAGE]
     ]
     return {"tasks": tasks, "next": listed[PAGE].task if len(listed) > PAGE else None}
-
-
-def _number(name: str, sent: str | None) -> int | None:
-    if sent is None:
-        return None
-    if not (sent.isascii() and sent.isdigit() and len(sent) < 19):  # a larger one is no 64-bit integer
-        raise BadBodyError(f"{name} is not the number of a task", where="/failed", fix="send digits only")
-    return int(sent)

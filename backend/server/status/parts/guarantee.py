@@ -88,6 +88,30 @@ def covered_labels(
     return covered + int(share * (count(certified.threshold, ends[last]) - covered))
 
 
+def covered_rounds(queue: Sequence[QueuedTask], target: float) -> tuple[Certified, int] | None:
+    """What the blind labels certify, and the newest round up to which it covers every label.
+
+    Of a later cohort that is in the run only in part, no single label can be said to be covered.
+
+    Returns:
+        The certificate and the round's number; ``None`` if there is no certificate.
+    """
+    queue = latest_counting(queue)
+    run = queue[: len(unbroken_run(queue))]
+    _, certified = _certified(run, target)
+    if certified is None:
+        return None
+    ends = {blind.cohort: blind.closed_through for blind in queue if blind.closed_through is not None}
+    whole = {
+        cohort
+        for cohort in ends
+        if cohort == min(ends)
+        or sum(blind.cohort == cohort for blind in run) == sum(blind.cohort == cohort for blind in queue)
+    }
+    reached = [ends[cohort] for cohort in whole if cohort <= run[-1].cohort]
+    return (certified, max(reached)) if reached else None
+
+
 def _digest(items: Iterable[object]) -> str | None:
     listed = list(items)
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest() if listed else None

@@ -43,6 +43,7 @@ def predict(  # noqa: PLR0917 - a command's options
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
     The server calls the models, which costs money; with --recount it calls none. Needs LABEL_STUDIO_API_KEY.
+    The exit code is 1 if tasks are left without a prediction, and 130 after Ctrl-C.
 
     Example: camvo predict --project 1 --label-studio http://localhost:8080
     """
@@ -50,15 +51,14 @@ def predict(  # noqa: PLR0917 - a command's options
 
     from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
-    from backend.commands.connect.predict import PredictionRun  # noqa: PLC0415
-    from backend.commands.connect.recount import RecountRun  # noqa: PLC0415
     from backend.commands.environment import environment_with  # noqa: PLC0415
-    from backend.commands.progress import progress_bar  # noqa: PLC0415
+    from backend.commands.predict.prediction_run import PredictionRun  # noqa: PLC0415
+    from backend.commands.predict.recount_run import RecountRun  # noqa: PLC0415
+    from backend.commands.predict.terminal import INTERRUPTED, run_on_terminal  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
 
-    environment = environment_with(None)
+    console, environment = Console(), environment_with(None)
     backend = BackendClient(addresses.backend_url(backend_url, environment), environment, again=again)
-    console = Console()
     try:
         client = addresses.label_studio_client(label_studio, environment)
         payload = client.project(project)
@@ -84,11 +84,10 @@ def predict(  # noqa: PLR0917 - a command's options
             batch=batch,
         )
         tasks = len(backend.failed_tasks(run.key)) if run.failed else client.count_tasks(project)
-        with progress_bar(console, "tasks", tasks) as advance:
-            tally = run(advance)
-        if refresh:
+        code = run_on_terminal(console, run, tasks)
+        if refresh and code != INTERRUPTED:
             again_counted.deliver()
             console.print(again_counted.tally.summary().partition("\n")[0], highlight=False, soft_wrap=True)
     finally:
         backend.close()
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    raise typer.Exit(code)

@@ -1,9 +1,10 @@
-"""``camvo check``: check the configuration, and estimate the cost of one text. Spends nothing."""
+"""``camvo check``: check the configuration, and estimate the cost of one text. Spends nothing by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -11,13 +12,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend import settings
+from backend.commands.check.live_calls import call_each, print_calls
+from backend.commands.config_facts import config_facts
+from backend.commands.facts import print_fact
 from backend.errors import ConfigError
-from backend.ledger import migrate
-from backend.models import Pool
+from backend.ledger import Ledger, migrate
+from backend.ledger.reports import counts
+from backend.models import Pool, embedded_voters
 from backend.models.embedder.embedder import Embedder
-from backend.questions import parse_label_config
+from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.redaction.redactor import Redactor, redactor_named
+from backend.server.past_usage import recall_usage
+from backend.server.status.formats import dollars
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
@@ -29,8 +37,16 @@ _SAMPLE = {"text": "The delivery was two days late, but the shop apologised and 
 _PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 
 
-def check_setup(console: Console, environment: Environment) -> bool:
+def check_setup(
+    console: Console, environment: Environment, *, live: bool = False, label_config: Path | None = None
+) -> bool:
     """Check each part and print the results; return whether the server can start.
+
+    Args:
+        console: where the results are printed.
+        environment: names ``camvo.yaml`` and the ledger, and holds the keys.
+        live: whether to ask each model once, which costs money.
+        label_config: a file with a label config; each of its controls is checked.
 
     Raises:
         ConfigError: ``camvo.yaml`` is invalid, or a model has no price.
@@ -44,16 +60,59 @@ def check_setup(console: Console, environment: Environment) -> bool:
     pool = Pool(loaded.models, keys=environment.keys(loaded.models))
     console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
     redactor = redactor_named(loaded.redact)
+    embedder = Embedder(loaded.embedder)
+    ledger_works = _step(console, "ledger", lambda: _ledger(environment))
     results = [
         redactor is None or _step(console, "redaction", lambda: _redaction(redactor, loaded)),
         _step(console, "keys", lambda: _keys(loaded, pool)),
-        _step(console, "ledger", lambda: _ledger(environment)),
-        _step(console, "embedder", lambda: _embedder(loaded)),
+        ledger_works,
+        _step(console, "embedder", lambda: _embedder(embedder)),
         _step(console, "webhooks", lambda: _webhooks(environment)),
         _step(console, "alerts", lambda: _alerts(environment, loaded)),
     ]
-    _print_estimate(console, loaded, pool)
+    if label_config is not None:
+        results += _print_config(console, label_config, loaded)
+    paid = _recall(environment, pool) if ledger_works else (0, 0.0)
+    question, messages = _sample(loaded)
+    if live:
+        if any(model.is_embedded for model in loaded.models):
+            embedded_voters.register(embedder)
+        results.append(print_calls(console, call_each(pool, question, messages)))
+    _print_estimate(console, loaded, pool, question, messages)
+    if paid[0]:
+        line = f"So far, {paid[0]:,} tasks cost {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."
+        console.print(line, highlight=False)
     return all(results)
+
+
+def _print_config(console: Console, path: Path, loaded: Settings) -> list[bool]:
+    """Print what becomes of each control of a label config; return which of these facts do not fail."""
+    try:
+        facts = list(config_facts(path.read_text("utf-8"), loaded))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"cannot be read: {reason}", where="--label-config", fix="name a file") from None
+    for fact in facts:
+        print_fact(console, fact)
+    return [fact.holds is not False for fact in facts]
+
+
+def _recall(environment: Environment, pool: Pool) -> tuple[int, float]:
+    """Tell the pool what its models used so far; return the tasks so far, and what they cost in $."""
+    ledger = Ledger(environment.database_url)
+    try:
+        recall_usage(pool, ledger)
+        with ledger.read() as connection:
+            return counts.paid_tasks(connection)
+    finally:
+        ledger.close()
+
+
+def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
+    """A short question, and the messages that ask it."""
+    config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
+    (question,) = (question.about(_SAMPLE) for question in config.questions)
+    return question, prompt_messages([question], loaded.instructions)
 
 
 def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
@@ -85,7 +144,7 @@ def _keys(loaded: Settings, pool: Pool) -> str:
         raise ConfigError(
             f"not set: {', '.join(missing)}", fix="set these variables in the server's environment"
         )
-    return "present (not tried, because that would cost money)"
+    return "present (--live tries them, which costs money)"
 
 
 def _is_free(loaded: Settings) -> bool:
@@ -97,8 +156,7 @@ def _ledger(environment: Environment) -> str:
     return f"{migrate(environment.database_url)}, opened and migrated"
 
 
-def _embedder(loaded: Settings) -> str:
-    embedder = Embedder(loaded.embedder)
+def _embedder(embedder: Embedder) -> str:
     embedder.embed([_SAMPLE["text"]])
     return f"{embedder.identity}, d = {embedder.dimension}"
 
@@ -126,26 +184,31 @@ def _alerts(environment: Environment, loaded: Settings) -> str:
     return f"posted to the address in {name}"
 
 
-def _print_estimate(console: Console, loaded: Settings, pool: Pool) -> None:
+def _print_estimate(
+    console: Console, loaded: Settings, pool: Pool, question: TaskQuestion, messages: Messages
+) -> None:
     """Print the cost of one short text in a project that has learnt nothing yet."""
-    config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
-    (question,) = (question.about(_SAMPLE) for question in config.questions)
-    messages = prompt_messages([question], loaded.instructions)
     costs = {name: pool.cost(name, messages) for name in pool.names}
     state = State(1, loaded.policy.lambda_l)
     observation = Observation(state, np.ones(1), question.options)
-    plan = policy_of(loaded.policy).plan({"sentiment": observation}, costs)
+    plan = policy_of(loaded.policy).plan({question.name: observation}, costs)
     table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
-    for column in ("model", "litellm", "expected $", "asked"):
+    for column in ("model", "litellm", "expected $", "asked", "from"):
         table.add_column(column, justify="right" if column == "expected $" else "left")
     for model in loaded.models:
         asked = "yes" if model.name in plan.subset else ""
-        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked)
+        calls = pool.measured_calls(model.name)
+        source = f"{calls:,} calls" if calls else "max_tokens"
+        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
+    unmeasured = [name for name in plan.subset if not pool.measured_calls(name)]
     console.print(
-        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks. Until there are answers,"
-        " each counts as max_tokens long."
+        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
+        + (", at most" if unmeasured else "")
+        + "."
+        + (" Answers of models that were not measured count as max_tokens long; " if unmeasured else "")
+        + ("camvo check --live measures one of each." if unmeasured else "")
         + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
         highlight=False,
     )

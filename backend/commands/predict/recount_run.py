@@ -89,9 +89,9 @@ class RecountRun:
         results = (
             self.backend.predict(self.key, self.label_config, wanted, stored_only=True) if wanted else []
         )
-        for task, result in zip(wanted, results, strict=True):
+        for task, answer in zip(wanted, results, strict=True):
             changed = False
-            for prediction in [result] if isinstance(result, dict) else result:
+            for prediction in answer.predictions:
                 existing = stored_predictions.of_version(task, prediction["model_version"])
                 if existing:
                     changed |= stored_predictions.replace_prediction(self.client, existing, prediction)

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from label_studio_api import PROJECT, LabelStudioApi
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+from pydantic import SecretStr
 
 from backend.commands.connect import disconnect as disconnecting
-from backend.commands.connect import review_tab
-from backend.commands.connect.review_tab import BLIND_TITLE, TITLE
+from backend.commands.connect import tabs
+from backend.commands.connect.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
+from backend.label_studio.client import Client
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 def put(api: LabelStudioApi, *tasks: int) -> str:
-    return review_tab.show_in_tab(api.client(), PROJECT, tasks)
+    return tabs.show_in_tab(api.client(), PROJECT, tasks)
 
 
 def ours(api: LabelStudioApi) -> list[dict[str, Any]]:
@@ -91,7 +93,7 @@ def test_what_people_changed_in_it_stays(api: LabelStudioApi) -> None:
 
 def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
     put(api, 7)
-    address = review_tab.show_blind_tasks(api.client(), PROJECT, [4, 2])
+    address = tabs.show_blind_tasks(api.client(), PROJECT, [4, 2])
     [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
     assert address == f"{api.url}/projects/{PROJECT}/data?tab={tab['id']}"
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [4, 2]
@@ -100,20 +102,52 @@ def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
 
 
 def test_without_a_blind_task_there_is_no_such_tab_and_an_old_one_is_emptied(api: LabelStudioApi) -> None:
-    assert review_tab.show_blind_tasks(api.client(), PROJECT, []) is None
+    assert tabs.show_blind_tasks(api.client(), PROJECT, []) is None
     assert len(api.tabs) == 1
-    review_tab.show_blind_tasks(api.client(), PROJECT, [4])
-    review_tab.show_blind_tasks(api.client(), PROJECT, [])
+    tabs.show_blind_tasks(api.client(), PROJECT, [4])
+    tabs.show_blind_tasks(api.client(), PROJECT, [])
     [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [0]
 
 
-def test_both_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
+def test_the_overview_shows_label_and_score_of_all_tasks_least_confident_first(api: LabelStudioApi) -> None:
+    hidden = {"explore": False, "labeling": False}
+    names = ("predictions_results", "predictions_score", "annotators")
+    api.columns = [{"id": name, "visibility_defaults": hidden} for name in names]
+    _, added = tabs.ensure_overview(api.client(), PROJECT)
+    [tab] = [tab["data"] for tab in api.tabs.values() if tab["data"]["title"] == OVERVIEW_TITLE]
+    assert (added, tab["hiddenColumns"]["explore"]) == (True, ["tasks:annotators"])
+    assert (tab["ordering"], "filters" in tab) == (["tasks:predictions_score"], False)
+
+
+def test_links_are_for_a_browser(api: LabelStudioApi) -> None:
+    client = Client(api.url, SecretStr(KEY), "http://localhost:8080/")
+    address, _ = tabs.ensure_overview(client, PROJECT)
+    assert address.startswith(f"http://localhost:8080/projects/{PROJECT}/data?tab=")
+
+
+def test_an_overview_that_is_there_is_left_as_people_made_it(api: LabelStudioApi) -> None:
+    address, _ = tabs.ensure_overview(api.client(), PROJECT)
+    before = len(api.requests)
+    assert tabs.ensure_overview(api.client(), PROJECT) == (address, False)
+    assert all(method == "GET" for method, _, _ in api.requests[before:])
+
+
+def test_a_task_leaves_the_tab_once_it_is_annotated(api: LabelStudioApi) -> None:
     put(api, 7)
-    review_tab.show_blind_tasks(api.client(), PROJECT, [4])
+    [item] = ours(api)[0]["data"]["filters"]["items"]
+    child = item["child_filter"]
+    wanted = ("filter:tasks:annotations_ids", "empty", True)
+    assert (child["filter"], child["operator"], child["value"]) == wanted
+
+
+def test_all_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
+    put(api, 7)
+    tabs.show_blind_tasks(api.client(), PROJECT, [4])
+    tabs.ensure_overview(api.client(), PROJECT)
     said: list[str] = []
     client = api.client()
     removed = disconnecting.disconnect_project(
         client, PROJECT, "http://127.0.0.1:9090", "camvo", lambda name, text: said.append(name)
     )
-    assert (removed, said, len(api.tabs)) == (True, ["tab", "tab"], 1)
+    assert (removed, said, len(api.tabs)) == (True, ["tab", "tab", "tab"], 1)

@@ -43,6 +43,7 @@ class Project:
         label_config: the XML received last.
         model_version: the model version that Label Studio shows for the project.
         updated_at: unix seconds.
+        tasks: how many tasks it has in Label Studio, as ``camvo predict`` counted them; ``None`` if unknown.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Project:
     label_config: str | None
     model_version: str | None
     updated_at: float
+    tasks: int | None = None
 
 
 def ensure(connection: Connection, project: str, now: float) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -32,6 +33,7 @@ from backend.learning.actions import parts, prepare_event
 from backend.learning.background_fits import BackgroundFits
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
+from backend.learning.reliability_fits import ReliabilityFits
 from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.scorers import Scorers
 from backend.learning.states import States
@@ -48,6 +50,7 @@ from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls
 from backend.server.past_usage import recall_usage
+from backend.server.reliability_watch import ReliabilityWatch
 from backend.server.served_projects import ServedProjects
 from backend.server.urgent_requests import UrgentRequests
 from backend.server.warm_up import warm_up
@@ -103,18 +106,26 @@ class Runtime:
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
         self._trainings: set[Future[None]] = set()
+        reliability_fits = ReliabilityFits(self.ledger, self._writer, self._readers, settings, clock)
         self._training = Training(
             [
                 CatchUp(self.ledger, self._writer, settings, environment, clock),
                 RewardCorrections(self.ledger, self._writer, settings, clock),
+                reliability_fits,
             ]
         )
+        self._reliabilities = ReliabilityWatch(reliability_fits)
         purchases = CallLedger(self._writer, clock)
         self._settlements = purchases.settlements
         sys.setswitchinterval(_SWITCH)
         self._jobs = JobQueue(self._make_annotator(environment, purchases), settings.concurrency)
         self._deletions = Deletions(self._writer, settings, clock)
-        self._thread.start(settle_lost_calls(self._writer), purchases.renew_claims(), self._deletions.run())
+        self._thread.start(
+            settle_lost_calls(self._writer),
+            purchases.renew_claims(),
+            self._deletions.run(),
+            self._reliabilities.run(),
+        )
         metrics.started_at.set(clock())
         self._warm_up = threading.Thread(
             target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
@@ -187,6 +198,8 @@ class Runtime:
             self._write(prepare_event(part, self.settings, self.clock))
         if event.task_ids:
             self._thread.call_soon(self._deletions.wake)
+        if event.annotations or event.annotation_ids:
+            self._thread.call_soon(partial(self._reliabilities.wake, event.project_key))
 
     def _write(self, function: Callable[[Connection], object]) -> None:
         """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.

@@ -42,6 +42,7 @@ projects = Table(
     Column("label_config", Text),
     Column("model_version", Text),
     Column("updated_at", Double, nullable=False),
+    Column("tasks", BigInteger),
 )
 
 events = Table(
@@ -214,7 +215,20 @@ human_annotations = Table(
     Column("deleted", Boolean, nullable=False),
     Column("received_at", Double, nullable=False),
     Column("withdrawn", Boolean, nullable=False),
+    Column("lead_time", Double),
     Index(None, "project", "task"),
+)
+
+reliabilities = Table(
+    "reliabilities",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("accuracies", _JSON, nullable=False),
+    Column("annotations", BigInteger, nullable=False),
+    Column("applied", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
 )
 
 withdrawals = Table(

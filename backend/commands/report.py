@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +14,7 @@ from backend import settings
 from backend.errors import ConfigError
 from backend.ledger import Ledger
 from backend.ledger.database.clock import now
+from backend.server.status.annotators import LEAST_LABELS, AnnotatorReport
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
@@ -20,14 +22,21 @@ from backend.server.status.report import Alert, ProjectReport, QuestionReport, R
 from backend.settings import Environment
 
 
-def print_report(console: Console, environment: Environment, *, project: str | None, as_json: bool) -> None:
-    """Print the report on every project, or on one.
+def print_report(
+    console: Console,
+    environment: Environment,
+    *,
+    project: str | None,
+    as_json: bool,
+    annotators: bool = False,
+) -> None:
+    """Print the report on every project, or on one; with ``annotators`` also on each annotator.
 
     Raises:
         ConfigError: the ledger has no such project.
         LedgerError: the ledger cannot be read.
     """
-    report = _load_report(environment, project)
+    report = _load_report(environment, project, annotators=annotators)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)
         return
@@ -42,12 +51,14 @@ def print_report(console: Console, environment: Environment, *, project: str | N
         console.print("The ledger has no project yet.")
 
 
-def _load_report(environment: Environment, project: str | None) -> Report:
+def _load_report(environment: Environment, project: str | None, *, annotators: bool) -> Report:
     loaded = settings.load(environment.config)
     ledger = Ledger(environment.database_url)
     try:
         with ledger.read() as connection:
-            report = build_report(connection, loaded, now=now(connection), project=project)
+            report = build_report(
+                connection, loaded, now=now(connection), project=project, annotators=annotators
+            )
     finally:
         ledger.close()
     if project is not None and not report.projects:
@@ -94,6 +105,8 @@ def _print_project(console: Console, project: ProjectReport) -> None:
             console.print(f"{'examples':<16} {escape(line)}", highlight=False)
     for table in (_votes(project), _calls(project), _questions(project)):
         console.print(table)
+    if project.annotators is not None:
+        console.print(_annotators(project.annotators))
     for failed in project.failed:
         final = ", final" if failed.final else ""
         line = f"{of(failed.tasks, 'task')} ({failed.code}{final}): {failed.fix}"
@@ -183,6 +196,22 @@ def _questions(project: ProjectReport) -> Table:
             _cell(question.reviewed),
             moment(question.last_at),
         )
+    return table
+
+
+def _annotators(annotators: Sequence[AnnotatorReport]) -> Table:
+    table = _table("annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled")
+    for row in annotators:
+        minutes = "–" if row.minutes is None else f"{row.minutes:.1f}"
+        if row.id is None:
+            table.add_row(f"{count(row.people)} with fewer than {LEAST_LABELS}", count(row.labels), minutes)
+            continue
+        right = "\n".join(
+            f"{percent(fit.right)}\n[dim]{percent(fit.low)}–{percent(fit.high)}[/]"
+            for fit in row.reliability.values()
+        )
+        shares = [_cell(share) for share in (row.agreement, row.truth, row.anchored) if share is not None]
+        table.add_row(str(row.id), count(row.labels), minutes, right or "–", *shares)
     return table
 
 

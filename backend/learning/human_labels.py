@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from backend.ledger import blind_tasks, human_annotations, reliabilities
+from backend.ledger import blind_tasks, human_annotations
+from backend.ledger.annotators import reliabilities
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.rounds import Round, RoundKey, Teacher
 from backend.settings import Settings
@@ -29,7 +30,7 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
 
     Ground truth annotations count alone if there are any. Several answers are counted by the question's own
     aggregation, each with the same weight. Labels are weighed by how often each annotator is right, once that
-    is known (:mod:`backend.learning.reliability_fits`). Not counted are:
+    is known (:mod:`backend.learning.annotators.reliability_fits`). Not counted are:
 
     - skipped annotations and those made from predictions in bulk;
     - annotations that are withdrawn (``camvo ledger forget``);

@@ -135,6 +135,7 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
                 now=now(connection),
                 live=live,
                 project=request.args.get("project"),
+                annotators=runtime.settings.show_annotators and environment.basic_auth_user is not None,
             )
         if _wants_html():
             answer = Response(page.render_page(report), content_type="text/html; charset=utf-8")

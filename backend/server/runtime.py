@@ -30,10 +30,11 @@ from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
+from backend.learning.annotators.reliability_fits import ReliabilityFits
+from backend.learning.annotators.reliability_watch import ReliabilityWatch
 from backend.learning.background_fits import BackgroundFits
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
-from backend.learning.reliability_fits import ReliabilityFits
 from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.scorers import Scorers
 from backend.learning.states import States
@@ -50,7 +51,6 @@ from backend.server.deletions import Deletions
 from backend.server.loop_thread import LoopThread
 from backend.server.lost_calls import settle_lost_calls
 from backend.server.past_usage import recall_usage
-from backend.server.reliability_watch import ReliabilityWatch
 from backend.server.served_projects import ServedProjects
 from backend.server.urgent_requests import UrgentRequests
 from backend.server.warm_up import warm_up

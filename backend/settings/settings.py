@@ -55,6 +55,8 @@ class Settings(BaseModel):
     """Share of labels that must be right above the score from which no review is needed."""
     show_votes: bool = False
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
+    show_annotators: bool = False
+    """Whether ``/status`` reports on each annotator, by id. Only a server with credentials does."""
     few_shot: FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
     redact: str | None = None

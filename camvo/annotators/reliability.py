@@ -16,7 +16,7 @@ LEVEL: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Reliability:
+class AnnotatorReliability:
     """How often an annotator is right.
 
     Attributes:
@@ -42,7 +42,7 @@ class Reliabilities:
         tasks: how many tasks they were learnt from.
     """
 
-    people: Mapping[str, Reliability]
+    people: Mapping[str, AnnotatorReliability]
     models: Mapping[str, float]
     tasks: int
 
@@ -75,7 +75,7 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> Reliabilitie
     known = coins.known(right).tolist()
     size = len(coins.people)
     people = {
-        name: Reliability(share, *_interval(share, worth), int(count))
+        name: AnnotatorReliability(share, *_interval(share, worth), int(count))
         for name, share, worth, count in zip(
             coins.people, right[:size].tolist(), known[:size], coins.voted[:size].tolist(), strict=True
         )

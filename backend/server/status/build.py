@@ -18,6 +18,7 @@ from backend.ledger.projects import Project
 from backend.ledger.reports import RoundsRow
 from backend.questions import parse_label_config
 from backend.server.status.alerts import project_alerts, server_alerts
+from backend.server.status.annotators import annotator_reports
 from backend.server.status.failed import failed_task_reports
 from backend.server.status.live import Live
 from backend.server.status.models import model_reports
@@ -42,6 +43,7 @@ def build_report(
     now: float,
     live: Live | None = None,
     project: str | None = None,
+    annotators: bool = False,
 ) -> Report:
     """Build the report of every project, or of the projects that ``project`` names.
 
@@ -51,11 +53,17 @@ def build_report(
         now: unix seconds.
         live: what the running server knows, ``None`` without one.
         project: a project's key, or its number in Label Studio.
+        annotators: whether to report on each annotator.
     """
     known = selected_projects(connection, project)
     day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     today = _budget(day, settings.budget.day_usd)
     project_reports = [_project_report(connection, stored, settings, live) for stored in known]
+    if annotators:
+        project_reports = [
+            replace(report, annotators=annotator_reports(connection, report.key))
+            for report in project_reports
+        ]
     project_reports.sort(key=_last_round, reverse=True)
     server = None if live is None else live.server
     return Report(

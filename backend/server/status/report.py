@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backend.ledger.reports import HumansRow
+from backend.server.status.annotators import AnnotatorReport
 from backend.server.status.evidence import (
     ExamplesReport,
     GuaranteeReport,
@@ -179,6 +180,7 @@ class ProjectReport:
         reviewed: the scores on all other tasks with human labels.
         skipped: controls without predictions.
         failed: the tasks without a prediction, by reason.
+        annotators: what is known of each annotator; ``None`` unless that is asked for.
     """
 
     key: str
@@ -197,6 +199,7 @@ class ProjectReport:
     reviewed: ReliabilityReport
     skipped: tuple[SkippedControlReport, ...]
     failed: tuple[FailedTasksReport, ...]
+    annotators: tuple[AnnotatorReport, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

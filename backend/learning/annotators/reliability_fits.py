@@ -17,12 +17,13 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.label_studio.webhooks import WebhookEvent
+from backend.learning.annotators.peoples_answers import AnsweredQuestion, answered_questions
 from backend.learning.human_labels import weigh
-from backend.learning.peoples_answers import AnsweredQuestion, answered_questions
 from backend.learning.teaching import correct_rewards
-from backend.ledger import Ledger, Writer, human_annotations, reliabilities
+from backend.ledger import Ledger, Writer, human_annotations
+from backend.ledger.annotators import reliabilities
+from backend.ledger.annotators.reliabilities import StoredReliabilities
 from backend.ledger.database import outages
-from backend.ledger.reliabilities import StoredReliabilities
 from backend.settings import Settings
 from camvo.annotators.reliability import fit_reliabilities
 from camvo.errors import CamvoError

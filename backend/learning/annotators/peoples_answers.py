@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import aggregation_of, answering, person
-from backend.ledger import human_annotations, judged_rounds, open_rounds, reports
+from backend.ledger import human_annotations, open_rounds, reports
+from backend.ledger.annotators import judged_rounds
+from backend.ledger.annotators.judged_rounds import JudgedRound
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.judged_rounds import JudgedRound
 from camvo.annotators.coins import PeoplesTask
 from camvo.votes import consensus
 from camvo.votes.aggregation import Aggregation

@@ -11,9 +11,10 @@ from label_studio_requests import SENTIMENT, Annotation, Project, annotated, ann
 from whole_backend import Backend, votes
 
 from backend.label_studio.webhooks import WebhookEvent
-from backend.learning.reliability_fits import ReliabilityFits, is_due
-from backend.ledger import human_annotations, reliabilities
-from backend.ledger.reliabilities import StoredReliabilities
+from backend.learning.annotators.reliability_fits import ReliabilityFits, is_due
+from backend.ledger import human_annotations
+from backend.ledger.annotators import reliabilities
+from backend.ledger.annotators.reliabilities import StoredReliabilities
 
 GOOD, CAREFUL, GUESSER = 1, 2, 3
 TASKS = range(1, 13)

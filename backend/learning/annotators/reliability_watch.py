@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from backend.learning.reliability_fits import ReliabilityFits, is_due
+from backend.learning.annotators.reliability_fits import ReliabilityFits, is_due
 from camvo.errors import CamvoError
 
 _log = structlog.get_logger(__name__)

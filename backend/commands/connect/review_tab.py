@@ -9,6 +9,7 @@ from backend.label_studio.client import Client
 
 TITLE: Final = "CaMVo: label next"
 BLIND_TITLE: Final = "CaMVo: blind tasks"
+DISPUTED_TITLE: Final = "CaMVo: disputed"
 
 _DEFAULT: Final = "Default"
 _NO_TASK: Final = 0
@@ -25,7 +26,7 @@ def show_in_tab(client: Client, project: int, tasks: Sequence[int], title: str =
         client: Label Studio.
         project: the project's number.
         tasks: the tasks' numbers.
-        title: the tab's title: :data:`TITLE` or :data:`BLIND_TITLE`.
+        title: the tab's title: :data:`TITLE`, :data:`BLIND_TITLE` or :data:`DISPUTED_TITLE`.
 
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached.
@@ -64,7 +65,7 @@ def show_blind_tasks(client: Client, project: int, tasks: Sequence[int]) -> str 
 
 def remove_tabs(client: Client, project: int) -> list[str]:
     """Remove CaMVo's tabs; return their titles."""
-    ours = [tab for tab in client.tabs(project) if _title(tab) in {TITLE, BLIND_TITLE}]
+    ours = [tab for tab in client.tabs(project) if _title(tab) in {TITLE, BLIND_TITLE, DISPUTED_TITLE}]
     for tab in ours:
         client.remove_tab(tab["id"])
     return [_title(tab) for tab in ours]

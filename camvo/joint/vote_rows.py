@@ -48,9 +48,7 @@ def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: i
     for pattern, count in patterns.items():
         if count <= 0 or (labels == 2) != bool(pattern.labels):
             continue
-        group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
-        groups = [group_of.get(arm, UNASKED) for arm in arms]
-        row = tuple(groups if labels == 2 else renumber(np.array([groups]))[0].tolist())
+        row = pattern.among_known(arms)
         everyone = pattern.everyone and UNASKED not in row
         table.setdefault(row, [0.0, 0.0])[not everyone] += count
     ordered = sorted(table)

@@ -11,16 +11,14 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.joint.lattice import most_arms
 from camvo.joint.worth import plan_by_worth
-from camvo.policies.background_fits import MOST_ROUNDS, JointFitData, fitted
-from camvo.policies.ensemble import Choice, Ensemble
-from camvo.policies.estimates import Estimates, Observation
+from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
+from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
+from camvo.policies.staged import Staged
 from camvo.stages.asking_order import cheapest_first
-from camvo.stages.exploration import explore, uniform_draw
+from camvo.stages.exploration import explore
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
-from camvo.typing import NO_CONFIDENCES, Confidences, Votes
-from camvo.votes.aggregation import Aggregation
-from camvo.votes.decision import Decision
+from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 
 _FIRST: Final = 36
@@ -43,7 +41,7 @@ should be of what one more vote would change.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joint(Ensemble):
+class Joint(Staged):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
 
     Some rounds ask all arms, drawn at random: the first 36, and later 18 in E rounds when E have done so, so
@@ -65,16 +63,14 @@ class Joint(Ensemble):
     ('small',)
     """
 
+    _kind = JointStages
+
     worth: float = 16.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (np.isfinite(self.worth) and self.worth > 0.0):
             raise InvalidParameterError(f"worth must be positive and finite, got {self.worth}")
-
-    def linear(self, aggregation: Aggregation) -> bool:
-        """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
-        return aggregation != LABEL_VOTE
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> JointFitData | None:
         """The rounds for a fit of the model of votes; ``None`` if the votes are not labels."""
@@ -89,21 +85,13 @@ class Joint(Ensemble):
         prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
         return JointFitData(evidence, latest, observation.labels, prices)
 
-    def assemble(
-        self,
-        observations: Mapping[str, Observation],
-        costs: Mapping[str, float],
-        estimates: Mapping[str, Estimates],
-        choice: Choice,
-    ) -> Plan:
-        """Make the plan: draw for exploration, and freeze what votes say and what they cost."""
-        plan = super().assemble(observations, costs, estimates, choice)
+    def _staged(
+        self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
+    ) -> tuple[JointStages, Mapping[str, Array]]:
         everyone = min(
             observation.state.exploration.everyone_rounds(plan.arms) for observation in observations.values()
         )
-        rounds = min(observation.state.rounds for observation in observations.values())
         rate = min(1.0, _FIRST / 2.0 / max(everyone, 1)) if everyone >= _FIRST else 1.0
-        draw = uniform_draw((observation.context for _, observation in sorted(observations.items())), rounds)
         exploration = explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
         caution = 1.0 + _CAUTION_ROUNDS / max(everyone, 1)
@@ -113,32 +101,22 @@ class Joint(Ensemble):
             for name, observation in observations.items()
         }
         first = order if exploration == "everyone" else tuple(next_arms(questions, prices, {}))
-        rest = [arm for arm in order if arm not in first]
-        stages = JointStages((*first, *rest), len(first), exploration, rate, prices, questions)
-        return plan.staged(stages, plan.weights, rate)
-
-    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
-        """The arms of the next stage; empty if every question can be decided."""
-        return _stages(plan).after(votes)
-
-    def decide(
-        self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
-    ) -> dict[str, Decision]:
-        """The most probable label of each question by the model of votes, which knows no confidences."""
-        stages, decisions = _stages(plan), super().decide(plan, votes, confidences=confidences)
-        for question, decision in decisions.items():
-            cast = {arm: answers.get(question) for arm, answers in votes.items()}
-            labels = plan.estimates[question].labels
-            decisions[question] = stages.questions[question].decision(decision, cast, labels)
-        return decisions
+        stages = JointStages(
+            order=(*first, *[arm for arm in order if arm not in first]),
+            exploration=exploration,
+            propensity=rate,
+            questions=questions,
+            count=len(first),
+            prices=prices,
+        )
+        return stages, plan.weights
 
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: tuple[tuple[str, float], ...]
     ) -> JointQuestion:
-        data = self.fit_data(observation, costs)
-        if data is None:
+        fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
+        if fit is None:
             return JointQuestion(observation.labels)
-        fit = fitted(data) if observation.fit is None else observation.fit
         if fit.joint is None:
             raise InvalidParameterError("the background fit in this observation is of another policy")
         joint = fit.joint
@@ -146,9 +124,3 @@ class Joint(Ensemble):
         scale = 1.0 if joint.human is None else _HUMAN_PRICE
         in_shortlist = tuple([scale * by_arm[arm] for arm in joint.shortlist])
         return JointQuestion(observation.labels, joint, plan_by_worth(joint.beliefs, in_shortlist), scale)
-
-
-def _stages(plan: Plan) -> JointStages:
-    if not isinstance(plan.stages, JointStages):
-        raise InvalidParameterError("this plan was made by another policy")
-    return plan.stages

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from camvo.policies.estimates import Estimates
-from camvo.stages.joint_stages import JointStages
-from camvo.stages.stages import Stages
+from camvo.stages.stages import QuestionStages, Stages
 from camvo.typing import Array
 
 
@@ -48,24 +47,22 @@ class Plan:
     confidence: float | None
     propensity: Array
     complete: bool = True
-    stages: Stages | JointStages | None = None
+    stages: Stages[QuestionStages] | None = None
 
-    def staged(
-        self, stages: Stages | JointStages, weights: Mapping[str, Array], exploration_rate: float
-    ) -> Plan:
+    def staged(self, stages: Stages[QuestionStages], weights: Mapping[str, Array]) -> Plan:
         """The same plan with its arms asked in stages.
 
         Args:
             stages: the order in which they are asked, and when to stop.
             weights: question → the weights that the arms' votes will have, each of shape (K,).
-            exploration_rate: the probability that all arms are asked independently of the votes.
         """
+        rate = stages.propensity if isinstance(stages.propensity, float) else stages.propensity[0]
         first = frozenset(stages.first)
         return replace(
             self,
             weights=weights,
             subset=tuple([arm for arm in self.arms if arm in first]),
-            propensity=np.array([1.0 if arm in first else exploration_rate for arm in self.arms]),
+            propensity=np.array([1.0 if arm in first else rate for arm in self.arms]),
             stages=stages,
         )
 

@@ -19,11 +19,11 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import MOST_ROUNDS, Fit, WeightsFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
-from camvo.policies.staged import Staged
+from camvo.policies.staged_in_order import StagedInOrder
 from camvo.stages.agreement_stages import AgreementStages
 from camvo.stages.asking_order import cheapest_first, most_weight_per_price
 from camvo.stages.exploration import explore, propensities
-from camvo.stages.stages import Stages
+from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stopping import StoppingProblem
 from camvo.stages.stopping_rule import StoppingRule, is_complete
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
@@ -36,7 +36,7 @@ from camvo.weights.vote_weights import VoteWeights, weights_are_settled, weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequential(Staged):
+class Sequential(StagedInOrder):
     """Ask in stages, and stop when the label of the full vote is certain or likely enough.
 
     Attributes:
@@ -78,7 +78,7 @@ class Sequential(Staged):
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> tuple[Stages, Mapping[str, Array]]:
+    ) -> tuple[OrderedStages, Mapping[str, Array]]:
         inputs = tuple(
             [
                 _QuestionInputs(
@@ -104,7 +104,13 @@ class Sequential(Staged):
                 else replace(question, rule=question.trial, trial=None)
                 for name, question in questions.items()
             }
-        stages = Stages(order, exploration, (everyone, certificate), self.stages_of(costs) - 1, questions)
+        stages = OrderedStages(
+            order=order,
+            exploration=exploration,
+            propensity=(everyone, certificate),
+            questions=questions,
+            moves=self.stages_of(costs) - 1,
+        )
         positions = [order.index(arm) for arm in plan.arms]
         weights = {
             name: np.array(question.weights)[positions]

@@ -13,11 +13,11 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import MOST_ROUNDS, StackedFitData
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
-from camvo.policies.staged import Staged
+from camvo.policies.staged_in_order import StagedInOrder
 from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore
+from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stack_stops import Stops
-from camvo.stages.stages import Stages
 from camvo.stages.worth_stages import WorthStages
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
@@ -27,7 +27,7 @@ _EXPLORATION: Final = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stacked(Staged):
+class Stacked(StagedInOrder):
     """Ask in stages, the cheapest model first, and learn from human labels what the votes are worth.
 
     The first rounds ask all models, and later 3% of the rounds do, drawn at random. Those rounds teach the
@@ -79,7 +79,7 @@ class Stacked(Staged):
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> tuple[Stages, Mapping[str, Array]]:
+    ) -> tuple[OrderedStages, Mapping[str, Array]]:
         order, _ = cheapest_first(costs)
         complete_rounds = [
             observation.state.kept_rounds.everyone_rounds(order)
@@ -103,4 +103,7 @@ class Stacked(Staged):
                 dict(zip(plan.arms, weights[name].tolist(), strict=True)),
                 fit.grades,
             )
-        return Stages(order, exploration, rate, len(order), questions), weights
+        stages = OrderedStages(
+            order=order, exploration=exploration, propensity=rate, questions=questions, moves=len(order)
+        )
+        return stages, weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import Fit, FitData, fitted
@@ -11,8 +12,7 @@ from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.stages.exploration import uniform_draw
-from camvo.stages.stages import Stages, on_question
-from camvo.student.student import STUDENT
+from camvo.stages.stages import QuestionStages, Stages, on_question
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
@@ -21,18 +21,9 @@ from camvo.votes.labels import LABEL_VOTE
 
 @dataclass(frozen=True, kw_only=True)
 class Staged(Ensemble):
-    """Ask in stages. A subclass defines its stages in :meth:`_staged`.
+    """Ask in stages. A subclass defines its stages in :meth:`_staged`, and their class in ``_kind``."""
 
-    Attributes:
-        max_stages: the largest number of stages. 1 asks one set; K can ask the models one after another.
-    """
-
-    max_stages: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_stages < 1:
-            raise InvalidParameterError(f"max_stages must be at least 1, got {self.max_stages}")
+    _kind: ClassVar[type[Stages[Any]]]
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
@@ -50,8 +41,7 @@ class Staged(Ensemble):
         rounds = min(observation.state.rounds for observation in observations.values())
         draw = uniform_draw((observation.context for _, observation in sorted(observations.items())), rounds)
         stages, weights = self._staged(plan, observations, costs, draw)
-        rate = stages.propensity if isinstance(stages.propensity, float) else stages.propensity[0]
-        return plan.staged(stages, weights, rate)
+        return plan.staged(stages, weights)
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
@@ -60,7 +50,7 @@ class Staged(Ensemble):
     def decide(
         self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES
     ) -> dict[str, Decision]:
-        """Decide by the weighted vote, corrected by what human labels have taught."""
+        """Decide by the weighted vote, corrected by what the policy has learnt of votes."""
         stages, decisions = self._stages(plan), super().decide(plan, votes)
         for question, decision in decisions.items():
             cast = {arm: answers.get(question) for arm, answers in votes.items()}
@@ -68,10 +58,6 @@ class Staged(Ensemble):
             sure = on_question(confidences, question)
             decisions[question] = stages.questions[question].decision(decision, cast, labels, sure)
         return decisions
-
-    def stages_of(self, costs: Mapping[str, float]) -> int:
-        """The largest number of stages with these arms. The student answers at once, so it adds one."""
-        return self.max_stages + (STUDENT in costs)
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
         """The fit in the observation, or one computed now; ``None`` if no fit is needed."""
@@ -82,7 +68,7 @@ class Staged(Ensemble):
 
     def _staged(
         self, plan: Plan, observations: Mapping[str, Observation], costs: Mapping[str, float], draw: float
-    ) -> tuple[Stages, Mapping[str, Array]]:
+    ) -> tuple[Stages[QuestionStages], Mapping[str, Array]]:
         """The stages of a task, and question → the weights that the votes will have, each of shape (K,).
 
         Args:
@@ -93,8 +79,9 @@ class Staged(Ensemble):
         """
         raise NotImplementedError
 
-    @staticmethod
-    def _stages(plan: Plan) -> Stages:
-        if not isinstance(plan.stages, Stages):
+    def _stages(self, plan: Plan) -> Stages[QuestionStages]:
+        if plan.stages is None:
             raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
+        if not isinstance(plan.stages, self._kind):
+            raise InvalidParameterError("this plan was made by another policy")
         return plan.stages

@@ -11,10 +11,9 @@ import numpy as np
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.worth import Worth
 from camvo.numerics.tolerances import TIE
-from camvo.stages.exploration import Exploration
-from camvo.stages.stages import Cast, KeptKind
+from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
-from camvo.typing import Votes
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 
 _TRUSTED_LABELS = 50.0
@@ -42,7 +41,9 @@ class JointQuestion:
         """Rounds with a human label; ``None`` for a question whose votes are not labels."""
         return None if self.fit is None else "labelled"
 
-    def decision(self, decision: Decision, votes: Cast, labels: Sequence[str]) -> Decision:
+    def decision(
+        self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
+    ) -> Decision:
         """The most probable label, or the weighted vote's label if it is as probable."""
         if self.fit is None:
             return decision
@@ -81,34 +82,29 @@ class JointQuestion:
         return {}, {} if self.fit is None else {"joint": self.fit.describe()}
 
 
-@dataclass(frozen=True, slots=True)
-class JointStages:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointStages(Stages[JointQuestion]):
     """The stages of a task: arms are asked while they add more right labels than they cost.
 
     With several questions, the gains of one arm on all of them are added up.
 
     Attributes:
         order: all arms; those of the first stage come first, the others by price.
-        count: how many arms the first stage asks.
         exploration: ``"everyone"`` asks all arms whatever they vote.
         propensity: the probability of asking all arms independently of the votes.
+        count: how many arms the first stage asks.
         prices: arm → its price in right labels.
-        questions: question → its stages.
     """
 
-    order: tuple[str, ...]
     count: int
-    exploration: Exploration
-    propensity: float
     prices: Mapping[str, float]
-    questions: Mapping[str, JointQuestion]
 
     @property
     def first(self) -> tuple[str, ...]:
         """The arms of the first stage, which are asked independently of the votes."""
         return self.order[: self.count]
 
-    def after(self, votes: Votes) -> tuple[str, ...]:
+    def after(self, votes: Votes, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
         if missing := tuple([arm for arm in self.first if arm not in votes]):
             return missing
@@ -124,18 +120,6 @@ class JointStages:
         named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
         return ExplorationRound(pattern, self._early_is_right(question, votes) if everyone else None)
-
-    def describe(self, question: str) -> dict[str, Any]:
-        """One question's part of a plan's description, as plain JSON."""
-        stages, beside = self.questions[question].describe()
-        common = {
-            "order": list(self.order),
-            "coin": self.exploration,
-            "propensity": self.propensity,
-            "first": self.count,
-            "kept": self.questions[question].kept,
-        }
-        return {"stages": common | stages} | beside
 
     def _early_is_right(self, question: str, votes: Cast) -> bool | None:
         """Whether the votes asked for without exploration give the label of all; ``None`` without a plan."""

@@ -112,9 +112,13 @@ class VotePattern:
         return None if UNASKED in self.groups and any(group != UNASKED for group in departed) else groups
 
     def among_known(self, order: Sequence[str]) -> Signature:
-        """The groups of the arms in ``order``, as if those that were not in the pool had not been asked."""
-        groups = dict(zip(self.arms, self.groups, strict=True))
-        return canonical(groups.get(arm, UNASKED) for arm in order)
+        """The groups of the arms in ``order``, as if those that were not in the pool had not been asked.
+
+        Groups stay positions among the labels if the pattern names these.
+        """
+        group_of = dict(zip(self.arms, self.groups, strict=True))
+        groups = tuple([group_of.get(arm, UNASKED) for arm in order])
+        return groups if self.labels else canonical(groups)
 
     def renamed(self, names: Mapping[str, str]) -> VotePattern:
         """The same pattern with other names (old → new) for some arms."""

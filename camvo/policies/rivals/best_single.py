@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from camvo.errors import InvalidParameterError
-from camvo.policies.baselines import Baseline
 from camvo.policies.ensemble import Choice
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
+from camvo.policies.rivals.one_model import OneModel
 from camvo.state.contribution import Change, Contribution
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestSingle(Baseline):
+class BestSingle(OneModel):
     """Ask every model at first, and then only the one that human labels show to be right most often.
 
     It learns from human labels alone. While there are none, it goes on asking every model. A model that gives
@@ -40,13 +39,6 @@ class BestSingle(Baseline):
     ('small',)
     """
 
-    first: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.first < 0:
-            raise InvalidParameterError(f"first must not be negative, got {self.first}")
-
     def assemble(
         self,
         observations: Mapping[str, Observation],
@@ -63,14 +55,6 @@ class BestSingle(Baseline):
         (best, *_) = _ranked(plan)
         propensity = np.array([float(arm == best) for arm in plan.arms])
         return replace(plan, subset=(best,), propensity=propensity)
-
-    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
-        """The models of the plan; then the next best, while a question has no vote."""
-        if waiting := super().ask(plan, votes, confidences=confidences):
-            return waiting
-        if all(any(question in answers for answers in votes.values()) for question in plan.estimates):
-            return ()
-        return next(((arm,) for arm in _ranked(plan) if arm not in votes), ())
 
     def contribution(
         self,
@@ -95,6 +79,10 @@ class BestSingle(Baseline):
             if arm in votes
         ]
         return Contribution(estimates.context, tuple(changes))
+
+    def _candidates(self, plan: Plan) -> list[str]:
+        """All models, the best first."""
+        return _ranked(plan)
 
     @staticmethod
     def _reward(estimates: Estimates, vote: str | None, label: str) -> float:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.policies.baselines import Baseline
 from camvo.policies.ensemble import Choice
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
+from camvo.policies.rivals.one_model import OneModel
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Router(Baseline):
+class Router(OneModel):
     """Ask the cheapest model, or the dearest where the text says that it gains enough.
 
     The first rounds ask both. The linear models of the state (LinUCB's ridge regressions) learn from the
@@ -48,14 +48,11 @@ class Router(Baseline):
     """
 
     threshold: float
-    first: int = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not -1.0 <= self.threshold <= 1.0:
             raise InvalidParameterError(f"threshold must be in [-1, 1], got {self.threshold}")
-        if self.first < 0:
-            raise InvalidParameterError(f"first must not be negative, got {self.first}")
 
     def assemble(
         self,
@@ -81,15 +78,6 @@ class Router(Baseline):
             weights=dict.fromkeys(estimates, weights),
         )
 
-    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
-        """The models of the plan; then the other of the two, while a question has no vote."""
-        if waiting := super().ask(plan, votes, confidences=confidences):
-            return waiting
-        if all(any(question in answers for answers in votes.values()) for question in plan.estimates):
-            return ()
-        pair = (plan.arms[position] for position in _pair(plan))
-        return next(((arm,) for arm in pair if arm not in votes), ())
-
     def contribution(
         self,
         plan: Plan,
@@ -104,6 +92,10 @@ class Router(Baseline):
         _, dearest = _pair(plan)
         right = label if human else votes.get(plan.arms[dearest], {}).get(question, label)
         return TaughtRound.planned(plan, question, votes, confidences).contribution(right, human=human)
+
+    def _candidates(self, plan: Plan) -> list[str]:
+        """The cheapest model and the dearest."""
+        return [plan.arms[position] for position in _pair(plan)]
 
 
 def _pair(plan: Plan) -> tuple[int, int]:

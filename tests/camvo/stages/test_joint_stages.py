@@ -35,7 +35,14 @@ NUMBER = JointQuestion(())
 def stages(questions, *, exploration="nobody", prices=PRICES):
     first = tuple(prices) if exploration == "everyone" else tuple(next_arms(questions, prices, {}))
     order = (*first, *(arm for arm in prices if arm not in first))
-    return JointStages(order, len(first), exploration, 0.2, prices, questions)
+    return JointStages(
+        order=order,
+        exploration=exploration,
+        propensity=0.2,
+        questions=questions,
+        count=len(first),
+        prices=prices,
+    )
 
 
 def asked(plan, answers):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from camvo.stages.agreement_stages import AgreementStages
-from camvo.stages.stages import Stages, teachers
+from camvo.stages.ordered_stages import OrderedStages
+from camvo.stages.stages import teachers
 from camvo.stages.stopping_rule import StoppingRule
 from camvo.state.vote_patterns import UNASKED
 
@@ -17,7 +18,9 @@ LEARNED = StoppingRule(2, ({(0, 0): 2, (0, 1): 3}, {(0, 1, 1): 3}), certain=Fals
 
 def stages(exploration="nobody", **questions):
     questions = questions or {"q": AgreementStages(WEIGHTS, LEARNED)}
-    return Stages(ORDER, exploration, (0.1, 0.5), moves=2, questions=questions)
+    return OrderedStages(
+        order=ORDER, exploration=exploration, propensity=(0.1, 0.5), questions=questions, moves=2
+    )
 
 
 def cast(votes):

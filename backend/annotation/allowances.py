@@ -22,7 +22,7 @@ _SECONDS: Final = 2.0
 
 
 class Allowances:
-    """Divides what is left of a project's budget among the tasks that are left. Used from one event loop only.
+    """Divides what is left of a budget among the tasks that are left. Used from one event loop only.
 
     Args:
         ledger: where money and tasks are counted.

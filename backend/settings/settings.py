@@ -27,7 +27,7 @@ class BudgetSettings(BaseModel):
     project_usd: NotNegative | None = None
     """For one project, over its lifetime."""
     tasks: AtLeastOne | None = None
-    """How many tasks the budget of a project is for; ``None`` for as many as ``camvo predict`` has counted."""
+    """How many tasks the budget of a project is for; ``None`` for as many as ``camvo predict`` counted."""
     day_usd: NotNegative | None = None
     """For all projects together, per day (UTC)."""
 

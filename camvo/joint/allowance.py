@@ -43,30 +43,46 @@ def expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[flo
     return float(cost[0])
 
 
-@lru_cache(maxsize=256)
 def shadow_price(
-    beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...], allowance: float
+    beliefs: Beliefs,
+    prices: tuple[float, ...],
+    shares: tuple[float, ...],
+    allowance: float,
+    draw: float,
 ) -> float:
-    """Find the least multiplier of the prices at which the plan keeps to the allowance.
+    """Find the multiplier of the prices at which plans keep to the allowance on average.
+
+    Between two multipliers the plan jumps, for example from one arm to two. A draw then chooses one of both
+    plans, so that the money is used.
 
     Args:
         beliefs: the beliefs at the nodes of K arms.
         prices: the price of each arm in right labels, length K.
         shares: what each arm costs, in any unit, length K.
         allowance: what a task may cost on average, in the same unit.
+        draw: a number drawn uniformly from [0, 1).
 
     Returns:
         The multiplier, at least 1; the largest one if no plan is cheap enough.
     """
+    (within, cost), (beyond, dearer) = _around(beliefs, prices, shares, allowance)
+    return beyond if dearer > cost and draw < (allowance - cost) / (dearer - cost) else within
 
-    def fits(step: int) -> bool:
-        dearer = tuple([price * _STEP**step for price in prices])
-        return expected_cost(beliefs, dearer, shares) <= allowance + TIE
 
-    if fits(0):
-        return 1.0
+@lru_cache(maxsize=256)
+def _around(
+    beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...], allowance: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The least multiplier that keeps to the allowance and the one before it, each with its expected cost."""
+
+    def at(step: int) -> tuple[float, float]:
+        multiplier = _STEP**step
+        return multiplier, expected_cost(beliefs, tuple([price * multiplier for price in prices]), shares)
+
+    if at(0)[1] <= allowance + TIE:
+        return at(0), at(0)
     low, high = 0, _STEPS
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return float(_STEP**high)
+        low, high = (low, middle) if at(middle)[1] <= allowance + TIE else (middle, high)
+    return at(high), at(low)

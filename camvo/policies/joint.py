@@ -115,19 +115,16 @@ class Joint(Staged):
         )
         rate = min(1.0, _FIRST / 2.0 / max(everyone, 1)) if everyone >= _FIRST else 1.0
         allowance = self.allowance
-        if allowance < 1.0:
+        if self.allowance < 1.0:
             rate = min(rate, allowance / (_EXPLOIT - (_EXPLOIT - 1.0) * allowance))
             allowance = (allowance - rate) / (1.0 - rate)
         exploration = explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
         caution = 1.0 + _CAUTION_ROUNDS / max(everyone, 1)
         prices = {arm: share / (self.worth * caution) for arm, share in zip(order, shares, strict=True)}
-        if allowance < 1.0:
-            dearer = max(
-                self._shadow_price(
-                    observation, costs, prices, dict(zip(order, shares, strict=True)), allowance
-                )
-                for observation in observations.values()
+        if self.allowance < 1.0:
+            dearer = self._shadow_price(
+                observations, costs, prices, allowance=allowance, draw=max(draw - rate, 0.0) / (1.0 - rate)
             )
             prices = {arm: dearer * price for arm, price in prices.items()}
         questions = {
@@ -147,21 +144,27 @@ class Joint(Staged):
 
     def _shadow_price(
         self,
-        observation: Observation,
+        observations: Mapping[str, Observation],
         costs: Mapping[str, float],
         prices: Mapping[str, float],
-        shares: Mapping[str, float],
+        *,
         allowance: float,
+        draw: float,
     ) -> float:
-        """How many times prices must count on one question, so that a task keeps to the allowance."""
-        fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
-        if fit is None or fit.joint is None:
-            return 1.0
-        joint = fit.joint
-        scale = 1.0 if joint.human is None else _HUMAN_PRICE
-        in_shortlist = tuple([scale * prices[arm] for arm in joint.shortlist])
-        paid = tuple([shares[arm] for arm in joint.shortlist])
-        return shadow_price(joint.beliefs, in_shortlist, paid, allowance)
+        """How many times prices must count, so that each question keeps to the allowance on average."""
+        order, shares = cheapest_first(costs)
+        share = dict(zip(order, shares, strict=True))
+        dearer = [1.0]
+        for observation in observations.values():
+            fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
+            if fit is None or fit.joint is None:
+                continue
+            joint = fit.joint
+            scale = 1.0 if joint.human is None else _HUMAN_PRICE
+            in_shortlist = tuple([scale * prices[arm] for arm in joint.shortlist])
+            paid = tuple([share[arm] for arm in joint.shortlist])
+            dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw))
+        return max(dearer)
 
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: tuple[tuple[str, float], ...]

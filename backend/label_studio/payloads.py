@@ -43,6 +43,12 @@ class PredictRequest(BaseModel):
         """Whether models are to make another attempt after their last one; ``camvo predict`` may ask that."""
         return isinstance(self.params, Mapping) and self.params.get("again") is True
 
+    @property
+    def tasks_of_project(self) -> int | None:
+        """How many tasks the project has, which only ``camvo predict`` says; ``None`` if it is not said."""
+        said = self.params.get("tasks") if isinstance(self.params, Mapping) else None
+        return said if is_id(said) and said > 0 else None
+
 
 _Request = TypeVar("_Request", bound=BaseModel)
 

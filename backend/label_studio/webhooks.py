@@ -33,6 +33,7 @@ class WebhookEvent:
         annotation_ids: the ids of deleted annotations; Label Studio sends nothing else about them.
         task_ids: the ids of deleted tasks.
         data: the data of the annotated tasks by task id, as far as the webhook carried them.
+        tasks: how many tasks the project has, ``None`` if the webhook does not say so.
     """
 
     action: str
@@ -43,6 +44,7 @@ class WebhookEvent:
     annotation_ids: Sequence[int] = field(default=())
     task_ids: Sequence[int] = field(default=())
     data: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    tasks: int | None = None
 
 
 def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
@@ -72,6 +74,7 @@ def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
         annotation_ids=_ids([*_list(body.get("annotations")), *annotations]),
         task_ids=_ids(_list(body.get("tasks"))),
         data=task_data(_listed(body.get("task"))),
+        tasks=count if is_id(count := project.get("task_number")) and count > 0 else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -72,7 +73,9 @@ def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], f
         if action is None:
             return
         now = clock()
-        columns = {"label_config": event.label_config, "model_version": event.model_version}
+        columns: dict[str, Any] = {"label_config": event.label_config, "model_version": event.model_version}
+        if event.tasks is not None:
+            columns["tasks"] = event.tasks
         stored = remember_project(connection, event.project_key, columns, now)
         own_settings, _ = project_settings(stored, settings)
         action(connection, event, answers, own_settings, now)

@@ -45,8 +45,8 @@ def remember_project(
     Args:
         connection: a write transaction.
         key: the project's key.
-        columns: ``extra_params``, ``label_config`` and ``model_version``, or some of them. An empty label
-            config leaves the stored one as it is.
+        columns: ``extra_params``, ``label_config``, ``model_version`` and ``tasks``, or some of them. An
+            empty label config leaves the stored one as it is.
         now: unix seconds.
 
     Returns:

@@ -43,7 +43,8 @@ class Project:
         label_config: the XML received last.
         model_version: the model version that Label Studio shows for the project.
         updated_at: unix seconds.
-        tasks: how many tasks it has in Label Studio, as ``camvo predict`` counted them; ``None`` if unknown.
+        tasks: how many tasks it has in Label Studio, as webhooks and ``camvo predict`` say; ``None`` if
+            unknown.
     """
 
     key: str
@@ -79,11 +80,17 @@ def remember(
     extra_params: object = UNSET,
     label_config: str | Unset | None = UNSET,
     model_version: str | Unset | None = UNSET,
+    tasks: int | Unset | None = UNSET,
     now: float,
 ) -> None:
     """Store the given values, including ``None``; values that are left out stay as they are."""
     ensure(connection, project, now)
-    columns = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
+    columns = {
+        "extra_params": extra_params,
+        "label_config": label_config,
+        "model_version": model_version,
+        "tasks": tasks,
+    }
     values = {name: value for name, value in columns.items() if value is not UNSET}
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
 

@@ -103,6 +103,8 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                     fix="select fewer tasks or raise CAMVO_MAX_TASKS",
                 )
             config = parse_label_config(body.label_config)
+            if body.tasks_of_project is not None:
+                runtime.projects.remember_tasks(body.project, body.tasks_of_project)
             answers = runtime.predict(body.project, config, body.tasks, again=body.again)
         results = answers.result()
         with turns:

@@ -66,6 +66,14 @@ class ServedProjects:
             self._by_overrides[overrides] = own_settings
         return self._by_overrides[overrides]
 
+    def remember_tasks(self, project: str, tasks: int) -> None:
+        """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
+        stored = self._latest.get(project)
+        if stored is None or stored.tasks != tasks:
+            self._write(
+                lambda connection: remember_project(connection, project, {"tasks": tasks}, self._clock())
+            )
+
     def remember(self, project: str, extra_params: Any, label_config: str | None = None) -> None:
         """Store a project's ``extra_params``, which Label Studio sends with ``/setup`` only, and its config.
 

@@ -44,6 +44,9 @@ class BackendClient:
         environment: has the credentials.
         again: whether predictions are asked for with another attempt of models that have made their last one.
         sleep: waits for some seconds; tests replace it.
+
+    Attributes:
+        tasks: how many tasks the project has, which the server divides a budget by; ``None`` to say nothing.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class BackendClient:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
         self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
+        self.tasks: int | None = None
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     def reachable(self) -> bool:
@@ -89,7 +93,8 @@ class BackendClient:
             "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
             "project": project_key,
             "label_config": label_config,
-            "params": {"login": None, "password": None, "context": None, "again": self._again},
+            "params": {"login": None, "password": None, "context": None, "again": self._again}
+            | ({} if self.tasks is None else {"tasks": self.tasks}),
         }
         results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
         return results

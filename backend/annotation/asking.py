@@ -82,7 +82,7 @@ def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
 
 def _unpaid_vote(job: Job, arm: str, error: BudgetExhaustedError) -> ModelReply:
     metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-    _log.info("vote_not_paid", model=arm, task=job.task, code=error.code)
+    _log.debug("vote_not_paid", model=arm, task=job.task, code=error.code)
     return ModelReply({}, 0.0, error.code)
 
 

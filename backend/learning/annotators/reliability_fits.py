@@ -32,8 +32,8 @@ _TASKS_PER_TRANSACTION: Final = 20
 _FIRST: Final = 10
 """The fewest annotations between two fits."""
 
-_NEWS: Final = 0.01
-"""A fit is stored if the accuracy of anybody differs by more."""
+_NEWS: Final = 1e-6
+"""A fit is stored if the accuracy of anybody differs by more than rounding."""
 
 _T = TypeVar("_T")
 

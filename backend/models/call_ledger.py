@@ -22,9 +22,9 @@ from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
+from backend.ledger.money.money_queue import MoneyQueue
 from backend.ledger.money.settlements import Settlements
 from backend.models.model_query import CallEstimate, CallOutcome, ClaimResult, ModelQuery
-from backend.models.money_queue import MoneyQueue
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 

@@ -122,6 +122,10 @@ def report(
         str | None, typer.Option(help="The number of one project in Label Studio.", show_default="all")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
+    annotators: Annotated[
+        bool,
+        typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio."),
+    ] = False,
 ) -> None:
     """Print accuracy, cost and alerts of every project so far. Reads the ledger; needs no server.
 
@@ -132,7 +136,7 @@ def report(
     from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
 
-    print_report(Console(), environment_with(config), project=project, as_json=as_json)
+    print_report(Console(), environment_with(config), project=project, as_json=as_json, annotators=annotators)
 
 
 app.command()(replay_command.replay)

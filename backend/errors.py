@@ -210,6 +210,9 @@ class BudgetExhaustedError(TaskError):
 
     code = "budget_exhausted"
 
+    held = False
+    """Whether calls under way may leave enough for it, because they reserve more than they cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

@@ -24,6 +24,7 @@ ROOMS = {
         "state",
         "subsets",
         "weights",
+        "annotators",
         "joint",
         "stages",
         "policies",

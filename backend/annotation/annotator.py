@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 import structlog
 from sqlalchemy import Connection
 
+from backend.annotation.allowances import Allowances
 from backend.annotation.asking import ask_models, confidences_of, no_vote_error, votes_of
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
@@ -52,6 +53,7 @@ class Annotator:
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
 
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
@@ -146,6 +148,7 @@ class Annotator:
         )
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
+        policy = await self._allowances.keep(policy, job, expected)
         plan = await self._planner.plan(job, questions, contexts, policy, expected)
         replies = await ask_models(policy, plan, self._voters, job, prompt)
         votes, confidences = votes_of(replies), confidences_of(replies)

@@ -22,14 +22,21 @@ from backend.server.status.report import Alert, ProjectReport, QuestionReport, R
 from backend.settings import Environment
 
 
-def print_report(console: Console, environment: Environment, *, project: str | None, as_json: bool) -> None:
-    """Print the report on every project, or on one.
+def print_report(
+    console: Console,
+    environment: Environment,
+    *,
+    project: str | None,
+    as_json: bool,
+    annotators: bool = False,
+) -> None:
+    """Print the report on every project, or on one; with ``annotators`` also on each annotator.
 
     Raises:
         ConfigError: the ledger has no such project.
         LedgerError: the ledger cannot be read.
     """
-    report = _load_report(environment, project)
+    report = _load_report(environment, project, annotators=annotators)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)
         return
@@ -44,7 +51,7 @@ def print_report(console: Console, environment: Environment, *, project: str | N
         console.print("The ledger has no project yet.")
 
 
-def _load_report(environment: Environment, project: str | None) -> Report:
+def _load_report(environment: Environment, project: str | None, *, annotators: bool) -> Report:
     loaded = settings.load(environment.config)
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         report = build_report(
@@ -53,6 +60,7 @@ def _load_report(environment: Environment, project: str | None) -> Report:
             now=now(connection),
             project=project,
             label_studio=environment.label_studio_url,
+            annotators=annotators,
         )
     if project is not None and not report.projects:
         raise ConfigError(

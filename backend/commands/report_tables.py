@@ -1,20 +1,23 @@
-"""The tables of ``camvo report``: models, questions and questionable labels of one project."""
+"""The tables of ``camvo report``: models, questions, questionable labels and annotators of one project."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.markup import escape
 from rich.table import Table
 
 from backend.server.status.evidence import Share
 from backend.server.status.formats import count, dollars, interval, moment, percent, seconds
+from backend.server.status.parts.voters.annotators import LEAST_LABELS, AnnotatorReport
 from backend.server.status.report import ProjectReport
 
 
 def tables(project: ProjectReport) -> Iterator[Table]:
     """The tables of a project, in their order."""
     yield from (_votes(project), _calls(project), _questions(project), *_questionable(project))
+    if project.annotators is not None:
+        yield _annotators(project.annotators)
 
 
 def _votes(project: ProjectReport) -> Table:
@@ -85,6 +88,22 @@ def _table(first: str, *others: str) -> Table:
     table.add_column(first, overflow="fold", max_width=24)
     for name in others:
         table.add_column(name, justify="right")
+    return table
+
+
+def _annotators(annotators: Sequence[AnnotatorReport]) -> Table:
+    table = _table("annotator", "labels", "minutes", "right", "agrees", "ground truth", "misled")
+    for row in annotators:
+        minutes = "–" if row.minutes is None else f"{row.minutes:.1f}"
+        if row.id is None:
+            table.add_row(f"{count(row.people)} with fewer than {LEAST_LABELS}", count(row.labels), minutes)
+            continue
+        right = "\n".join(
+            f"{percent(fit.right)}\n[dim]{percent(fit.low)}–{percent(fit.high)}[/]"
+            for fit in row.reliability.values()
+        )
+        shares = [_cell(share) for share in (row.agreement, row.truth, row.anchored) if share is not None]
+        table.add_row(str(row.id), count(row.labels), minutes, right or "–", *shares)
     return table
 
 

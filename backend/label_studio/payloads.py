@@ -49,6 +49,12 @@ class PredictRequest(BaseModel):
         """Whether no model is to be asked; ``camvo predict --recount`` asks that."""
         return isinstance(self.params, Mapping) and self.params.get("stored_only") is True
 
+    @property
+    def tasks_of_project(self) -> int | None:
+        """How many tasks the project has, which only ``camvo predict`` says; ``None`` if it is not said."""
+        said = self.params.get("tasks") if isinstance(self.params, Mapping) else None
+        return said if is_id(said) and said > 0 else None
+
 
 class RecountRequest(BaseModel):
     """POST /recount: count a project's kept votes again."""

@@ -46,7 +46,7 @@ class Project:
         updated_at: unix seconds.
         title: the project's title, ``None`` before the first webhook.
         hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
-        task_number: how many tasks the project has, by its latest webhook.
+        task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
     """
 

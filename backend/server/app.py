@@ -108,6 +108,8 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                 )
             config = parse_label_config(body.label_config)
             runtime.projects.note_predicted(body.project, config, body.label_config)
+            if body.tasks_of_project is not None:
+                runtime.projects.remember_tasks(body.project, body.tasks_of_project)
             answers = runtime.predict(
                 body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
             )
@@ -175,6 +177,7 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
                 live=live,
                 project=asked,
                 label_studio=environment.label_studio_url,
+                annotators=runtime.settings.show_annotators and environment.basic_auth_user is not None,
             )
         if _wants_html():
             answer = Response(

@@ -19,17 +19,19 @@ from typing import Any
 from sqlalchemy import Connection
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.answer import Answer
 from backend.annotation.images import Images
 from backend.annotation.job import Job
 from backend.annotation.job_questions import JobQuestions
-from backend.annotation.job_queue import JobQueue
 from backend.annotation.planning import Planner
+from backend.annotation.queue.answer import Answer
+from backend.annotation.queue.job_queue import JobQueue
 from backend.annotation.voters import Voters
 from backend.errors import BadLabelConfigError, LedgerError
 from backend.label_studio.payloads import parse_task
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
+from backend.learning.annotators.reliability_fits import ReliabilityFits
+from backend.learning.annotators.reliability_watch import ReliabilityWatch
 from backend.learning.background_fits import BackgroundFits
 from backend.learning.catch_up import CatchUp
 from backend.learning.examples import Examples
@@ -111,6 +113,9 @@ class Runtime:
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
         self._states = States(self.ledger, self._writer, self._readers, clock=clock)
         self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
+        self._trainings: set[Future[None]] = set()
+        self._reliability_fits = ReliabilityFits(self.ledger, self._writer, self._readers, settings, clock)
+        self._reliabilities = ReliabilityWatch(self._reliability_fits)
         purchases = CallLedger(self._writer, clock)
         self._settlements = purchases.settlements
         sys.setswitchinterval(_SWITCH)
@@ -123,7 +128,6 @@ class Runtime:
             self.ledger, self._writer, self._states, self._counting, settings, clock=clock
         )
         self.recounts = self._make_recounts(environment, annotator)
-        self._trainings: set[Future[None]] = set()
         self._training = self._make_training(environment)
         self._thread.start(
             settle_lost_calls(self._writer),
@@ -131,6 +135,7 @@ class Runtime:
             self._deletions.run(),
             self.alert_watch.run(),
             self.recounts.run(),
+            self._reliabilities.run(),
         )
         metrics.started_at.set(clock())
         self._warm_up = threading.Thread(
@@ -173,6 +178,7 @@ class Runtime:
             [
                 CatchUp(ledger, writer, settings, environment, clock),
                 RewardCorrections(ledger, writer, settings, clock),
+                self._reliability_fits,
                 RecountStep(self.recounter, self.recounts),
             ]
         )
@@ -232,6 +238,8 @@ class Runtime:
             self._write(prepare_event(part, self.settings, self.clock))
         if event.task_ids:
             self._thread.call_soon(self._deletions.wake)
+        if event.annotations or event.annotation_ids:
+            self._thread.call_soon(partial(self._reliabilities.wake, event.project_key))
 
     def recount(self, project: str) -> Counting | None:
         """Count a project's kept votes again, or wait for the counting under way; nothing is delivered.

@@ -69,6 +69,13 @@ class ServedProjects:
             self._by_overrides[overrides] = own_settings
         return self._by_overrides[overrides]
 
+    def remember_tasks(self, project: str, tasks: int) -> None:
+        """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
+        stored = self._latest.get(project)
+        if stored is None or stored.task_number != tasks:
+            columns = {"task_number": tasks}
+            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+
     def remember(
         self,
         project: str,

@@ -27,6 +27,8 @@ class BudgetSettings(BaseModel):
 
     project_usd: NotNegative | None = None
     """For one project, over its lifetime."""
+    tasks: AtLeastOne | None = None
+    """How many tasks the budget of a project is for; ``None`` for as many as ``camvo predict`` counted."""
     day_usd: NotNegative | None = None
     """For all projects together, per day (UTC)."""
 
@@ -60,6 +62,8 @@ class Settings(BaseModel):
     """Whether kept votes are counted again by the server itself, when that changes enough."""
     show_votes: bool = False
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
+    show_annotators: bool = False
+    """Whether ``/status`` reports on each annotator, by id. Only a server with credentials does."""
     few_shot: FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
     redact: str | None = None

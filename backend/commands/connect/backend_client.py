@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from backend.annotation.answer import DEADLINE
+from backend.annotation.queue.answer import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError
 from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
@@ -76,6 +76,9 @@ class BackendClient:
         environment: has the credentials.
         again: whether predictions are asked for with another attempt of models that have made their last one.
         sleep: waits for some seconds; tests replace it.
+
+    Attributes:
+        tasks: how many tasks the project has, which the server divides a budget by; ``None`` to say nothing.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class BackendClient:
         self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
         self._secret = environment.webhook_secret
         self._auth = auth
+        self.tasks: int | None = None
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     @property
@@ -180,7 +184,8 @@ class BackendClient:
                 "context": None,
                 "again": self._again,
                 "stored_only": stored_only,
-            },
+            }
+            | ({} if self.tasks is None else {"tasks": self.tasks}),
         }
         answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
         results = answer["results"]

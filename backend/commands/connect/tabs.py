@@ -10,8 +10,9 @@ from backend.label_studio.client import Client
 OVERVIEW_TITLE: Final = "CaMVo"
 TITLE: Final = "CaMVo: label next"
 BLIND_TITLE: Final = "CaMVo: blind tasks"
+DISPUTED_TITLE: Final = "CaMVo: disputed"
 
-_TITLES: Final = frozenset({OVERVIEW_TITLE, TITLE, BLIND_TITLE})
+_TITLES: Final = frozenset({OVERVIEW_TITLE, TITLE, BLIND_TITLE, DISPUTED_TITLE})
 _SHOWN: Final = frozenset({"predictions_results", "predictions_score"})
 """The columns with our label and our score, which Label Studio hides in a new tab."""
 
@@ -42,14 +43,14 @@ def ensure_overview(client: Client, project: int) -> tuple[str, bool]:
 def show_in_tab(client: Client, project: int, tasks: Sequence[int], title: str = TITLE) -> str:
     """Show these tasks in CaMVo's tab, least confident first, and return the tab's address.
 
-    A task leaves the tab as soon as somebody annotates or skips it. The tab is created once; what people
-    change in it, such as the columns, stays.
+    A task leaves the tab as soon as somebody annotates or skips it, unless it is disputed. The tab is created
+    once; what people change in it, such as the columns, stays.
 
     Args:
         client: Label Studio.
         project: the project's number.
         tasks: the tasks' numbers.
-        title: the tab's title: :data:`TITLE` or :data:`BLIND_TITLE`.
+        title: the tab's title: :data:`TITLE`, :data:`BLIND_TITLE` or :data:`DISPUTED_TITLE`.
 
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached.
@@ -115,6 +116,8 @@ def _content(tasks: Sequence[int], title: str) -> dict[str, Any]:
     """Return the tab's filter and order. Label Studio orders by columns only; blind tasks have no score."""
     order = _SCORE if title == TITLE else "tasks:id"
     items = [_is_task(number) for number in tasks or [_NO_TASK]]
+    if title != DISPUTED_TITLE:  # people have annotated disputed tasks, that is what they are about
+        items = [_while_open(item) for item in items]
     return {"ordering": [order], "filters": {"conjunction": "or", "items": items}}
 
 
@@ -131,13 +134,16 @@ def _hidden(client: Client, project: int) -> dict[str, list[str]]:
 
 
 def _is_task(number: int) -> dict[str, Any]:
-    """Return a filter for one task, as long as nobody has annotated or skipped it.
+    return {"filter": "filter:tasks:id", "operator": "equal", "type": "Number", "value": number}
+
+
+def _while_open(item: dict[str, Any]) -> dict[str, Any]:
+    """Return a filter's item that holds only as long as nobody has annotated or skipped the task.
 
     Label Studio combines the items of a filter with "or" or with "and", not both; an item and its child are
     always combined with "and".
     """
-    is_this = {"filter": "filter:tasks:id", "operator": "equal", "type": "Number", "value": number}
-    return is_this | {
+    return item | {
         "child_filter": {
             "filter": "filter:tasks:annotations_ids",
             "operator": "empty",

@@ -83,7 +83,8 @@ def predict(  # noqa: PLR0917 - a command's options
             failed=failed or again,
             batch=batch,
         )
-        tasks = len(backend.failed_tasks(run.key)) if run.failed else client.count_tasks(project)
+        backend.tasks = client.count_tasks(project)
+        tasks = len(backend.failed_tasks(run.key)) if run.failed else backend.tasks
         code = run_on_terminal(console, run, tasks)
         if refresh and code != INTERRUPTED:
             again_counted.deliver()

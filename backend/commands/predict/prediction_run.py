@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from backend.annotation.answer import AUDIT, CROWDED, DEADLINE
+from backend.annotation.queue.answer import AUDIT, CROWDED, DEADLINE
 from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.predict.tally import Tally
 from backend.commands.predict.watching import watching

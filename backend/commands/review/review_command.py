@@ -19,6 +19,13 @@ def review(  # noqa: PLR0917 - a command's options
             "--tab", help="Show these tasks in tabs of Label Studio's Data Manager. Needs an API key."
         ),
     ] = False,
+    disputed: Annotated[
+        bool,
+        typer.Option(
+            "--disputed",
+            help="List the tasks on which people disagree with one another or with a certain vote.",
+        ),
+    ] = False,
     label_studio: LabelStudioUrl = None,
     config: Config = None,
 ) -> None:
@@ -30,10 +37,15 @@ def review(  # noqa: PLR0917 - a command's options
 
     from backend.commands.connect import addresses, tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.review.disputed_output import show_disputed  # noqa: PLC0415
     from backend.commands.review.terminal import load_review_list, print_review_list  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
 
     environment, console = environment_with(config), Console()
+    if disputed:
+        client = addresses.label_studio_client(label_studio, environment) if tab else None
+        show_disputed(console, environment, client, project, limit, as_json=as_json)
+        return
     if not tab:
         print_review_list(console, load_review_list(environment, str(project), limit), as_json=as_json)
         return

@@ -272,6 +272,7 @@ human_annotations = Table(
     Column("deleted", Boolean, nullable=False),
     Column("received_at", Double, nullable=False),
     Column("withdrawn", Boolean, nullable=False),
+    Column("lead_time", Double),
     Index(None, "project", "task"),
 )
 
@@ -285,6 +286,18 @@ accepted = Table(
     Column("score", Double, nullable=False),
     Column("certified", Boolean, nullable=False),
     Column("accepted_at", Double, nullable=False),
+)
+
+reliabilities = Table(
+    "reliabilities",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("accuracies", _JSON, nullable=False),
+    Column("annotations", BigInteger, nullable=False),
+    Column("applied", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
 )
 
 withdrawals = Table(

@@ -19,14 +19,15 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.server.status.alarms.project import Found, is_connected, project_alerts
 from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
-from backend.server.status.parts.best_single import BestSingleReport, SingleModel, best_single_report
 from backend.server.status.parts.failed import failed_task_reports
-from backend.server.status.parts.models import model_reports
 from backend.server.status.parts.next_steps import next_steps
 from backend.server.status.parts.progress import label_studio_address, progress_report
 from backend.server.status.parts.questions import Source, question_reports
 from backend.server.status.parts.recounts import recount_report
 from backend.server.status.parts.reliability import reliability_report
+from backend.server.status.parts.voters.annotators import annotator_reports
+from backend.server.status.parts.voters.best_single import BestSingleReport, SingleModel, best_single_report
+from backend.server.status.parts.voters.models import model_reports
 from backend.server.status.report import (
     Budget,
     Cost,
@@ -49,6 +50,7 @@ def build_report(
     live: Live | None = None,
     project: str | None = None,
     label_studio: str | None = None,
+    annotators: bool = False,
 ) -> Report:
     """Build the report of every project, or of the projects that ``project`` names.
 
@@ -59,12 +61,18 @@ def build_report(
         live: what the running server knows, ``None`` without one.
         project: a project's key, or its number in Label Studio.
         label_studio: the configured address of Label Studio, for projects whose own is unknown.
+        annotators: whether to report on each annotator.
     """
     known = selected_projects(connection, project)
     day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     today = _budget(day, settings.budget.day_usd)
     around = _Around(label_studio, reports.recent_outcomes(connection))
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
+    if annotators:
+        project_reports = [
+            replace(report, annotators=annotator_reports(connection, report.key))
+            for report in project_reports
+        ]
     project_reports.sort(key=_last_round, reverse=True)
     server = None if live is None else live.server
     return Report(

@@ -18,13 +18,14 @@ from backend.server.status.evidence import (
     StopsReport,
     VotesReport,
 )
-from backend.server.status.parts.best_single import BestSingleReport
 from backend.server.status.parts.certify import CertifyReport
 from backend.server.status.parts.estimate import EstimateReport, ScoreCheckReport
 from backend.server.status.parts.labels import LabelsReport
 from backend.server.status.parts.progress import ProgressReport
 from backend.server.status.parts.questionable import QuestionableReport
 from backend.server.status.parts.recounts import RecountReport
+from backend.server.status.parts.voters.annotators import AnnotatorReport
+from backend.server.status.parts.voters.best_single import BestSingleReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,7 @@ class ProjectReport:
         url: the address of its tasks there.
         next_steps: what to do next, the most useful first.
         recounts: what counting the kept votes again has changed.
+        annotators: what is known of each annotator; ``None`` unless that is asked for.
     """
 
     key: str
@@ -255,6 +257,7 @@ class ProjectReport:
     label_studio: str | None = None
     url: str | None = None
     next_steps: tuple[NextStep, ...] = ()
+    annotators: tuple[AnnotatorReport, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from backend.server.status.drawings.drawing import drawn
 from backend.server.status.drawings.prices import Priced, prices
 from backend.server.status.drawings.shares import label_shares, score_histogram
 from backend.server.status.evidence import Share
-from backend.server.status.parts.best_single import SingleModel, best_single_report
 from backend.server.status.parts.certify import certify_report
 from backend.server.status.parts.estimate import estimate_report, score_check_report
 from backend.server.status.parts.labels import BlockReport, ConfusionCount, LabelCount
 from backend.server.status.parts.progress import label_studio_address
+from backend.server.status.parts.voters.best_single import SingleModel, best_single_report
 from backend.server.status.report import ModelReport
 
 NO_SHARE = Share.of(())

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import structlog
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.answer import (
+from backend.annotation.job import Job
+from backend.annotation.queue.answer import (
     AUDIT,
     BLIND,
     DEADLINE,
@@ -23,8 +24,7 @@ from backend.annotation.answer import (
     Answer,
     failure,
 )
-from backend.annotation.job import Job
-from backend.annotation.slots import Slots
+from backend.annotation.queue.slots import Slots
 from backend.errors import TaskError
 from backend.label_studio.prediction import Prediction
 from backend.models.rates.gate import request_size

@@ -41,6 +41,7 @@ ROOMS = {
         "label_studio",
         "learning",
         "annotation",
+        "runtime",
         "server",
         "commands",
         "cli",

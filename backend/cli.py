@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from backend.commands.connect import connect_command, predict_command
+from backend.commands.label import label_command, teach_command
 from backend.commands.ledger import forget_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
@@ -123,6 +124,8 @@ def report(
     print_report(Console(), environment_with(config), project=project, as_json=as_json)
 
 
+app.command()(label_command.label)
+app.command()(teach_command.teach)
 app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)
 app.command()(connect_command.connect)

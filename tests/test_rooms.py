@@ -37,6 +37,7 @@ ROOMS = {
         "settings",
         "ledger",
         "questions",
+        "datasets",
         "models",
         "label_studio",
         "learning",

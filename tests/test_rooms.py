@@ -52,7 +52,7 @@ ROOMS = {
 
 TOP = {
     "camvo": {"__init__", "errors", "typing"},
-    "backend": {"__init__", "__main__", "cli", "errors", "testing"},
+    "backend": {"__init__", "__main__", "cli", "errors", "notebook", "testing"},
 }
 """The files that may lie beside the rooms; those that are no room of the order are on top of all rooms."""
 

@@ -37,7 +37,7 @@ def progress_bar(
         note: what else to say at each step, such as the money spent.
         clock: the time in seconds, for the lines.
     """
-    if not console.is_terminal:
+    if not (console.is_terminal or console.is_jupyter):
         yield _Lines(console, description, total, note, clock).advance
         return
     columns = (

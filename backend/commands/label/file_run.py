@@ -11,11 +11,13 @@ from rich.console import Console
 from backend.commands.environment import environment_with
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.run import run_label
+from backend.commands.label.run_tally import RunTally
 from backend.datasets.columns import Columns
 from backend.datasets.sinks.open_sink import check_sink, open_sink
 from backend.datasets.sinks.result import Result
 from backend.datasets.sources.open_source import open_source
 from backend.errors import DatasetError
+from backend.models.embedder.embedder import Embedder
 from backend.settings import Environment
 from backend.telemetry import logs
 
@@ -38,11 +40,33 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
     """
     environment = environment_with(config)
     quiet_logs(environment)
+    console = Console()
+    try:
+        tally = label_into(out, path, options, environment, console)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    console.print(tally.summary(), highlight=False, soft_wrap=True)
+    console.print(f"written to {out}", highlight=False, soft_wrap=True)
+    return not tally.left
+
+
+def label_into(  # noqa: PLR0917 - two files, and what a run needs
+    out: Path,
+    path: Path,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+) -> RunTally:
+    """Label a file and write the labels to ``out``; see :func:`run_label`.
+
+    Raises:
+        DatasetError: a file cannot be read or written.
+    """
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
     check_sink(out)
-    console = Console()
 
     def write(results: Iterator[Result], columns: Columns) -> None:
         try:
@@ -56,13 +80,7 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
                 fix="make room, and run the same command again: nothing is paid twice",
             ) from error
 
-    try:
-        tally = run_label(source, options, environment, console, write)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-    console.print(tally.summary(), highlight=False, soft_wrap=True)
-    console.print(f"written to {out}", highlight=False, soft_wrap=True)
-    return not tally.left
+    return run_label(source, options, environment, console, write, embedder)
 
 
 def quiet_logs(environment: Environment) -> None:

@@ -39,6 +39,6 @@ class CsvSink:
         row = {name: cell(value) for name, value in result.row.items()}
         if self._writer is None:
             names = dict.fromkeys([*self._columns, *result.added])
-            self._writer = csv.DictWriter(self._text, list(names), restval="", lineterminator="\n")
+            self._writer = csv.DictWriter(self._text, list(names), restval="")
             self._writer.writeheader()
         self._writer.writerow(row)

@@ -26,9 +26,9 @@ class CsvRows:
         """Read the rows; a row's place is the line on which it begins."""
         csv.field_size_limit(_LONGEST)
         with reading(self.path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-            reader = csv.reader(text, delimiter=_separator(text), strict=True)
             began = 1
             try:
+                reader = csv.reader(text, delimiter=_separator(text), strict=True)
                 header = self._header(next(reader, []))
                 began = reader.line_num + 1
                 for cells in reader:

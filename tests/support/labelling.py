@@ -1,4 +1,4 @@
-"""``camvo label`` in this process, with scripted models and the real ledger, embedder and litellm.
+"""``camvo label`` in this process, with scripted models and embeddings, and the real ledger and litellm.
 
 ::
 
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,7 +23,7 @@ from unittest.mock import patch
 
 import yaml
 from rich.console import Console
-from whole_backend import loaded_embedder, put_back
+from scripted_litellm import HashedTexts
 
 from backend.commands.label.file_run import label_into
 from backend.commands.label.options import LabelOptions
@@ -51,6 +53,10 @@ class LabelFolder:
 
     def __enter__(self) -> LabelFolder:
         self.server.__enter__()
+        self._open()
+        return self
+
+    def _open(self) -> None:
         common = {"api_base": self.server.url, "input_price": 1.0, "output_price": 2.0}
         models = [{"name": name, "model": f"openai/{name}", **common} for name in ("red", "green")]
         config = self.path / "camvo.yaml"
@@ -61,7 +67,17 @@ class LabelFolder:
         self.ledger = Ledger(url)
         self._key = patch.dict("os.environ", OPENAI_API_KEY="none")
         self._key.__enter__()
-        return self
+
+    @contextmanager
+    def copied(self, path: Path) -> Iterator[LabelFolder]:
+        """A copy of the folder with its ledger, which asks the same provider."""
+        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        copy = LabelFolder(path, self.server.script, **self._settings)
+        copy.server = self.server
+        copy._open()
+        yield copy
+        copy.ledger.close()
+        copy._key.__exit__(None, None, None)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,18 +98,14 @@ class LabelFolder:
     def label(self, name: str = "in.csv", out: str = "out.csv", **options: Any) -> RunTally:
         """Label a file with a plain question, unless the options say otherwise."""
         options = {"blind_file": self.path / "blind.csv", **PLAIN, **options}
-        embedder = loaded_embedder()
-        try:
-            return label_into(
-                self.path / out,
-                self.path / name,
-                LabelOptions(**options),
-                self.environment,
-                self.console,
-                embedder,
-            )
-        finally:
-            put_back(embedder)
+        return label_into(
+            self.path / out,
+            self.path / name,
+            LabelOptions(**options),
+            self.environment,
+            self.console,
+            HashedTexts(),  # type: ignore[arg-type]
+        )
 
     def rows(self, name: str = "out.csv") -> list[dict[str, str]]:
         with (self.path / name).open(encoding="utf-8-sig", newline="") as file:

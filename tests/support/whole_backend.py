@@ -63,7 +63,7 @@ _idle: list[tuple[Any, int, str | None]] = []
 """What the embedders of closed backends have loaded, for the next backend to use."""
 
 
-def loaded_embedder() -> Embedder:
+def _embedder() -> Embedder:
     """A loaded embedder, with litellm imported too: importing them in a thread beside a test is not safe."""
     litellm_info.litellm()
     embedder = Embedder()
@@ -71,12 +71,6 @@ def loaded_embedder() -> Embedder:
         embedder._model, embedder._dimension, embedder._identity = _idle.pop()
     embedder.load()
     return embedder
-
-
-def put_back(embedder: Embedder) -> None:
-    """Keep what a closed embedder has loaded for the next one."""
-    if embedder.loaded:
-        _idle.append((embedder._model, embedder._dimension, embedder._identity))
 
 
 class Backend:
@@ -105,7 +99,7 @@ class Backend:
         config = self._folder / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
         environment = Environment(database_url=url, config=config, **self._environment)
-        embedder = Embedder(self._settings["embedder"]) if "embedder" in self._settings else loaded_embedder()
+        embedder = Embedder(self._settings["embedder"]) if "embedder" in self._settings else _embedder()
         self.app = create_app(environment, embedder)
         self.runtime: Runtime = self.app.extensions["camvo"]
         self.client = self.app.test_client()
@@ -115,7 +109,9 @@ class Backend:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.runtime.close(patience=5.0)
-        put_back(self.runtime.embedder)
+        embedder = self.runtime.embedder
+        if embedder.loaded:
+            _idle.append((embedder._model, embedder._dimension, embedder._identity))
         self.server.__exit__(kind, error, trace)
         self.ledger.close()
 

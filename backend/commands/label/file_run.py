@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -41,10 +43,8 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console()
-    try:
+    with interruptible():
         tally = label_into(out, path, options, environment, console)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
     console.print(tally.summary(), highlight=False, soft_wrap=True)
     console.print(f"written to {out}", highlight=False, soft_wrap=True)
     return not tally.left
@@ -81,6 +81,22 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
             ) from error
 
     return run_label(source, options, environment, console, write, embedder)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Take SIGTERM as Ctrl-C, and end with exit code 130 after either.
+
+    Raises:
+        typer.Exit: somebody interrupted the block.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def quiet_logs(environment: Environment) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
 from backend import settings as settings_module
 from backend.commands.connect import addresses
 from backend.commands.connect.predict import PredictionRun
 from backend.commands.environment import environment_with
-from backend.commands.label.file_run import quiet_logs
+from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project_predictor import ProjectPredictor
 from backend.commands.label.run import annotation_process, remembered_settings
@@ -68,11 +67,10 @@ def label_project(
         )
         tasks = len(predictor.failed_tasks(key)) if retry_failed else client.count_tasks(number)
         spending = Spending(process.ledger, key)
-        try:
-            with progress_bar(console, "labelling", tasks, note=spending.so_far) as advance:
-                tally = run(advance)
-        except KeyboardInterrupt:
-            console.print("stopped: the same command goes on with what is left", highlight=False)
-            raise typer.Exit(130) from None
+        with (
+            interruptible(),
+            progress_bar(console, "labelling", tasks, note=spending.so_far) as advance,
+        ):
+            tally = run(advance)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)

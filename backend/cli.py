@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from backend.commands.connect import connect_command, predict_command
-from backend.commands.label import label_command, teach_command
+from backend.commands.label import label_command
 from backend.commands.ledger import forget_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
+from backend.commands.teach import teach_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(

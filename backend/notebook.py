@@ -87,7 +87,8 @@ def label(
     console, added = Console(), _AddedColumns()
     tally = run_label(_Rows(table), options, environment, console, added.take, embedder)
     console.print(tally.summary(), highlight=False)
-    return added.beside(table).to_native()
+    labelled: IntoDataFrameT = added.beside(table).to_native()
+    return labelled
 
 
 @dataclass(frozen=True, slots=True)

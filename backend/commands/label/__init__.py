@@ -1,1 +1,1 @@
-"""``camvo label`` and ``camvo teach``: label a whole dataset, and take people's labels of it back."""
+"""``camvo label``: label a whole file, DataFrame or project in this process."""

@@ -29,13 +29,15 @@ class Stored:
         task: the task.
         job: the same as a job.
         decided: its questions that have a round, with the rounds.
-        complete: whether all questions that can be asked have one.
+        askable: whether there is a question that can be asked.
+        complete: whether all of these have a round.
         failure: the code of the reason why the task cannot be or was not labelled, if there is one.
     """
 
     task: DatasetTask
     job: Job
     decided: Sequence[tuple[JobQuestion, Round]]
+    askable: bool
     complete: bool
     failure: str | None
 
@@ -101,5 +103,5 @@ class DatasetJobs:
         failure: str | None,
     ) -> Stored:
         decided = [(question, found[question.key]) for question in questions if question.key in found]
-        complete = bool(questions) and len(decided) == len(questions)
-        return Stored(task, job, decided, complete, failure)
+        askable = bool(questions)
+        return Stored(task, job, decided, askable, askable and len(decided) == len(questions), failure)

@@ -131,7 +131,8 @@ def _with_blind_sample(
     sample = [
         stored.task
         for stored in blind.look_up(chosen)
-        if all(round_.audit for _, round_ in stored.decided)  # a label that was shown is blind no more
+        # A blank text cannot be labelled, and a label that was shown is blind no more.
+        if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
     write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
     console.print(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from labelling import LabelFolder, always
 
-from backend.commands.label.teach import TeachTally, teach_file
+from backend.commands.teach.teach import TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import blind_tasks, human_annotations
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.environment import environment_with
-from backend.commands.label.human_rows import HumanRow, human_rows
+from backend.commands.teach.human_rows import HumanRow, human_rows
 from backend.datasets.sources.open_source import open_source
 from backend.errors import DatasetError
 from backend.label_studio.webhooks import WebhookEvent

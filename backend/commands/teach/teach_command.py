@@ -22,7 +22,7 @@ def teach(
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.label.teach import teach_file  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.teach.teach import teach_file  # noqa: PLC0415 - keeps the help fast
 
     tally = teach_file(source, config)
     Console().print(tally.summary(), highlight=False, soft_wrap=True)

@@ -125,6 +125,7 @@ def _with_blind_sample(
         console.print(
             f"{options.blind_file} is there already and stays as it is; move it away to have it written anew",
             highlight=False,
+            soft_wrap=True,
         )
         return blind
     chosen = (task for task in index.first_rows() if is_audit(jobs.project, task.number, share))
@@ -139,6 +140,7 @@ def _with_blind_sample(
         f"{len(sample)} blind tasks written to {options.blind_file}: label them from the top, then run"
         f" camvo teach {options.blind_file}",
         highlight=False,
+        soft_wrap=True,
     )
     return blind
 
@@ -171,7 +173,10 @@ def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Cons
                 advance(1)
     except BaseException:
         process.stop_asking()
-        console.print(f"stopping when {labelling.under_way} tasks have their answers; Ctrl-C drops these")
+        console.print(
+            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
+            soft_wrap=True,
+        )
         labelling.wait(jobs.settings.deadline)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         raise

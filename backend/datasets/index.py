@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
 
 from backend.datasets.columns import Columns
@@ -19,8 +17,8 @@ from backend.errors import DatasetError
 _ROWS = 5_000
 """Rows that one statement inserts."""
 
-_MEMORY_KB = 16_000
-"""SQLite's cache."""
+_MEMORY_KB = 2_000
+"""SQLite's cache. Each of its sorters takes as much."""
 
 
 class Index:
@@ -34,8 +32,8 @@ class Index:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._folder = tempfile.TemporaryDirectory(prefix="camvo-index-")
-        self._database = sqlite3.connect(Path(self._folder.name) / "index.sqlite", isolation_level=None)
+        # Without a name, SQLite makes a file of its own that is gone with the process, also after kill -9.
+        self._database = sqlite3.connect("", isolation_level=None)
         self.rows = self.tasks = 0
         self.columns = Columns()
 
@@ -46,7 +44,6 @@ class Index:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._database.close()
-        self._folder.cleanup()
 
     def build(self, advance: Callable[[int], object] = lambda rows: None) -> None:
         """Read the whole dataset once.

@@ -11,10 +11,12 @@ import typer
 
 from backend.commands.accept import accept_command
 from backend.commands.connect import connect_command
+from backend.commands.label import label_command
 from backend.commands.ledger import forget_command
 from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
+from backend.commands.teach import teach_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -139,6 +141,8 @@ def report(
     print_report(Console(), environment_with(config), project=project, as_json=as_json, annotators=annotators)
 
 
+app.command()(label_command.label)
+app.command()(teach_command.teach)
 app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)
 app.command()(connect_command.connect)

@@ -39,11 +39,13 @@ ROOMS = {
         "settings",
         "ledger",
         "questions",
+        "datasets",
         "models",
         "label_studio",
         "learning",
         "annotation",
         "recounting",
+        "runtime",
         "server",
         "commands",
         "cli",
@@ -53,7 +55,7 @@ ROOMS = {
 
 TOP = {
     "camvo": {"__init__", "errors", "typing"},
-    "backend": {"__init__", "__main__", "cli", "errors", "testing"},
+    "backend": {"__init__", "__main__", "cli", "errors", "notebook", "testing"},
 }
 """The files that may lie beside the rooms; those that are no room of the order are on top of all rooms."""
 

@@ -41,7 +41,7 @@ def progress_bar(
         note: what to show beside the numbers.
         clock: the time in seconds, for the lines.
     """
-    if not console.is_terminal:
+    if not (console.is_terminal or console.is_jupyter):
         yield _Lines(console, description, total, clock, note).advance
         return
     noted = TextColumn("{task.fields[note]}")

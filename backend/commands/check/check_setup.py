@@ -24,7 +24,7 @@ from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.redaction.redactor import Redactor, redactor_named
-from backend.server.past_usage import recall_usage
+from backend.runtime.past_usage import recall_usage
 from backend.server.status.formats import dollars
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of

@@ -244,6 +244,7 @@ calls = Table(
     Column("created_at", Double, nullable=False),
     Index(None, "state", "expires_at"),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
+    Index(None, "project", "task"),
     sqlite_autoincrement=True,
 )
 

@@ -158,7 +158,8 @@ def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
             return []
 
     first, second = (
-        SimpleNamespace(project="7", task=number, data={}, config=None, settings=MODELS) for number in (1, 2)
+        SimpleNamespace(project="7", task=number, data={}, config=None, settings=MODELS, stored_only=False)
+        for number in (1, 2)
     )
 
     async def both() -> None:

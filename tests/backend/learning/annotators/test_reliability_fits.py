@@ -46,7 +46,9 @@ def label_all(backend: Backend, tasks: Sequence[int] = TASKS) -> None:
 def fit(backend: Backend) -> list[StoredReliabilities]:
     """Fit and apply, as a training does; return all fits, the newest first."""
     runtime = backend.runtime
-    step = ReliabilityFits(runtime.ledger, runtime._writer, runtime._readers, runtime.settings, runtime.clock)
+    step = ReliabilityFits(
+        runtime.ledger, runtime._writer, runtime._process.readers, runtime.settings, runtime.clock
+    )
     event = WebhookEvent("START_TRAINING", Project().key, SENTIMENT)
     runtime._thread.submit(step(event)).result(30)
     return stored(backend)
@@ -145,7 +147,7 @@ def test_a_stored_fit_is_applied_by_the_next_process(backend: Backend, tmp_path:
             applied.set()
 
     runtime = backend.runtime
-    step = Watched(runtime.ledger, runtime._writer, runtime._readers, runtime.settings, runtime.clock)
+    step = Watched(runtime.ledger, runtime._writer, runtime._process.readers, runtime.settings, runtime.clock)
     assert runtime._thread.submit(step.unapplied()).result(30) == [Project().key]
     runtime._thread.submit(step.apply(Project().key)).result(30)
     assert human(backend, SPLIT) == ("Sad", "human")

@@ -9,10 +9,14 @@ from typing import Annotated
 
 import typer
 
-from backend.commands.connect import connect_command, predict_command
+from backend.commands.accept import accept_command
+from backend.commands.connect import connect_command
+from backend.commands.label import label_command
 from backend.commands.ledger import forget_command
+from backend.commands.predict import predict_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
+from backend.commands.teach import teach_command
 from camvo.errors import CamvoError
 
 app = typer.Typer(
@@ -89,17 +93,27 @@ def serve(
 
 
 @app.command()
-def check(config: Config = None) -> None:
-    """Check the configuration, keys, ledger and embedder, and estimate the cost of one text. Spends nothing.
+def check(
+    config: Config = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also ask each model one short question, which costs money.")
+    ] = False,
+    label_config: Annotated[
+        Path | None, typer.Option(help="Also say which controls of this label config get predictions.")
+    ] = None,
+) -> None:
+    """Check the configuration, keys, ledger and embedder, and estimate the cost of one text.
 
-    Example: camvo check --config camvo.yaml
+    Spends nothing without --live.
+
+    Example: camvo check --config camvo.yaml --live
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
-    from backend.commands.check import check_setup  # noqa: PLC0415 - the same
+    from backend.commands.check.check_setup import check_setup  # noqa: PLC0415 - the same
     from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
 
-    if not check_setup(Console(), environment_with(config)):
+    if not check_setup(Console(), environment_with(config), live=live, label_config=label_config):
         raise typer.Exit(1)
 
 
@@ -110,6 +124,10 @@ def report(
         str | None, typer.Option(help="The number of one project in Label Studio.", show_default="all")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
+    annotators: Annotated[
+        bool,
+        typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio."),
+    ] = False,
 ) -> None:
     """Print accuracy, cost and alerts of every project so far. Reads the ledger; needs no server.
 
@@ -120,15 +138,18 @@ def report(
     from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
 
-    print_report(Console(), environment_with(config), project=project, as_json=as_json)
+    print_report(Console(), environment_with(config), project=project, as_json=as_json, annotators=annotators)
 
 
+app.command()(label_command.label)
+app.command()(teach_command.teach)
 app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)
 app.command()(connect_command.connect)
 app.command()(connect_command.disconnect)
 app.command()(predict_command.predict)
 app.command()(review_command.review)
+app.command()(accept_command.accept)
 
 ledger = typer.Typer(name="ledger", help="Change what the ledger holds.", no_args_is_help=True)
 ledger.command()(forget_command.forget)

@@ -42,6 +42,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── NotBookedError        call or answer that the ledger could not book
     │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
     ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
+    ├── DatasetError              file of tasks or labels that cannot be read, or that does not fit
     ├── EmbedderError             embedding model unavailable
     ├── LedgerError               ledger cannot be opened, read or written
     ├── LabelStudioError          failed request to Label Studio's API
@@ -210,6 +211,9 @@ class BudgetExhaustedError(TaskError):
 
     code = "budget_exhausted"
 
+    held = False
+    """Whether calls under way may leave enough for it, because they reserve more than they cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -313,6 +317,12 @@ class ReplayError(CamvoError):
     """Votes table, prices, embeddings or options that cannot be replayed; ``where`` names the input."""
 
     code = "replay_invalid"
+
+
+class DatasetError(CamvoError):
+    """File of tasks or labels that cannot be read or written, or does not fit; ``where`` names the line."""
+
+    code = "dataset_invalid"
 
 
 class EmbedderError(CamvoError):

@@ -98,6 +98,26 @@ def test_the_backend_in_compose_is_on_the_port_it_listens_on() -> None:
     assert "EXPOSE 9090" in (ROOT / "Dockerfile").read_text()
 
 
+def test_compose_is_closed_to_the_network_and_does_not_start_without_secrets() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    variables = services["camvo"]["environment"]
+    for name in ("BASIC_AUTH_PASS", "CAMVO_WEBHOOK_SECRET", "LABEL_STUDIO_API_KEY"):
+        assert variables[name].startswith(f"${{{name}:?")
+
+
+def test_compose_connects_once_both_are_healthy_with_links_for_a_browser() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    connect = services["connect"]
+    assert connect["depends_on"] == {
+        name: {"condition": "service_healthy"} for name in ("label-studio", "camvo")
+    }
+    assert "http://localhost:8080" in connect["environment"]["LABEL_STUDIO_PUBLIC_URL"]
+    assert services["camvo"]["build"]["args"] == {"TORCH_INDEX": "${TORCH_INDEX:-}"}
+
+
 def test_the_image_runs_as_somebody_without_privileges() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     assert [line for line in lines if line.startswith("USER")] == ["USER 10001"]

@@ -24,6 +24,7 @@ ROOMS = {
         "state",
         "subsets",
         "weights",
+        "annotators",
         "joint",
         "stages",
         "policies",
@@ -34,13 +35,17 @@ ROOMS = {
     "backend": (
         "errors",
         "telemetry",
+        "charts",
         "settings",
         "ledger",
         "questions",
+        "datasets",
         "models",
         "label_studio",
         "learning",
         "annotation",
+        "recounting",
+        "runtime",
         "server",
         "commands",
         "cli",
@@ -50,7 +55,7 @@ ROOMS = {
 
 TOP = {
     "camvo": {"__init__", "errors", "typing"},
-    "backend": {"__init__", "__main__", "cli", "errors", "testing"},
+    "backend": {"__init__", "__main__", "cli", "errors", "notebook", "testing"},
 }
 """The files that may lie beside the rooms; those that are no room of the order are on top of all rooms."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
 import structlog
 from sqlalchemy import Connection
 
+from backend.annotation.allowances import Allowances
 from backend.annotation.asking import ask_models, confidences_of, no_vote_error, votes_of
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
@@ -24,6 +25,7 @@ from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
 from backend.ledger import Ledger, Writer, failed_tasks, rounds
 from backend.ledger.database import outages
+from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.questions import TaskQuestion
@@ -55,12 +57,14 @@ class Annotator:
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
 
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form.
 
-        Questions that already have a round are looked up and teach nothing again. With ``show_votes`` the
+        Questions that already have a round are looked up and teach nothing again. They have the label and
+        score of their latest counting. With ``show_votes`` the
         result is a list: a prediction for each model that voted, then the ensemble's.
 
         Args:
@@ -69,7 +73,8 @@ class Annotator:
                 models are asked at once.
 
         Returns:
-            The prediction; ``None`` if the task is kept blind for an audit.
+            The prediction; ``None`` if the task is kept blind for an audit, or has no stored round where only
+            those count.
 
         Raises:
             TaskError: no prediction is possible; says why.
@@ -78,7 +83,8 @@ class Annotator:
             return await self._annotate(job, alone)
         except TaskError as error:
             failure = error  # Python unbinds ``error`` after this block, perhaps before the writer's turn
-            await self._note(lambda connection: record_failure(connection, job, failure, self._clock()))
+            if not job.stored_only:
+                await self._note(lambda connection: record_failure(connection, job, failure, self._clock()))
             raise
 
     async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
@@ -87,13 +93,23 @@ class Annotator:
         questions = await self._questions_of(job)
         finished, failed_before = await self._look_up(job, [question.key for question in questions])
         unanswered = [question for question in questions if question.key not in finished]
+        if job.stored_only:
+            return self._prediction(job, questions, finished)
         visible, errors = await self._questions.with_images(job, unanswered)
         skip_questions(job, errors, all_fail=not finished and not visible)
         if visible:
             finished |= {round_.key: round_ for round_ in await self._run_rounds(job, visible, alone)}
         if failed_before:
             await self._note(lambda connection: forget_failure(connection, job))
+        return self._prediction(job, questions, finished)
+
+    def _prediction(
+        self, job: Job, questions: Sequence[JobQuestion], finished: Mapping[RoundKey, Round]
+    ) -> Prediction | None:
+        """The prediction of the decided questions; ``None`` if the task is blind or none is decided."""
         if job.audit or any(round_.audit for round_ in finished.values()):  # ``audit`` may have been lowered
+            return None
+        if not finished:
             return None
         decided = [
             (question.question, finished[question.key]) for question in questions if question.key in finished
@@ -112,10 +128,10 @@ class Annotator:
         )
 
     async def _look_up(self, job: Job, keys: Sequence[RoundKey]) -> tuple[dict[RoundKey, Round], bool]:
-        """Return the stored rounds, and whether the task failed the last time."""
+        """Return the stored rounds by their latest counting, and whether the task failed the last time."""
 
         def read(connection: Connection) -> tuple[dict[RoundKey, Round], bool]:
-            stored = rounds.find_by_key(connection, keys)
+            stored = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
             return stored, failed_tasks.is_failed(connection, job.project, job.task)
 
         return await outages.read(self._ledger, self._readers, read)
@@ -138,6 +154,7 @@ class Annotator:
         contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
+        policy = await self._allowances.keep(policy, job, expected)
         plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
         known = {} if student is None else student.replies
         replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)

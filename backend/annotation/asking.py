@@ -10,7 +10,13 @@ import structlog
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import TaskPrompt
 from backend.annotation.voters import ModelReply, Voters
-from backend.errors import NoUsableAnswerError, NoVoteError, TaskError, UnusableAnswersError
+from backend.errors import (
+    BudgetExhaustedError,
+    NoUsableAnswerError,
+    NoVoteError,
+    TaskError,
+    UnusableAnswersError,
+)
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 from camvo.policies.plan import Plan
@@ -30,7 +36,9 @@ async def ask_models(
 ) -> dict[str, ModelReply]:
     """Ask models as the policy says; those of one stage are asked at the same time.
 
-    A model whose vote fails unexpectedly gives none, as one whose call fails; the others still vote.
+    A model whose vote fails unexpectedly gives none, as one whose call fails; the others still vote. If the
+    budget does not cover a call, the round ends with the votes it has. Without any vote, other models are
+    asked, which may be cheaper.
 
     Args:
         policy: the project's policy.
@@ -47,11 +55,18 @@ async def ask_models(
         TaskError: no model can vote on the task, such as without a budget.
     """
     replies = dict(known)
+    refused: BudgetExhaustedError | None = None
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
         stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)
         for arm, reply in zip(arms, stage, strict=True):
+            if isinstance(reply, BudgetExhaustedError):
+                refused, reply = reply, _unpaid_vote(job, arm, reply)  # noqa: PLW2901
             replies[arm] = _missing_vote(job, arm, reply) if isinstance(reply, BaseException) else reply
+        if refused is not None and any(reply.votes for reply in replies.values()):
+            break
+    if refused is not None and not any(reply.votes for reply in replies.values()):
+        raise refused
     return replies
 
 
@@ -77,6 +92,12 @@ def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
     metrics.votes_missing.labels(model=arm, reason=code).inc()
     _log.error("vote_failed", model=arm, task=job.task, code=code, kind=type(error).__name__)
     return ModelReply({}, 0.0, code)
+
+
+def _unpaid_vote(job: Job, arm: str, error: BudgetExhaustedError) -> ModelReply:
+    metrics.votes_missing.labels(model=arm, reason=error.code).inc()
+    _log.debug("vote_not_paid", model=arm, task=job.task, code=error.code)
+    return ModelReply({}, 0.0, error.code)
 
 
 def no_vote_error(job: Job, replies: Mapping[str, ModelReply]) -> NoVoteError:

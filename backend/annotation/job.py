@@ -24,6 +24,7 @@ class Job:
         config: the parsed label config.
         settings: the project's settings.
         again: whether models make another attempt after their last one.
+        stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
     """
 
     project: str
@@ -32,6 +33,7 @@ class Job:
     config: LabelConfig
     settings: Settings
     again: bool = False
+    stored_only: bool = False
 
     @property
     def audit(self) -> bool:
@@ -65,5 +67,10 @@ def is_audit(project: str, task: int, share: float) -> bool:
         task: the task's id.
         share: the share of tasks to audit, in [0, 1].
     """
+    return audit_draw(project, task) < share * 2**64
+
+
+def audit_draw(project: str, task: int) -> int:
+    """The draw in [0, 2⁶⁴) that decides whether a task is kept blind: the smallest ones are."""
     digest = hashlib.sha256(f"audit:{project}:{task}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") < share * 2**64
+    return int.from_bytes(digest[:8], "big")

@@ -8,10 +8,14 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 Advance: TypeAlias = Callable[[int], object]
 """Called with the number of items that were finished since the last call."""
+
+Note: TypeAlias = Callable[[int, int], str]
+"""Returns a text to show, given how many items are finished and how many there are."""
 
 EVERY = 15.0
 """Seconds between two lines where no bar can be drawn."""
@@ -24,6 +28,7 @@ def progress_bar(
     total: int,
     *,
     transient: bool = False,
+    note: Note = lambda done, total: "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
     """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
@@ -33,22 +38,46 @@ def progress_bar(
         description: the text before the bar.
         total: how many items there are.
         transient: whether the bar disappears at the end.
+        note: what to show beside the numbers.
         clock: the time in seconds, for the lines.
     """
-    if not console.is_terminal:
-        yield _Lines(console, description, total, clock).advance
+    if not (console.is_terminal or console.is_jupyter):
+        yield _Lines(console, description, total, clock, note).advance
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    noted = TextColumn("{task.fields[note]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft(), noted)
     with Progress(*columns, console=console, transient=transient) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda items: bar.advance(task, items)
+        task = bar.add_task(description, total=total, note="")
+
+        def advance(items: int) -> None:
+            bar.advance(task, items)
+            bar.update(task, note=note(int(bar.tasks[0].completed), total))
+
+        yield advance
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left, from the first item on."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        if task.finished or not task.completed or task.elapsed is None:
+            return Text("" if task.finished else "-:--:--", style="progress.remaining")
+        mean = task.elapsed / task.completed * (task.remaining or 0.0)
+        seconds = round(mean if task.time_remaining is None else task.time_remaining)
+        minutes, hours = seconds // 60 % 60, seconds // 3600
+        return Text(f"{hours}:{minutes:02}:{seconds % 60:02} left", style="progress.remaining")
 
 
 class _Lines:
     """Progress as lines such as ``replaying: 3,000 of 14,014 (21%), about 60 s left``."""
 
-    def __init__(self, console: Console, description: str, total: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, console: Console, description: str, total: int, clock: Callable[[], float], note: Note
+    ) -> None:
         self._console, self._description, self._total, self._clock = console, description, total, clock
+        self._note = note
         self._done = 0
         self._started = self._printed = clock()
 
@@ -59,9 +88,11 @@ class _Lines:
             return
         self._printed = now
         left = (now - self._started) * max(self._total - self._done, 0) / self._done
+        noted = self._note(self._done, self._total)
         self._console.print(
             f"{self._description}: {self._done:,} of {self._total:,}"
-            f" ({self._done / max(self._total, 1):.0%}), about {left:,.0f} s left",
+            f" ({self._done / max(self._total, 1):.0%}), about {left:,.0f} s left"
+            + (f", {noted}" if noted else ""),
             highlight=False,
             soft_wrap=True,
         )

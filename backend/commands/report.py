@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from backend import settings
+from backend.commands.report_tables import tables
+from backend.commands.stored_projects import existing_ledger
 from backend.errors import ConfigError
-from backend.ledger import Ledger
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
-from backend.server.status.formats import count, dollars, interval, moment, of, percent, seconds
+from backend.server.status.formats import count, dollars, interval, moment, of, percent
+from backend.server.status.parts.estimate import EstimateReport
 from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
 
 
-def print_report(console: Console, environment: Environment, *, project: str | None, as_json: bool) -> None:
-    """Print the report on every project, or on one.
+def print_report(
+    console: Console,
+    environment: Environment,
+    *,
+    project: str | None,
+    as_json: bool,
+    annotators: bool = False,
+) -> None:
+    """Print the report on every project, or on one; with ``annotators`` also on each annotator.
 
     Raises:
         ConfigError: the ledger has no such project.
         LedgerError: the ledger cannot be read.
     """
-    report = _load_report(environment, project)
+    report = _load_report(environment, project, annotators=annotators)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(report), indent=2), highlight=False)
         return
@@ -42,14 +51,17 @@ def print_report(console: Console, environment: Environment, *, project: str | N
         console.print("The ledger has no project yet.")
 
 
-def _load_report(environment: Environment, project: str | None) -> Report:
+def _load_report(environment: Environment, project: str | None, *, annotators: bool) -> Report:
     loaded = settings.load(environment.config)
-    ledger = Ledger(environment.database_url)
-    try:
-        with ledger.read() as connection:
-            report = build_report(connection, loaded, now=now(connection), project=project)
-    finally:
-        ledger.close()
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        report = build_report(
+            connection,
+            loaded,
+            now=now(connection),
+            project=project,
+            label_studio=environment.label_studio_url,
+            annotators=annotators,
+        )
     if project is not None and not report.projects:
         raise ConfigError(
             f"the ledger has no project {project!r}",
@@ -60,39 +72,12 @@ def _load_report(environment: Environment, project: str | None) -> Report:
 
 
 def _print_project(console: Console, project: ProjectReport) -> None:
-    console.rule(f"[bold]Project {escape(project.id)}[/] ({escape(project.key)})", align="left")
+    title = f"Project {project.id}" + (f": {project.title}" if project.title else "")
+    console.rule(f"[bold]{escape(title)}[/] ({escape(project.key)})", align="left")
     _print_alerts(console, project.alerts)
-    cost = project.cost
-    saved = "" if cost.saved is None else f", {percent(cost.saved)} saved"
-    left = "" if cost.budget.left_usd is None else f"; {dollars(cost.budget.left_usd)} of the budget left"
-    for name, value in {
-        "rounds": count(project.rounds),
-        "human labels": f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}",
-        "cost": f"{dollars(cost.rounds_usd)} instead of {dollars(cost.every_model_usd)}{saved}",
-        "spent": f"{dollars(cost.budget.spent_usd)}{left}",
-        "version": f"{project.model_version.shown or 'unknown'} in Label Studio",
-        "score, blind": _score(project.audit),
-        "score, reviewed": _score(project.reviewed),
-    }.items():
+    for name, value in (*_headline(project), *_facts(project)):
         console.print(f"{name:<16} {escape(value)}", highlight=False)
-    for question in project.questions:
-        if question.current:
-            if question.guarantee.blind:
-                line = f"{question.control}: {_labelled(question.guarantee)}"
-                console.print(f"{'blind':<16} {escape(line)}", highlight=False)
-            guaranteed = f"{question.control}: {_guaranteed(question.guarantee)}"
-            console.print(f"{'no review':<16} {escape(guaranteed)}", highlight=False)
-        if question.votes is not None:
-            worth = _worth(question.control, question.votes)
-            console.print(f"{'votes':<16} {escape(worth)}", highlight=False)
-            for line in _stops(question):
-                console.print(f"{'early stops':<16} {escape(line)}", highlight=False)
-    for model in project.models:
-        if (examples := model.examples) is not None:
-            parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
-            line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
-            console.print(f"{'examples':<16} {escape(line)}", highlight=False)
-    for table in (_votes(project), _calls(project), _questions(project)):
+    for table in tables(project):
         console.print(table)
     for failed in project.failed:
         final = ", final" if failed.final else ""
@@ -102,10 +87,66 @@ def _print_project(console: Console, project: ProjectReport) -> None:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 
 
+def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
+    """What the page begins with: how right labels are, dollars, and what to do next."""
+    for question in project.questions:
+        if question.estimate is not None:
+            yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
+    cost, single = project.cost, project.cost.best_single
+    beside = "" if single is None else f", {dollars(single.usd)} for {single.model} alone"
+    saved = "" if cost.saved is None else f" ({percent(cost.saved)} saved)"
+    yield "dollars", f"{dollars(cost.rounds_usd)}; {dollars(cost.every_model_usd)} asking all{saved}{beside}"
+    for step in project.next_steps:
+        where = step.command or step.url
+        yield "next", step.text if where is None else f"{step.text}: {where}"
+    whole = "" if project.progress.tasks is None else f" of {count(project.progress.tasks)}"
+    yield "progress", f"{count(project.progress.predicted)}{whole} tasks have a label"
+
+
+def _estimated(estimate: EstimateReport) -> str:
+    if estimate.low is None:
+        return f"{percent(estimate.share)}, the mean score alone: {of(estimate.checked, 'label')} checked"
+    interval_ = f"{percent(estimate.low)} to {percent(estimate.high)}"
+    if estimate.basis == "blind":
+        return f"{percent(estimate.share)} ({interval_}), by {of(estimate.checked, 'blind label')}"
+    return (
+        f"{percent(estimate.share)} ({interval_}), the score corrected by "
+        f"{of(estimate.checked, 'reviewed label')}"
+    )
+
+
+def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
+    budget = project.cost.budget
+    left = "" if budget.left_usd is None else f"; {dollars(budget.left_usd)} of the budget left"
+    yield "rounds", count(project.rounds)
+    yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
+    yield "spent", f"{dollars(budget.spent_usd)}{left}"
+    yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
+    yield "score, blind", _score(project.audit)
+    yield "score, reviewed", _score(project.reviewed)
+    yield from _recounts(project)
+    for question in project.questions:
+        if question.current:
+            if question.guarantee.blind:
+                yield "blind", f"{question.control}: {_labelled(question.guarantee)}"
+            yield "no review", f"{question.control}: {_guaranteed(question.guarantee)}"
+        if question.votes is not None:
+            yield "votes", _worth(question.control, question.votes)
+            for line in _stops(question):
+                yield "early stops", line
+    for model in project.models:
+        if (examples := model.examples) is not None:
+            parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
+            line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
+            yield "examples", line
+
+
 def _print_alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
     for alert in alerts:
+        colour = "red" if alert.level == "alarm" else "yellow"
         fix = "" if alert.fix is None else f" ({alert.fix})"
-        console.print(f"[yellow]![/] {escape(alert.message + fix)}", highlight=False)
+        line = f"{alert.message}{fix} [{alert.code}]"
+        console.print(f"[{colour}]![/] {escape(line)}", highlight=False)
 
 
 def _score(reliability: ReliabilityReport) -> str:
@@ -132,6 +173,7 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     if guarantee.threshold is None:
         return f"blind labels support no score from which {claim}"
     later = f"; {of(guarantee.beyond, 'later label')} not covered" if guarantee.beyond else ""
+    later += f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
     hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"
     return (
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
@@ -139,51 +181,15 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
     )
 
 
+def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:
+    changed = project.recounts
+    if changed.countings:
+        line = f"{of(changed.labels, 'label')} changed, the last time {moment(changed.last_at)}"
+        yield "counted again", f"{of(changed.countings, 'time')}; {line}"
+
+
 def _worth(control: str, votes: VotesReport) -> str:
     return f"{control}: {of(votes.models, 'model')} count as {votes.effective_votes:.1f} independent ones"
-
-
-def _votes(project: ProjectReport) -> Table:
-    table = _table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
-    for model in project.models:
-        table.add_row(
-            escape(model.name),
-            count(model.asked),
-            count(model.voted),
-            percent(model.agreement.share),
-            _cell(model.audit),
-            _cell(model.reviewed),
-        )
-    return table
-
-
-def _calls(project: ProjectReport) -> Table:
-    table = _table("model", "calls", "failures", "median", "95%", "dollars")
-    for model in project.models:
-        table.add_row(
-            escape(model.name),
-            count(model.calls),
-            ", ".join(
-                f"{code.removeprefix('model_')} {count(calls)}" for code, calls in model.failures.items()
-            ),
-            seconds(model.median_seconds),
-            seconds(model.p95_seconds),
-            dollars(model.cost_usd),
-        )
-    return table
-
-
-def _questions(project: ProjectReport) -> Table:
-    table = _table("question, epoch", "rounds", "vote right, blind", "reviewed", "last round")
-    for question in project.questions:
-        table.add_row(
-            f"{escape(question.control)}\n[dim]{question.epoch}[/]",
-            count(question.rounds),
-            _cell(question.audit),
-            _cell(question.reviewed),
-            moment(question.last_at),
-        )
-    return table
 
 
 def _stops(question: QuestionReport) -> list[str]:
@@ -196,20 +202,5 @@ def _stops(question: QuestionReport) -> list[str]:
     return [f"{question.control}: {line}" for line in lines]
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title=" ")
-    table.add_column(first, overflow="fold", max_width=24)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _of(share: Share) -> str:
     return f"{percent(share.share)} of {count(share.count)}"
-
-
-def _cell(share: Share) -> str:
-    """Return a share, with its interval on the next line."""
-    if not share.count:
-        return "–"
-    return f"{percent(share.share)} of {count(share.count)}\n[dim]{interval(share)}[/]"

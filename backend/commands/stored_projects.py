@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import Connection
 
 from backend.errors import ConfigError
-from backend.ledger import projects
+from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
+from backend.settings import Environment
+
+
+@contextmanager
+def existing_ledger(environment: Environment) -> Iterator[Ledger]:
+    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created.
+
+    Raises:
+        ConfigError: there is no ledger at ``CAMVO_DATABASE_URL``.
+    """
+    ledger = Ledger(environment.database_url)
+    try:
+        if not ledger.exists():
+            raise ConfigError(
+                f"there is no ledger at {ledger.place}",
+                where="CAMVO_DATABASE_URL",
+                fix="run the command in the server's folder, set the variable to its value, or start "
+                "camvo serve first",
+            )
+        yield ledger
+    finally:
+        ledger.close()
 
 
 def stored_project(connection: Connection, project: str) -> Project:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,7 +40,15 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
             origin=_origin(result),
             prediction_shown=bool(raw.get("prediction")) or raw.get("parent_prediction") is not None,
             completed_by=raw["completed_by"] if is_id(raw.get("completed_by")) else None,
+            lead_time=_seconds(raw.get("lead_time")),
         )
+
+
+def _seconds(value: object) -> float | None:
+    """A time in seconds, ``None`` unless it is a positive number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0.0 < value < math.inf else None
 
 
 def _regions(annotation: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from backend.errors import LabelStudioMissingError
+from backend.errors import LabelStudioError, LabelStudioMissingError
 from backend.label_studio.failures import answer_error, failures
+from backend.label_studio.webhooks import project_key
 
 QUICK, SLOW = 30.0, 110.0
 """Time limits in seconds: for a look-up, and for requests during which Label Studio calls the backend.
@@ -64,13 +65,15 @@ class Client:
     Args:
         url: the server's address, with its path if it has one.
         key: a personal access token or a legacy token.
+        public_url: the address for people's browsers, if it differs.
 
     Raises:
         LabelStudioKeyError: the personal access token has expired.
     """
 
-    def __init__(self, url: str, key: SecretStr) -> None:
+    def __init__(self, url: str, key: SecretStr, public_url: str | None = None) -> None:
         self.url = url.rstrip("/")
+        self.public_url = (public_url or url).rstrip("/")
         with failures(self.url):
             self._http = http_client(self.url, key, QUICK)
 
@@ -87,6 +90,25 @@ class Client:
             LabelStudioMissingError: no project has that number, or the key's owner cannot see it.
         """
         return self._object("GET", f"/api/projects/{number}/")
+
+    def project_by_key(self, key: str) -> dict[str, Any]:
+        """Get the project that the ledger knows by this key.
+
+        A key from label-studio-ml's server is the number alone, and is believed.
+
+        Raises:
+            LabelStudioError: the project of that number was created at another time, so it is another
+                project, or there is none.
+        """
+        number, _, created = key.partition(".")
+        project = self.project(int(number))
+        if created and project_key(project) != key:
+            raise LabelStudioError(
+                f"project {number} there is not the project {key} of the ledger",
+                where=self.url,
+                fix="set LABEL_STUDIO_URL to the Label Studio that CaMVo is connected to",
+            )
+        return project
 
     def change_project(self, number: int, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change settings of a project. Label Studio sends PROJECT_UPDATED even if nothing changes."""
@@ -175,10 +197,15 @@ class Client:
             annotated: list only tasks with an annotation; skipped annotations count.
             size: tasks per page.
         """
+        yield from self._listed(project, [_ANNOTATED] if annotated else [], size)
+
+    def _listed(
+        self, project: int, filters: Sequence[Mapping[str, Any]], size: int
+    ) -> Iterator[list[dict[str, Any]]]:
         last = 0
         while True:
             after = {"filter": "filter:tasks:id", "operator": "greater", "type": "Number", "value": last}
-            items = [after, _ANNOTATED] if annotated else [after]
+            items = [after, *filters]
             query = {"filters": {"conjunction": "and", "items": items}, "ordering": ["tasks:id"]}
             page: list[dict[str, Any]] = self._tasks(project, query, size=size)["tasks"]
             if not page:
@@ -191,6 +218,30 @@ class Client:
         query = {"selectedItems": {"all": False, "included": list(numbers)}}
         tasks: list[dict[str, Any]] = self._tasks(project, query, size=len(numbers))["tasks"]
         return tasks
+
+    def drafted_tasks(self, project: int) -> set[int]:
+        """The tasks on which somebody has begun an annotation that is not submitted, by number."""
+        drafted = {
+            "filter": "filter:tasks:draft_exists",
+            "operator": "equal",
+            "type": "Boolean",
+            "value": True,
+        }
+        return {task["id"] for page in self._listed(project, [drafted], PAGE) for task in page}
+
+    def accept_predictions(self, project: int, numbers: Sequence[int], model_version: str) -> None:
+        """Turn the predictions of one version into annotations of the key's owner."""
+        body = {
+            "selectedItems": {"all": False, "included": list(numbers)},
+            "project": project,
+            "model_version": model_version,
+        }
+        params = {"id": "predictions_to_annotations", "project": project}
+        self._call("POST", "/api/dm/actions/", params=params, json=body, timeout=SLOW)
+
+    def remove_annotation(self, number: int) -> None:
+        """Delete an annotation."""
+        self._call("DELETE", f"/api/annotations/{number}/")
 
     def has_annotation(self, number: int) -> bool:
         """Whether an annotation exists."""

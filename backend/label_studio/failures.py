@@ -24,6 +24,12 @@ _PRIVATE = re.compile(r"reserved network address|resolves to a (?:private|reserv
 _VARIABLES = {"/api/ml": "ML_BLOCK_LOCAL_IP", "/api/webhooks": "SSRF_PROTECTION_ENABLED"}
 """The variable of Label Studio's environment that makes it refuse private addresses, by API path."""
 
+_FIXES = {
+    "authentication parameters": "set BASIC_AUTH_USER and BASIC_AUTH_PASS to the server's values",
+    "health check failed": "start camvo serve, or give an address that Label Studio reaches as --backend-url",
+}
+"""What to do, by words of the reason that Label Studio gives."""
+
 _QUOTING = ("/import/predictions", "/api/predictions/")
 """Paths whose refusals quote the labels sent, which must not appear in an error message."""
 
@@ -61,7 +67,9 @@ def answer_error(url: str, path: str, response: httpx.Response | None = None) ->
     where = f"{url}{path}"
     if response is None:
         return LabelStudioError(
-            "the server at this address is not Label Studio", where=where, fix="correct the address"
+            "the server at this address is not Label Studio",
+            where=where,
+            fix="correct the address, with the path below which Label Studio runs, as in http://host/ls",
         )
     if response.is_redirect:
         return LabelStudioError(
@@ -73,6 +81,8 @@ def answer_error(url: str, path: str, response: httpx.Response | None = None) ->
         body = response.json()
     except ValueError:
         body = None
+    if response.status_code == httpx.codes.NOT_FOUND and not isinstance(body, dict):
+        return answer_error(url, path)  # Label Studio itself answers in JSON
     return _refused(where, path, response.status_code, body)
 
 
@@ -92,7 +102,9 @@ def _refused(where: str, path: str, status: int, body: Any) -> LabelStudioError:
             where=where,
             fix="check the project's number, and that the key's owner is a member",
         )
-    return LabelStudioError(f"Label Studio refuses: {detail}", where=where, fix="see Label Studio's log")
+    fixes = (fix for words, fix in _FIXES.items() if words in reason)
+    fix = next(fixes, "see Label Studio's log")
+    return LabelStudioError(f"Label Studio refuses: {detail}", where=where, fix=fix)
 
 
 def _forbidden(where: str, path: str, reason: str) -> LabelStudioError:

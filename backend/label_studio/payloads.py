@@ -21,6 +21,7 @@ class SetupRequest(BaseModel):
     project: ProjectKey
     extra_params: Any = None
     label_config: str | None = Field(default=None, alias="schema")
+    hostname: str | None = None
 
 
 class PredictRequest(BaseModel):
@@ -42,6 +43,35 @@ class PredictRequest(BaseModel):
     def again(self) -> bool:
         """Whether models are to make another attempt after their last one; ``camvo predict`` may ask that."""
         return isinstance(self.params, Mapping) and self.params.get("again") is True
+
+    @property
+    def stored_only(self) -> bool:
+        """Whether no model is to be asked; ``camvo predict --recount`` asks that."""
+        return isinstance(self.params, Mapping) and self.params.get("stored_only") is True
+
+    @property
+    def tasks_of_project(self) -> int | None:
+        """How many tasks the project has, which only ``camvo predict`` says; ``None`` if it is not said."""
+        said = self.params.get("tasks") if isinstance(self.params, Mapping) else None
+        return said if is_id(said) and said > 0 else None
+
+
+class RecountRequest(BaseModel):
+    """POST /recount: count a project's kept votes again."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: ProjectKey
+
+
+class DeliveredRequest(BaseModel):
+    """POST /recounted: Label Studio shows these tasks' labels by the countings up to ``through``."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: ProjectKey
+    tasks: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(max_length=10_000)
+    through: Annotated[int, Field(ge=0, lt=2**63)]
 
 
 _Request = TypeVar("_Request", bound=BaseModel)

@@ -17,6 +17,8 @@ WEBHOOK_HEADER = "X-Camvo-Secret"
 START_TRAINING = "START_TRAINING"
 """The only action that Label Studio's ML code sends; it is about a whole project."""
 
+_LONGEST_TITLE = 200
+
 _ACTION = re.compile(r"[A-Z_]{1,64}")
 
 
@@ -33,6 +35,8 @@ class WebhookEvent:
         annotation_ids: the ids of deleted annotations; Label Studio sends nothing else about them.
         task_ids: the ids of deleted tasks.
         data: the data of the annotated tasks by task id, as far as the webhook carried them.
+        title: the project's title, ``None`` if it has none.
+        task_number: how many tasks the project has.
     """
 
     action: str
@@ -43,6 +47,8 @@ class WebhookEvent:
     annotation_ids: Sequence[int] = field(default=())
     task_ids: Sequence[int] = field(default=())
     data: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    title: str | None = None
+    task_number: int | None = None
 
 
 def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
@@ -72,6 +78,8 @@ def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
         annotation_ids=_ids([*_list(body.get("annotations")), *annotations]),
         task_ids=_ids(_list(body.get("tasks"))),
         data=task_data(_listed(body.get("task"))),
+        title=_text(project.get("title"))[:_LONGEST_TITLE] or None,
+        task_number=number if is_id(number := project.get("task_number")) else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy import Connection
@@ -15,6 +15,7 @@ from backend.learning import labelled_texts, teaching
 from backend.learning.projects import project_settings, remember_project
 from backend.ledger import deleted_tasks, human_annotations, projects, rounds
 from backend.ledger.human_annotations import Annotation
+from backend.ledger.predictions import accepted
 from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Settings
 
@@ -72,7 +73,12 @@ def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], f
         if action is None:
             return
         now = clock()
-        columns = {"label_config": event.label_config, "model_version": event.model_version}
+        columns = {
+            "label_config": event.label_config,
+            "model_version": event.model_version,
+            "title": event.title,
+            "task_number": event.task_number,
+        }
         stored = remember_project(connection, event.project_key, columns, now)
         own_settings, _ = project_settings(stored, settings)
         action(connection, event, answers, own_settings, now)
@@ -99,9 +105,20 @@ def _annotated(
         task = annotation.task
         if task is not None and deleted_tasks.is_deleted(connection, event.project_key, task):
             continue
-        if human_annotations.store(connection, annotation, now) and task is not None:
+        heard = _as_machine_label(connection, annotation) if annotation.teaches else annotation
+        if human_annotations.store(connection, heard, now) and task is not None:
             teaching.correct_rewards(connection, event.project_key, task, settings, now)
     labelled_texts.keep_texts(connection, event, answers.config, settings)
+
+
+def _as_machine_label(connection: Connection, annotation: Annotation) -> Annotation:
+    """The annotation, which teaches nothing if ``camvo accept`` made it and nobody has changed it since."""
+    if annotation.task is None or annotation.ground_truth:
+        return annotation
+    machine = accepted.is_machine_label(
+        connection, annotation.project, annotation.task, annotation.annotation_id, annotation.labels
+    )
+    return replace(annotation, teaches=False) if machine else annotation
 
 
 def _annotations_deleted(
@@ -175,6 +192,12 @@ def _project_updated(
         )
 
 
+def _tasks_created(
+    connection: Connection, event: WebhookEvent, answers: _Answers, settings: Settings, now: float
+) -> None:
+    """TASKS_CREATED: only the number of the project's tasks has changed."""
+
+
 _Action = Callable[[Connection, WebhookEvent, _Answers, Settings, float], None]
 
 ACTIONS: Mapping[str, _Action] = {
@@ -183,6 +206,7 @@ ACTIONS: Mapping[str, _Action] = {
     "ANNOTATIONS_CREATED": _annotated,
     "ANNOTATIONS_DELETED": _annotations_deleted,
     "ANNOTATION_DELETED": _annotations_deleted,
+    "TASKS_CREATED": _tasks_created,
     "TASKS_DELETED": _tasks_deleted,
     "PROJECT_UPDATED": _project_updated,
 }

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from backend.errors import LabelStudioError
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.label_studio.webhooks import WebhookEvent
@@ -61,7 +60,7 @@ class CatchUp:
             return
         try:
             client = await asyncio.to_thread(Client, url, key)
-            number = await asyncio.to_thread(_project_number, client, event.project_key)
+            number = (await asyncio.to_thread(client.project_by_key, event.project_key))["id"]
             count, deleted = await self._learn(client, number, event)
         except CamvoError as error:
             _log.error("catch_up_failed", project=event.project_key, code=error.code, reason=str(error))
@@ -91,22 +90,6 @@ class CatchUp:
     def _known(self, project: str) -> frozenset[int]:
         with self.ledger.read() as connection:
             return human_annotations.annotation_ids(connection, project)
-
-
-def _project_number(client: Client, key: str) -> int:
-    """The number of a project, after checking that it is the same project in this Label Studio.
-
-    Raises:
-        LabelStudioError: the project of that number was created at another time, so it is another project.
-    """
-    number = int(key.partition(".")[0])
-    if webhooks.project_key(client.project(number)) != key:
-        raise LabelStudioError(
-            f"project {number} there is not the project that sent START_TRAINING",
-            where=client.url,
-            fix="set LABEL_STUDIO_URL to the Label Studio that CaMVo is connected to",
-        )
-    return number
 
 
 def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:

@@ -7,10 +7,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from backend.errors import ConfigError
+from backend.errors import BadLabelConfigError, ConfigError
 from backend.ledger import projects
 from backend.ledger.projects import Project
+from backend.questions import LabelConfig, parse_label_config
 from backend.settings import Settings
+from camvo.votes.labels import LABEL_VOTE
+
+_LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
+"""Columns that stay as they are if Label Studio says nothing of them."""
 
 
 def project_settings(stored: Project | None, settings: Settings) -> tuple[Settings, ConfigError | None]:
@@ -30,11 +35,28 @@ def project_settings(stored: Project | None, settings: Settings) -> tuple[Settin
         return settings, error
 
 
+def closed_controls(stored: Project) -> Mapping[str, bool] | None:
+    """Control → whether its answers are labels of the config; other answers may quote a task's text.
+
+    Controls that cannot be voted on are absent. ``None`` if the label config is unknown or cannot be read.
+    """
+    if stored.label_config is None:
+        return None
+    try:
+        config = parse_label_config(stored.label_config)
+    except BadLabelConfigError:
+        return None
+    return {question.name: question.control.aggregation == LABEL_VOTE for question in config.questions}
+
+
+def asked_questions(config: LabelConfig) -> dict[str, str]:
+    """Control → a hash of its question in a label config, by which a report knows that it has changed."""
+    return {question.name: question.digest[:16] for question in config.questions}
+
+
 def is_new(stored: Project | None, columns: Mapping[str, Any]) -> bool:
-    """Whether columns of a project differ from the stored ones; an empty label config never does."""
-    return stored is None or any(
-        getattr(stored, name) != value for name, value in _without_empty_config(columns).items()
-    )
+    """Whether columns of a project differ from the stored ones; what Label Studio left out never does."""
+    return stored is None or any(getattr(stored, name) != value for name, value in _said(columns).items())
 
 
 def remember_project(
@@ -45,8 +67,8 @@ def remember_project(
     Args:
         connection: a write transaction.
         key: the project's key.
-        columns: ``extra_params``, ``label_config`` and ``model_version``, or some of them. An empty label
-            config leaves the stored one as it is.
+        columns: some columns of :class:`Project`. An empty label config, and a title, hostname or number of
+            tasks that is ``None``, leave the stored one as it is.
         now: unix seconds.
 
     Returns:
@@ -54,9 +76,10 @@ def remember_project(
     """
     stored = projects.get(connection, key)
     if is_new(stored, columns):
-        projects.remember(connection, key, **_without_empty_config(columns), now=now)
+        projects.remember(connection, key, **_said(columns), now=now)
     return stored
 
 
-def _without_empty_config(columns: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in columns.items() if name != "label_config" or value}
+def _said(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns without those that Label Studio left out."""
+    return {name: value for name, value in columns.items() if value or name not in _LEFT_OUT}

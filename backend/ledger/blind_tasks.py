@@ -17,7 +17,7 @@ from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new
 from backend.ledger.rounds import Round, RoundKey
-from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place
+from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place, unbroken_run
 
 _table, _rounds = tables.blind_tasks, tables.rounds
 _columns = _table.c
@@ -32,11 +32,13 @@ class QueuedTask(BlindTask):
             weights.
         answers: hash of the human answers that stand, by annotation; empty without one.
         closed_through: on the entry whose answer closed its cohort, the newest round of the project then.
+        recount: the number of the counting that fixed its label and score, 0 for the first.
     """
 
     counting: str
     answers: str
     closed_through: int | None
+    recount: int
 
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:
@@ -54,6 +56,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
     last_closed = connection.scalars(
         select(closed).where(_of(key), _columns.closed_through.is_not(None))
     ).one()
+    recount = select(func.coalesce(func.max(_columns.recount), 0)).where(_of(key))
     row = {
         "project": key.project,
         "control": key.control,
@@ -63,9 +66,10 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "cohort": last_closed + 1,
         "place": queue_place(key.project, key.task),
         "score": round_.score,
-        "counting": _counting(round_),
+        "counting": _counting(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
+        "recount": connection.scalars(recount).one(),
     }
     connection.execute(insert_new(connection.dialect, _table), row)
 
@@ -111,7 +115,7 @@ def count_as_wrong(connection: Connection, project: str, tasks: Sequence[int]) -
 
 def queues(connection: Connection, project: str) -> dict[tuple[str, str], list[QueuedTask]]:
     """Return (control, epoch) → the queue of the question, from its front."""
-    names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through"]
+    names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through", "recount"]
     query = select(_columns.control, _columns.epoch, *(_columns[name] for name in names)).where(
         _columns.project == project
     )
@@ -120,6 +124,68 @@ def queues(connection: Connection, project: str) -> dict[tuple[str, str], list[Q
     for control, epoch, *values in connection.execute(query.order_by(*order)):
         found.setdefault((control, epoch), []).append(QueuedTask(*values))
     return found
+
+
+def certifying(connection: Connection, project: str, control: str, epoch: str) -> list[QueuedTask]:
+    """Return the part of a question's queue that certifies the latest counting, from its front."""
+    return latest_counting(queues(connection, project).get((control, epoch), []))
+
+
+def latest_counting(queue: Sequence[QueuedTask]) -> list[QueuedTask]:
+    """The entries whose label and score are of the latest counting; the others certify nothing any more."""
+    newest = max((entry.recount for entry in queue), default=0)
+    return [entry for entry in queue if entry.recount == newest]
+
+
+def recounted(
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    *,
+    number: int,
+    results: Mapping[int, tuple[str, float]],
+) -> list[int]:
+    """Begin a queue for the labels of a new counting, with every task behind the run of the last one.
+
+    The run is a part of the queue that a hash chose, and so is what is left. The tasks of the run keep what
+    certified the earlier labels, and certify nothing any more. The others form the next cohort. An answer
+    among them came out of turn; the caller has it heard against the new label, so that it counts with the
+    least that it says about either.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        control: the name of the control tag.
+        epoch: the epoch.
+        number: the counting's number.
+        results: round → its label and score by this counting. A round without one keeps its own.
+
+    Returns:
+        The tasks of the new queue that somebody has answered.
+    """
+    queue = certifying(connection, project, control, epoch)
+    behind = queue[len(unbroken_run(queue)) :]
+    of_question = and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
+    last = select(func.coalesce(func.max(_columns.cohort), 0)).where(
+        of_question, _columns.closed_through.is_not(None)
+    )
+    cohort = connection.scalars(last).one() + 1
+    newest = select(func.max(_rounds.c.id)).where(_rounds.c.project == project)
+    answered = [entry.task for entry in behind if entry.reward is not None]
+    round_of = {
+        row.task: row.round_id
+        for row in connection.execute(select(_columns.task, _columns.round_id).where(of_question))
+    }
+    for entry in behind:
+        values: dict[str, Any] = {"cohort": cohort, "recount": number, "closed_through": None}
+        if (result := results.get(round_of[entry.task])) is not None:
+            label, score = result
+            values |= {"score": score, "counting": _counting(label, score, {"counting": number})}
+        if answered[:1] == [entry.task]:
+            values["closed_through"] = connection.scalars(newest).one()
+        connection.execute(update(_table).where(of_question, _columns.task == entry.task).values(**values))
+    return answered
 
 
 def waiting(connection: Connection, project: str, epochs: Mapping[str, str], limit: int) -> list[int]:
@@ -144,8 +210,8 @@ def waiting(connection: Connection, project: str, epochs: Mapping[str, str], lim
     return sorted(tasks, key=tasks.__getitem__)[:limit]
 
 
-def _counting(round_: Round) -> str:
-    counted = json.dumps([round_.label, round_.score, round_.plan], sort_keys=True)
+def _counting(label: str, score: float, plan: Mapping[str, Any]) -> str:
+    counted = json.dumps([label, score, plan], sort_keys=True)
     return hashlib.sha256(counted.encode()).hexdigest()
 
 

@@ -10,10 +10,19 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from backend.ledger import blind_tasks, example_texts, failed_tasks, human_annotations, rounds, votes
+from backend.ledger import (
+    blind_tasks,
+    example_texts,
+    failed_tasks,
+    human_annotations,
+    rounds,
+    votes,
+)
 from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
+from backend.ledger.predictions import accepted
+from backend.ledger.recounts import rows as recounts
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
@@ -43,16 +52,18 @@ def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] |
 
 
 def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
-    """Delete marked tasks' rounds, votes, texts, human labels and unshared answers.
+    """Delete marked tasks' rounds, recounts, votes, texts, human labels and unshared answers.
 
     Callers must first take the tasks' human labels out of the rewards: that needs the rounds.
     """
     human_annotations.forget_tasks(connection, project, tasks)
     votes.forget_tasks(connection, project, tasks)
     rounds.forget_tasks(connection, project, tasks)
+    recounts.forget_tasks(connection, project, tasks)
     answers.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
+    accepted.forget_tasks(connection, project, tasks)
     chosen = among(connection.dialect, _left.c.task, tasks)
     connection.execute(delete(_left).where(_left.c.project == project, chosen))
 

@@ -54,6 +54,14 @@ def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> 
     connection.execute(delete(_table).where(_table.c.project == project, of_tasks))
 
 
+def codes_of(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, str]:
+    """Return the failed ones of these tasks, each with the code of the latest reason."""
+    query = select(_table.c.task, _table.c.code).where(
+        _table.c.project == project, among(connection.dialect, _table.c.task, tasks)
+    )
+    return {row.task: row.code for row in connection.execute(query)}
+
+
 def count_by_code(connection: Connection, project: str) -> dict[str, int]:
     """Return code → number of failed tasks, the most frequent first."""
     number = func.count()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, update
 
 from backend.ledger import withdrawals
 from backend.ledger.database import tables
@@ -36,6 +36,7 @@ _EMPTIED: Final[dict[str, Any]] = {
     "completed_by": None,
     "deleted": True,
     "withdrawn": False,
+    "lead_time": None,
 }
 """Columns of a tombstone. A deleted annotation keeps its id, so that a late webhook does not restore it."""
 
@@ -59,6 +60,7 @@ class Annotation:
         received_at: unix seconds; set by :func:`store`.
         withdrawn: whether ``camvo ledger forget`` has withdrawn it, so that it teaches nothing until it is
             brought back; set by :func:`store`.
+        lead_time: seconds that the annotator took, over all sessions; ``None`` if unknown.
     """
 
     project: str
@@ -74,6 +76,7 @@ class Annotation:
     deleted: bool = False
     received_at: float = 0.0
     withdrawn: bool = False
+    lead_time: float | None = None
 
 
 def store(connection: Connection, annotation: Annotation, now: float) -> bool:
@@ -135,10 +138,41 @@ def is_annotated(connection: Connection, project: str, task: int) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
+def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
+    """The condition that nobody has annotated a task.
+
+    A skipped task counts as annotated; a task whose annotations are all withdrawn or deleted does not.
+
+    Args:
+        project: the project's key.
+        task: the column that holds the task's number.
+    """
+    annotated = select(_table.c.task).where(
+        _table.c.project == project,
+        ~_table.c.deleted,
+        ~_table.c.withdrawn,
+        _table.c.task.is_not(None),
+    )
+    return task.not_in(annotated)
+
+
 def annotated_tasks(connection: Connection, project: str) -> list[int]:
     """Return every task that ever had an annotation, in ascending order, even if it was deleted since."""
     query = select(_table.c.task).where(_table.c.project == project, _table.c.task.is_not(None)).distinct()
     return list(connection.scalars(query.order_by(_table.c.task)))
+
+
+def of_project(connection: Connection, project: str) -> list[Annotation]:
+    """Return a project's annotations that are not deleted and whose task is known, ordered by id."""
+    return in_scope(connection, project, None, None)
+
+
+def count(connection: Connection, project: str) -> int:
+    """Count a project's annotations that are not deleted and may teach."""
+    counted = select(func.count()).where(
+        _table.c.project == project, ~_table.c.deleted, ~_table.c.withdrawn, _table.c.teaches
+    )
+    return connection.scalars(counted).one()
 
 
 def annotation_ids(connection: Connection, project: str) -> frozenset[int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from backend.ledger.database import tables
+from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import rows as recounts
 
-_columns, _annotations = tables.rounds.c, tables.human_annotations.c
+_columns = tables.rounds.c
 
 MAX_LABELLED_ROUNDS = 2000
 """At most this many human-labelled rounds are compared with the open ones, the latest ones.
@@ -26,8 +28,8 @@ class OpenRound:
         id: the round's id in the ledger.
         task: the task's number.
         votes: arm → label, ``None`` where the model gave no vote.
-        label: the voted label.
-        score: the probability that the voted label is right, in [0, 1].
+        label: the voted label, by the latest counting.
+        score: the probability that it is right, in [0, 1].
     """
 
     id: int
@@ -50,15 +52,24 @@ def latest_per_task(connection: Connection, project: str, control: str, epoch: s
     A skipped task counts as annotated; a task whose annotations are all withdrawn does not.
     """
     fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
-    query = select(*fields).where(_of(project, control, epoch), ~_columns.audit, _open(project))
+    query = select(*fields).where(
+        _of(project, control, epoch), ~_columns.audit, is_open(project, _columns.task)
+    )
     rows = connection.execute(query.order_by(_columns.id))
-    return list({row.task: OpenRound(**row._mapping) for row in rows}.values())
+    latest = {row.task: OpenRound(**row._mapping) for row in rows}
+    recounted = recounts.latest(connection, [round_.id for round_ in latest.values()])
+    return [
+        round_
+        if (recount := recounted.get(round_.id)) is None
+        else replace(round_, label=recount.label, score=recount.score)
+        for round_ in latest.values()
+    ]
 
 
 def count_blind_tasks(connection: Connection, project: str) -> int:
     """Count the tasks whose prediction was held back for an audit and that wait for a human label."""
     query = select(func.count(_columns.task.distinct())).where(
-        _columns.project == project, _columns.audit, _open(project)
+        _columns.project == project, _columns.audit, is_open(project, _columns.task)
     )
     return connection.scalars(query).one()
 
@@ -73,13 +84,3 @@ def labelled_round_ids(connection: Connection, project: str, control: str, epoch
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:
     return and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
-
-
-def _open(project: str) -> ColumnElement[bool]:
-    annotated = select(_annotations.task).where(
-        _annotations.project == project,
-        ~_annotations.deleted,
-        ~_annotations.withdrawn,
-        _annotations.task.is_not(None),
-    )
-    return _columns.task.not_in(annotated)

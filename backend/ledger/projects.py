@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -43,6 +44,10 @@ class Project:
         label_config: the XML received last.
         model_version: the model version that Label Studio shows for the project.
         updated_at: unix seconds.
+        title: the project's title, ``None`` before the first webhook.
+        hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
+        task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
+        predicted: control → hash of the question that its latest predictions answered.
     """
 
     key: str
@@ -51,6 +56,10 @@ class Project:
     label_config: str | None
     model_version: str | None
     updated_at: float
+    title: str | None = None
+    hostname: str | None = None
+    task_number: int | None = None
+    predicted: Mapping[str, str] | None = None
 
 
 def ensure(connection: Connection, project: str, now: float) -> None:
@@ -78,10 +87,15 @@ def remember(
     label_config: str | Unset | None = UNSET,
     model_version: str | Unset | None = UNSET,
     now: float,
+    **others: object,
 ) -> None:
-    """Store the given values, including ``None``; values that are left out stay as they are."""
+    """Store the given values, including ``None``; values that are left out stay as they are.
+
+    ``others`` are the further columns of :class:`Project`.
+    """
     ensure(connection, project, now)
     columns = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
+    columns |= others
     values = {name: value for name, value in columns.items() if value is not UNSET}
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
 

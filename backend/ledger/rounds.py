@@ -141,6 +141,12 @@ def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
     )
 
 
+def count_tasks(connection: Connection, project: str) -> int:
+    """Count the tasks of a project that have a round."""
+    counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == project)
+    return connection.scalars(counted).one()
+
+
 def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
     """Return the contexts of these rounds, each of shape (d,), in the order of ``ids``."""
     by_id: dict[int, Array] = {}

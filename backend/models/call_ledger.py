@@ -15,13 +15,14 @@ from typing import TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import LedgerError, ModelTimeoutError, NotBookedError, TaskError
+from backend.errors import BudgetExhaustedError, LedgerError, ModelTimeoutError, NotBookedError, TaskError
 from backend.ledger import Writer, deleted_tasks
 from backend.ledger.calls import answers, claims
 from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
+from backend.ledger.money.money_queue import MoneyQueue
 from backend.ledger.money.settlements import Settlements
 from backend.models.model_query import CallEstimate, CallOutcome, ClaimResult, ModelQuery
 from backend.telemetry import metrics
@@ -29,6 +30,9 @@ from camvo.errors import CamvoError
 
 _POLL = 0.2
 """Seconds between two reads of the ledger while another process makes the same call."""
+
+_HELD = 2.0
+"""Seconds between two looks at money that other processes hold."""
 
 LEASE = 15.0
 """Seconds until a claim expires unless it is renewed, so the longest wait after a process crashed."""
@@ -55,6 +59,7 @@ class CallLedger:
         self._claimed: set[str] = set()
         self._not_booked: set[int] = set()
         self._contacts = Contacts(LEASE)
+        self._money = MoneyQueue()
         self.settlements = Settlements(writer)
 
     async def renew_claims(self) -> None:
@@ -131,7 +136,7 @@ class CallLedger:
             await self.settlements.none_waits(until - self._clock())
             return await self._writer.persist(find_or_reserve, patience=max(until - self._clock(), 0.0))
 
-        while (result := await _booked(reserved, query)) is None:
+        while (result := await self._when_paid(reserved, query, until)) is None:
             if self._clock() + _POLL >= until:
                 raise ModelTimeoutError(
                     f"another process took too long to ask {query.model} the same", where=query.model
@@ -140,6 +145,18 @@ class CallLedger:
         if result.call is not None:
             self._claimed.add(key)
         return result
+
+    async def _when_paid(
+        self, reserved: Callable[[], Awaitable[ClaimResult | None]], query: ModelQuery, until: float
+    ) -> ClaimResult | None:
+        """Reserve the money for a call; while other calls hold it, wait until one of them is settled."""
+        while True:
+            try:
+                return await _booked(reserved, query)
+            except BudgetExhaustedError as error:
+                if not error.held or self._clock() + _HELD >= until:
+                    raise
+            await self._money.wait(_HELD)
 
     async def settle(self, key: str, query: ModelQuery, call: int | None, outcome: CallOutcome) -> None:
         """Store the answer, settle the account and release the claim, however long the database is down.
@@ -192,6 +209,7 @@ class CallLedger:
             if call is not None:
                 self._not_booked.add(call)
             raise
+        self._money.release()
         metrics.model_calls.labels(model=query.model, outcome=outcome.code or "answered").inc()
         metrics.model_dollars.labels(model=query.model).inc(usage.cost)
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)

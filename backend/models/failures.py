@@ -7,6 +7,7 @@ Classes are looked up by name along the inheritance, so this module does not imp
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 
 from backend.errors import (
@@ -15,10 +16,12 @@ from backend.errors import (
     KeyRejectedError,
     ModelError,
     ModelTimeoutError,
+    NotBookedError,
     RateLimitedError,
     RefusedError,
     RejectedError,
     UnavailableError,
+    UnusableAnswersError,
 )
 
 BY_CLASS: dict[str, type[ModelError]] = {
@@ -107,12 +110,33 @@ _MESSAGES: dict[type[ModelError], tuple[str, str | None]] = {
     BadAnswerError: ("gave an answer that cannot be read", None),
 }
 
+_CURES: dict[type[ModelError], str] = {
+    ModelTimeoutError: "raise timeout of its entry in camvo.yaml, or take the model out",
+    UnavailableError: "look at the provider's status; for a server of your own, check api_base",
+    RefusedError: "take the model out of camvo.yaml if its provider refuses such texts",
+    BadAnswerError: "raise max_tokens of its entry, or set structured_output: false",
+    UnusableAnswersError: "give the labels hints in the label config, or take the model out",
+    NotBookedError: "look for ledger_down in the log: money could not be booked",
+}
+"""What to do about a model that fails again and again, where a single failure needs no cure."""
+
+
+def cure(code: str) -> str:
+    """What to do about a model whose calls fail with this code."""
+    fixes = {kind.code: fix for kind, (_, fix) in _MESSAGES.items() if fix is not None}
+    fixes |= {kind.code: fix for kind, fix in _CURES.items()}
+    return fixes.get(code, "look for model_failed in the server's log, and the code up in docs/errors.md")
+
+
 # for a key that was never set, litellm raises an InternalServerError or an APIConnectionError
 _NO_KEY = re.compile(
     r"(?:missing|no|pass|set|need)\b.{0,60}(?:api[ _]?key|credentials)"
     r"|(?:api[ _]?key|credentials).{0,60}(?:missing|required|not set|not found|not provided|must be set)",
     re.IGNORECASE | re.DOTALL,
 )
+_LONGEST_CHAIN = 20
+"""Causes of an error that are looked at."""
+
 _HEAD = 300  # characters; the rest is a traceback or an echo of the request
 
 
@@ -123,6 +147,12 @@ def model_error(error: BaseException, model: str) -> ModelError:
         error: the exception.
         model: the model's name in the pool.
     """
+    if (reason := _unreachable(error)) is not None:
+        return UnavailableError(
+            f"cannot be reached: {reason}",
+            where=f"model {model}",
+            fix="start its server, or correct api_base and check the network",
+        )
     status, code = status_of(error), _code_of(error)
     kind = _BY_CODE.get(code) or _kind(error, status)
     detail = type(error).__name__ + (f", HTTP {status}" if status else "") + (f", {code}" if code else "")
@@ -130,6 +160,23 @@ def model_error(error: BaseException, model: str) -> ModelError:
     if status == 400 and getattr(error, "llm_provider", None) == "embedded":
         fix = _EMBEDDED_FIX
     return kind(f"{message}: {detail}", where=f"model {model}", fix=fix)
+
+
+def _unreachable(error: BaseException) -> str | None:
+    """Return why no connection to the provider came about; ``None`` if one did.
+
+    litellm reports it as HTTP 500, although nothing answered. Only the chain of causes tells.
+    """
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(cause, socket.gaierror):
+            return "its host name is unknown"
+        if cause is None:
+            return None
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _kind(error: BaseException, status: int | None) -> type[ModelError]:

@@ -92,6 +92,10 @@ class Pool:
         """
         self._model(name).meter.observe(counted, input_tokens, output_tokens, calls=calls)
 
+    def measured_calls(self, name: str) -> int:
+        """Return how many calls the expected length of a model's answers rests on."""
+        return self._model(name).meter.calls
+
     def sees(self, name: str) -> bool:
         """Return whether a model accepts images."""
         return self._model(name).sees

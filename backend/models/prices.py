@@ -100,6 +100,11 @@ class TokenMeter:
         self._output += output_tokens
 
     @property
+    def calls(self) -> int:
+        """The number of reported calls."""
+        return self._calls
+
+    @property
     def factor(self) -> float:
         """Reported input tokens per counted token; 1 before the first report."""
         return self._reported / self._counted if self._counted else 1.0

@@ -56,6 +56,21 @@ def parse_label_config(xml: str) -> LabelConfig:
     return LabelConfig(tuple(questions), tuple(skipped))
 
 
+def require_questions(config: LabelConfig) -> None:
+    """Check that a label config asks something that can be voted on.
+
+    Raises:
+        BadLabelConfigError: it has no such control.
+    """
+    if not config.questions:
+        skipped = "; ".join(f"{control.control}: {control.reason}" for control in config.skipped)
+        raise BadLabelConfigError(
+            f"none of its controls can be voted on ({skipped})",
+            where="label_config",
+            fix="add a control that can be (docs/tags.md)",
+        )
+
+
 def _question(element: Element, tree: Tree) -> ConfigQuestion:
     return ConfigQuestion(
         name=str(element.get("name")),

@@ -14,6 +14,8 @@ from backend.label_studio import payloads, webhooks
 from backend.label_studio.prediction import without_lists
 from backend.learning.actions import ACTIONS
 from backend.ledger.database.clock import now
+from backend.ledger.recounts import countings
+from backend.ledger.recounts import rows as recounts
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.server import access, request_bodies
@@ -21,8 +23,9 @@ from backend.server.refusals import register_refusals
 from backend.server.runtime import Runtime
 from backend.server.status import page
 from backend.server.status.build import build_report, selected_projects
-from backend.server.status.failed import failed_task_list
 from backend.server.status.live import read_live
+from backend.server.status.parts.failed import failed_task_list
+from backend.server.status.run_progress import project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics
 
@@ -53,6 +56,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
     _register_interface(app, runtime, environment)
+    _register_recounts(app, runtime)
     _register_pages(app, runtime, environment)
     _register_guards(app, runtime, environment)
     register_refusals(app, environment)
@@ -89,7 +93,7 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
     @app.post("/setup")
     def setup() -> Response:
         body = payloads.parse_request(payloads.SetupRequest, request_bodies.json_object(request))
-        runtime.projects.remember(body.project, body.extra_params, body.label_config)
+        runtime.projects.remember(body.project, body.extra_params, body.label_config, body.hostname)
         return jsonify(model_version=version)
 
     @app.post("/predict")
@@ -103,10 +107,20 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                     fix="select fewer tasks or raise CAMVO_MAX_TASKS",
                 )
             config = parse_label_config(body.label_config)
-            answers = runtime.predict(body.project, config, body.tasks, again=body.again)
-        results = answers.result()
+            runtime.projects.note_predicted(body.project, config, body.label_config)
+            if body.tasks_of_project is not None:
+                runtime.projects.remember_tasks(body.project, body.tasks_of_project)
+            answers = runtime.predict(
+                body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
+            )
+        finished = answers.result()
         with turns:
-            return jsonify(results=without_lists(results) if body.interactive else results)
+            results = [answer.prediction for answer in finished]
+            return jsonify(
+                results=without_lists(results) if body.interactive else results,
+                # Label Studio ignores further keys; camvo predict reads this one.
+                reasons=[None if each.reason is None else each.reason.as_json() for each in finished],
+            )
 
     @app.post("/webhook")
     def webhook() -> Response:
@@ -122,22 +136,54 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
         return jsonify(versions=[version])
 
 
+def _register_recounts(app: Flask, runtime: Runtime) -> None:
+    """Register what ``camvo predict --recount`` requests."""
+
+    @app.post("/recount")
+    def recount() -> Response:
+        body = payloads.parse_request(payloads.RecountRequest, request_bodies.json_object(request))
+        try:
+            counting = runtime.recount(body.project)
+        except TimeoutError:
+            return jsonify(done=False)
+        return jsonify(done=True, counting=None if counting is None else dataclasses.asdict(counting))
+
+    @app.get("/recounted")
+    def recounted() -> Response:
+        project, after = request.args.get("project", ""), request.args.get("after", 0, type=int)
+        with runtime.ledger.read() as connection:
+            tasks = recounts.pending(connection, project, after=after)
+            through = countings.next_number(connection, project) - 1
+        return jsonify(tasks=tasks, through=through)
+
+    @app.post("/recounted")
+    def delivered() -> Response:
+        body = payloads.parse_request(payloads.DeliveredRequest, request_bodies.json_object(request))
+        runtime.delivered(body.project, body.tasks, body.through)
+        return jsonify(status="ok")
+
+
 def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> None:
     """Register CaMVo's own pages, for people and for monitoring."""
 
     @app.get("/status")
     def status() -> Response:
-        live = read_live(environment)
+        live, asked = read_live(environment), request.args.get("project")
         with runtime.ledger.read() as connection:
             report = build_report(
                 connection,
                 runtime.settings,
                 now=now(connection),
                 live=live,
-                project=request.args.get("project"),
+                project=asked,
+                label_studio=environment.label_studio_url,
+                annotators=runtime.settings.show_annotators and environment.basic_auth_user is not None,
             )
         if _wants_html():
-            answer = Response(page.render_page(report), content_type="text/html; charset=utf-8")
+            answer = Response(
+                page.render_page(report, overview=asked is None and len(report.projects) > 1),
+                content_type="text/html; charset=utf-8",
+            )
         else:
             answer = jsonify(dataclasses.asdict(report))
         answer.headers.update({**page.HEADERS, "Vary": "Accept"})
@@ -149,6 +195,12 @@ def _register_pages(app: Flask, runtime: Runtime, environment: Environment) -> N
         with runtime.ledger.read() as connection:
             keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
             return jsonify(failed_task_list(connection, keys, first, last))
+
+    @app.get("/progress")
+    def progress() -> Response:
+        first, last, after = (request.args.get(name) for name in ("first", "last", "after"))
+        with runtime.ledger.read() as connection:
+            return jsonify(project_progress(connection, request.args.get("project", ""), first, last, after))
 
     @app.get("/metrics")
     def exposition() -> Response:
@@ -166,7 +218,7 @@ def _register_guards(app: Flask, runtime: Runtime, environment: Environment) -> 
     def authorise() -> None:
         if request.path in ("/", "/health") or access.is_authorised(request, environment):
             return
-        if request.path == "/webhook":
+        if request.path == "/webhook" and request.method == "POST":
             metrics.last_refused_webhook_at.set(runtime.clock())
         raise UnauthorizedError(
             "credentials are missing or wrong",

@@ -57,6 +57,10 @@ class Environment(BaseSettings):
         default=None, validation_alias=AliasChoices("label_studio_url", "LABEL_STUDIO_URL")
     )
     """Label Studio's address. Never taken from a request, because the API key is sent there."""
+    label_studio_public_url: str | None = Field(
+        default=None, validation_alias=AliasChoices("label_studio_public_url", "LABEL_STUDIO_PUBLIC_URL")
+    )
+    """Label Studio's address for people's browsers, for links; if unset, ``label_studio_url``."""
     label_studio_api_key: SecretStr | None = Field(
         default=None, validation_alias=AliasChoices("label_studio_api_key", "LABEL_STUDIO_API_KEY")
     )

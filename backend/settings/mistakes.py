@@ -104,8 +104,12 @@ def config_error(
     raised = error.errors(include_url=False)
     mistakes = [_mistake_of(details, model) for details in raised if not _is_consequence(details, raised)]
     path, message, fix = mistakes[0]
-    message += "".join(f"\nalso {other}: {what} ({how})" for other, what, how in mistakes[1:])
-    return ConfigError(message, where=f"{source}{joint}{path}" if path else source, fix=fix)
+    where = f"{source}{joint}{path}" if path else source
+    if len(mistakes) == 1:
+        return ConfigError(message, where=where, fix=fix)
+    # Each cure stands beside its own mistake; an error's fix would come after all of them.
+    others = "".join(f"\nalso {other}: {what} ({how})" for other, what, how in mistakes[1:])
+    return ConfigError(f"{message} ({fix}){others}", where=where)
 
 
 def _is_consequence(details: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:

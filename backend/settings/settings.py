@@ -12,6 +12,7 @@ from backend.errors import ConfigError, ModelUnknownError
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 
+from .alerts import AlertSettings
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
 from .policies import NotNegative, PolicySettings, Rounds, Share, Worth
@@ -27,6 +28,8 @@ class BudgetSettings(BaseModel):
 
     project_usd: NotNegative | None = None
     """For one project, over its lifetime."""
+    tasks: AtLeastOne | None = None
+    """How many tasks the budget of a project is for; ``None`` for as many as ``camvo predict`` counted."""
     day_usd: NotNegative | None = None
     """For all projects together, per day (UTC)."""
 
@@ -40,6 +43,8 @@ class Settings(BaseModel):
     """The pool."""
     policy: PolicySettings = PolicySettings()
     budget: BudgetSettings = BudgetSettings()
+    alerts: AlertSettings = AlertSettings()
+    """Where alarms are posted."""
     audit: Annotated[Real, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     """Share of tasks that are recorded but get no prediction, so that annotators label them blind."""
     deadline: Annotated[Real, Field(gt=0, lt=100, allow_inf_nan=False)] = 85.0
@@ -54,8 +59,12 @@ class Settings(BaseModel):
     """Whether scores account for errors that models share, and are fitted to annotators' labels."""
     guarantee: Annotated[Real, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.97
     """Share of labels that must be right above the score from which no review is needed."""
+    recount: bool = True
+    """Whether kept votes are counted again by the server itself, when that changes enough."""
     show_votes: bool = False
     """Whether each model's vote is returned as a prediction of its own, before the ensemble's."""
+    show_annotators: bool = False
+    """Whether ``/status`` reports on each annotator, by id. Only a server with credentials does."""
     few_shot: FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
     student: bool = False
@@ -71,7 +80,7 @@ class Settings(BaseModel):
     concurrency: AtLeastOne = 64
     """Tasks in progress at once, per process."""
 
-    @field_validator("policy", "budget", mode="before")
+    @field_validator("policy", "budget", "alerts", mode="before")
     @classmethod
     def _null_means_defaults(cls, value: object) -> object:
         return {} if value is None else value

@@ -60,6 +60,12 @@ clock_skew = Gauge(
     "How far this host's clock is ahead of the database's.",
     multiprocess_mode="livemostrecent",
 )
+alerts = Gauge(
+    "camvo_alerts",
+    "Alarms that are open, by project and code; 0 once they are over.",
+    ["project", "code"],
+    multiprocess_mode="mostrecent",
+)
 last_webhook_at = Gauge(
     "camvo_webhook_last_timestamp_seconds",
     "Unix time of the last accepted webhook of a project.",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
+from camvo.joint.allowance import shadow_price
 from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
@@ -35,6 +37,10 @@ on the side of stopping.
 """
 
 
+_EXPLOIT: Final = 3.0
+"""Under a small allowance, rounds that ask all arms take a third of the money. They teach the others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Joint(Staged):
     """Ask the arms whose votes are worth their price, in the best order, by one model of votes.
@@ -45,6 +51,7 @@ class Joint(Staged):
 
     Attributes:
         worth: the worth of one more right label, in prices of asking all models; positive and finite.
+        allowance: what the task may cost on average, in prices of asking all models; see :meth:`within`.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -61,11 +68,26 @@ class Joint(Staged):
     _kind = JointStages
 
     worth: float = 10.0
+    allowance: float = field(default=math.inf, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (np.isfinite(self.worth) and self.worth > 0.0):
             raise InvalidParameterError(f"worth must be positive and finite, got {self.worth}")
+
+    def within(self, allowance: float) -> Joint:
+        """The same policy for tasks that may cost no more than ``allowance`` on average.
+
+        Votes then count so much dearer that the plan keeps to it. Fewer rounds ask all arms.
+
+        Args:
+            allowance: in prices of asking all models; at least 0, infinite for no limit.
+        """
+        if not allowance >= 0.0:
+            raise InvalidParameterError(f"an allowance must be at least 0, got {allowance}")
+        policy = replace(self)
+        object.__setattr__(policy, "allowance", float(f"{allowance:.2g}"))
+        return policy
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> JointFitData | None:
         """The rounds for a fit of the model of votes; ``None`` if the votes are not labels."""
@@ -89,10 +111,19 @@ class Joint(Staged):
             observation.state.exploration.everyone_rounds(models) for observation in observations.values()
         )
         rate = min(1.0, _FIRST / 2.0 / max(everyone, 1)) if everyone >= _FIRST else 1.0
+        allowance = self.allowance
+        if self.allowance < 1.0:
+            rate = min(rate, allowance / (_EXPLOIT - (_EXPLOIT - 1.0) * allowance))
+            allowance = (allowance - rate) / (1.0 - rate)
         exploration = explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
         caution = 1.0 + _CAUTION_ROUNDS / max(everyone, 1)
         prices = {arm: share / (self.worth * caution) for arm, share in zip(order, shares, strict=True)}
+        if self.allowance < 1.0:
+            dearer = self._shadow_price(
+                observations, costs, prices, allowance=allowance, draw=max(draw - rate, 0.0) / (1.0 - rate)
+            )
+            prices = {arm: dearer * price for arm, price in prices.items()}
         questions = {
             name: self._question(observation, costs, tuple(sorted(prices.items())))
             for name, observation in observations.items()
@@ -113,6 +144,29 @@ class Joint(Staged):
             prices=prices,
         )
         return stages, plan.weights
+
+    def _shadow_price(
+        self,
+        observations: Mapping[str, Observation],
+        costs: Mapping[str, float],
+        prices: Mapping[str, float],
+        *,
+        allowance: float,
+        draw: float,
+    ) -> float:
+        """How many times prices must count, so that each question keeps to the allowance on average."""
+        order, shares = cheapest_first(costs)
+        share = dict(zip(order, shares, strict=True))
+        dearer = [1.0]
+        for observation in observations.values():
+            fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
+            if fit is None or fit.joint is None:
+                continue
+            joint = fit.joint
+            in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
+            paid = tuple([share[arm] for arm in joint.shortlist])
+            dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw))
+        return max(dearer)
 
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: tuple[tuple[str, float], ...]

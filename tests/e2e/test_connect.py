@@ -24,7 +24,10 @@ from backend.testing import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-SIGNS = ("label studio", "webhook", "backend", "settings", "health", "version", "prediction", "webhook")
+SIGNS = (
+    *("label studio", "server", "server", "server", "label config", "webhook", "backend", "health"),
+    *("webhook", "settings", "tab", "version", "prediction"),
+)
 
 
 class Models:
@@ -58,7 +61,7 @@ def installation(
 
 def signs(done: CompletedProcess[str]) -> list[tuple[str, str]]:
     """The sign and the name of each line of ``camvo connect``."""
-    return re.findall(r"^([✓✗–]) (\w+(?: studio)?) ", done.stdout, re.MULTILINE)
+    return re.findall(r"^([✓✗–]) (\w+(?: studio| config)?) ", done.stdout, re.MULTILINE)
 
 
 # -- connect and disconnect
@@ -117,7 +120,35 @@ def test_a_personal_access_token_works_too(installation: Installation) -> None:
 def test_a_wrong_secret_fails_the_webhook_check(installation: Installation) -> None:
     done = installation.camvo("connect", installation.project("A day."), CAMVO_WEBHOOK_SECRET="another")
     assert done.returncode == 1
-    assert signs(done)[-1] == ("✗", "webhook")
+    assert ("✗", "server") in signs(done)
+    assert "nothing was changed in Label Studio" in done.stdout
+
+
+def test_a_working_connection_outlives_a_wrong_address(installation: Installation) -> None:
+    project = installation.connected("A sunny day.")
+    done = installation.camvo("connect", project, "--backend-url", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    [webhook] = installation.studio.ask("GET", "/api/webhooks/", project=project)
+    assert webhook["url"] == f"{installation.server.url}/webhook"
+    assert installation.camvo("connect", project).returncode == 0
+
+
+def test_accepted_predictions_are_annotations_that_teach_nothing_until_they_are_taken_back(
+    installation: Installation,
+) -> None:
+    project = installation.connected("One.", "Two.")
+    installation.camvo("predict", project)
+    ledger = {"CAMVO_DATABASE_URL": installation.server.database_url}
+    arguments = ("--project", str(project))
+    accepted = installation._run("accept", *arguments, "--above", "0.5", "--uncertified", **ledger)
+    assert accepted.stdout.startswith("2 tasks accepted"), accepted.stdout + accepted.stderr
+    tasks = installation.tasks(project)
+    assert [task["total_annotations"] for task in tasks] == [1, 1]
+    installation.train(project)
+    assert {installation.learnt(task["id"])[0] for task in tasks} == {("Glad", "vote")}
+    undone = installation._run("accept", *arguments, "--undo", **ledger)
+    assert undone.stdout.startswith("2 annotations deleted"), undone.stdout + undone.stderr
+    assert [task["total_annotations"] for task in installation.tasks(project)] == [0, 0]
 
 
 def test_an_unreachable_backend_leaves_nothing_behind(installation: Installation) -> None:

@@ -45,6 +45,8 @@ class LabelStudioApi:
         self.tabs: dict[int, dict[str, Any]] = {}
         self.columns: list[dict[str, Any]] = []
         self.tasks: dict[int, dict[str, Any]] = {}
+        self.drafted: set[int] = set()
+        """Tasks on which somebody has begun an annotation."""
         self.answers: dict[tuple[str, str], Answer | bytes] = {}
         """(method, path) → the answer to give instead of the usual one."""
         self.before: Callable[[str, str], None] = lambda method, path: None
@@ -94,6 +96,7 @@ class LabelStudioApi:
         for text in texts:
             number = next(self._numbers)
             new = {"id": number, "data": {"text": text}, "annotations": [], "predictions": []}
+            new |= {"total_annotations": 0, "cancelled_annotations": 0}
             self.tasks[number] = copy.deepcopy(template) | new
             numbers.append(number)
         return numbers
@@ -210,6 +213,8 @@ class LabelStudioApi:
         return 201, webhook
 
     def _tab(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
+        if rest == ["actions"]:
+            return self._accept(body)
         if rest == ["columns"]:
             return 200, {"columns": self.columns}
         if method == "GET":
@@ -221,12 +226,23 @@ class LabelStudioApi:
         self.tabs[number] = {"id": number, "project": body["project"], "data": body["data"]}
         return 201 if method == "POST" else 200, self.tabs[number]
 
+    def _accept(self, body: Any) -> Answer:
+        """Make annotations of predictions, as the Data Manager's predictions_to_annotations does."""
+        for number in body["selectedItems"]["included"]:
+            for prediction in [*self.tasks[number]["predictions"]]:
+                if prediction["model_version"] == body["model_version"]:
+                    made = {"parent_prediction": prediction["id"], "lead_time": None, "ground_truth": False}
+                    self.annotate(number, "Glad", **made)
+        return 200, {"processed_items": len(body["selectedItems"]["included"])}
+
     def _tasks(self, method: str, rest: list[str], query: dict[str, str], body: Any) -> Answer:
         selection = json.loads(query["query"])
         tasks = sorted(self.tasks.values(), key=lambda task: int(task["id"]))
         for item in selection.get("filters", {}).get("items", []):
             if item["filter"] == "filter:tasks:id":
                 tasks = [task for task in tasks if task["id"] > item["value"]]
+            elif item["filter"] == "filter:tasks:draft_exists":
+                tasks = [task for task in tasks if task["id"] in self.drafted]
             else:
                 assert item["filter"] == "filter:tasks:annotations_ids"
                 tasks = [task for task in tasks if task["annotations"]]
@@ -238,6 +254,9 @@ class LabelStudioApi:
         for task in self.tasks.values():
             for annotation in task["annotations"]:
                 if annotation["id"] == int(rest[0]):
+                    if method == "DELETE":
+                        task["annotations"].remove(annotation)
+                        return 204, None
                     return 200, annotation
         return _recorded("annotation_missing")
 

@@ -47,7 +47,7 @@ from backend.ledger.database import tables
 from backend.models import litellm_info
 from backend.models.call_ledger import CallLedger
 from backend.questions import parse_label_config
-from backend.server import runtime as runtime_module
+from backend.runtime import annotation_process
 from backend.server.runtime import Runtime
 from backend.settings import Environment
 
@@ -179,7 +179,7 @@ def _work(killing: Killing, number: int) -> None:
     rng = random.Random(f"{killing.seed} worker {number}")  # noqa: S311 - a repeatable run
     journal = Journal(killing.journal)
     _KnownCalls.journal, _KnownCalls.worker = journal, number
-    runtime_module.CallLedger = _KnownCalls  # type: ignore[misc]
+    annotation_process.CallLedger = _KnownCalls  # type: ignore[misc]
     with light_runtime(
         killing.url,
         Path(killing.folder),

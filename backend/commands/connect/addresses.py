@@ -31,7 +31,7 @@ def label_studio_client(option: str | None, environment: Environment) -> Client:
             fix="set it to a token from Label Studio's Account & Settings; docs/label_studio.md says what to "
             "do by hand without one",
         )
-    return Client(_checked_url(url, "--label-studio"), key)
+    return Client(_checked_url(url, "--label-studio"), key, environment.label_studio_public_url)
 
 
 def backend_url(option: str | None, environment: Environment) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 
+from backend.annotation.queue.answer import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError
+from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
 
 _QUICK, _SLOW = 5.0, 120.0
@@ -36,6 +38,36 @@ class TaskFailure:
     failed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """What the server says about one task.
+
+    Attributes:
+        predictions: one, several (each model's own before the ensemble's), or none.
+        code: why there is none: a stable name; ``None`` if there are some.
+        fix: what to do about it; ``None`` if nothing can be done.
+    """
+
+    predictions: list[dict[str, Any]]
+    code: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a project is.
+
+    Attributes:
+        tasks: tasks decided since the round that was asked about.
+        last_round: the number of the project's latest round.
+        spent_usd: what the project has spent, in $.
+    """
+
+    tasks: int
+    last_round: int
+    spent_usd: float
+
+
 class BackendClient:
     """One running ``camvo serve``.
 
@@ -44,6 +76,9 @@ class BackendClient:
         environment: has the credentials.
         again: whether predictions are asked for with another attempt of models that have made their last one.
         sleep: waits for some seconds; tests replace it.
+
+    Attributes:
+        tasks: how many tasks the project has, which the server divides a budget by; ``None`` to say nothing.
     """
 
     def __init__(
@@ -57,7 +92,20 @@ class BackendClient:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
         self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
+        self._secret = environment.webhook_secret
+        self._auth = auth
+        self.tasks: int | None = None
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether requests carry basic auth."""
+        return self._auth is not None
+
+    @property
+    def has_webhook_secret(self) -> bool:
+        """Whether there is a secret for webhooks."""
+        return self._secret is not None
 
     def reachable(self) -> bool:
         """Whether the server answers; Label Studio may know a host name that this host does not."""
@@ -73,13 +121,54 @@ class BackendClient:
         Raises:
             BackendError: nothing answers, or another server does.
         """
-        health = self._answer("GET", "/health")
+        response = self._exchange("GET", "/health")  # which CaMVo answers without credentials, and at once
+        try:
+            health = response.json() if response.is_success else None
+        except ValueError:
+            health = None
         if not isinstance(health, dict) or health.get("model_class") != "CaMVo":
             raise BackendError("the server there is not CaMVo", where=self.url, fix="correct --backend-url")
         return str(health["model_version"])
 
-    def predict(self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Ask for predictions: for each task one prediction, a list of several, or ``[]`` for none (yet).
+    def check_credentials(self) -> None:
+        """Check that the server accepts the credentials.
+
+        Raises:
+            BackendError: it refuses them, or cannot be reached.
+        """
+        self._answer("GET", "/versions")
+
+    def check_webhook_secret(self) -> None:
+        """Check that the server accepts the secret of webhooks, without sending it an event.
+
+        Raises:
+            BackendError: it refuses the secret, or cannot be reached.
+        """
+        headers = {} if self._secret is None else {WEBHOOK_HEADER: self._secret.get_secret_value()}
+        # As Label Studio does it: without basic auth. The method is one that the endpoint does not have.
+        response = self._exchange("GET", "/webhook", headers=headers, auth=None)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            raise BackendError(
+                "the server refuses webhooks, and with them every human answer",
+                where=self.url,
+                fix="set CAMVO_WEBHOOK_SECRET to the server's value",
+            )
+
+    def predict(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
+    ) -> list[TaskAnswer]:
+        """Ask for predictions, and get for each task some, or why there is none (yet).
+
+        Args:
+            project_key: the project's key.
+            label_config: its label config.
+            tasks: the tasks, with ``id`` and ``data``.
+            stored_only: whether no model is asked, and a task without a stored round gets ``[]``.
 
         Raises:
             BodyTooLargeError: the request is larger than the server accepts.
@@ -89,10 +178,38 @@ class BackendClient:
             "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
             "project": project_key,
             "label_config": label_config,
-            "params": {"login": None, "password": None, "context": None, "again": self._again},
+            "params": {
+                "login": None,
+                "password": None,
+                "context": None,
+                "again": self._again,
+                "stored_only": stored_only,
+            }
+            | ({} if self.tasks is None else {"tasks": self.tasks}),
         }
-        results: list[Any] = self._answer("POST", "/predict", json=body, timeout=_SLOW)["results"]
-        return results
+        answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
+        results = answer["results"]
+        reasons = answer.get("reasons") or [None] * len(results)
+        return [_task_answer(*pair) for pair in zip(results, reasons, strict=True)]
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is.
+
+        Args:
+            project_key: the project's key.
+            first: the lowest number of a task to count.
+            last: the highest; ``None`` for no end.
+            after: count the tasks decided in later rounds than this one; ``None`` to count none.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        query = {"project": project_key, "first": first, "last": last, "after": after}
+        told = {name: value for name, value in query.items() if value is not None}
+        body = self._answer("GET", "/progress", params=told)
+        return Progress(int(body["tasks"]), int(body["last_round"]), float(body["spent_usd"]))
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None
@@ -110,6 +227,39 @@ class BackendClient:
             failures |= {row["task"]: TaskFailure(row["code"], row["failed_at"]) for row in page["tasks"]}
             start = page["next"]
         return failures
+
+    def recount(self, project_key: str) -> dict[str, Any] | None:
+        """Have the kept votes of a project counted again; no model is asked.
+
+        Returns:
+            The counting (:class:`backend.ledger.recounts.countings.Counting`); ``None`` if nothing changed.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        while True:  # a large project takes longer than one request; the server goes on in between
+            answer = self._answer("POST", "/recount", json={"project": project_key}, timeout=_SLOW)
+            if answer["done"]:
+                counting: dict[str, Any] | None = answer["counting"]
+                return counting
+
+    def recounted(self, project_key: str, after: int = 0) -> tuple[list[int], int]:
+        """Return tasks whose prediction is to be replaced, and the number of the latest counting.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        page = self._answer("GET", "/recounted", params={"project": project_key, "after": after})
+        return page["tasks"], page["through"]
+
+    def delivered(self, project_key: str, tasks: Sequence[int], through: int) -> None:
+        """Tell the server that Label Studio shows these tasks' labels by a counting.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        body = {"project": project_key, "tasks": list(tasks), "through": through}
+        self._answer("POST", "/recounted", json=body)
 
     def project_updates(self) -> int:
         """Return how many PROJECT_UPDATED webhooks it has accepted, over all projects.
@@ -147,15 +297,18 @@ class BackendClient:
             raise _refusal(response, f"{self.url}{path}")
         return response
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _exchange(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **options)
+            return self._http.request(method, path, **options)
         except httpx.TransportError as error:
             raise BackendError(
                 f"CaMVo cannot be reached: {error or type(error).__name__}",
                 where=self.url,
                 fix="start camvo serve, or correct --backend-url",
             ) from None
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        response = self._exchange(method, path, **options)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             raise BackendError(
                 "the server refuses the credentials",
@@ -165,6 +318,14 @@ class BackendClient:
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --batch")
         return response
+
+
+def _task_answer(result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
+    predictions = [result] if isinstance(result, dict) else list(result)
+    if predictions:
+        return TaskAnswer(predictions)
+    reason = reason or {"code": DEADLINE}
+    return TaskAnswer([], str(reason["code"]), reason.get("fix"))
 
 
 def _seconds_to_wait(response: httpx.Response) -> float | None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl, ProjectNumber
 from backend.errors import LabelStudioError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from backend.commands.connect.proof import Fact
 
 
 def connect(  # noqa: PLR0917 - a command's options
@@ -30,7 +25,8 @@ def connect(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Connect a Label Studio project to the running server, and prove that it works.
 
-    Sets the ML backend, its webhook and the project's settings. Needs LABEL_STUDIO_API_KEY.
+    Sets the ML backend, its webhook and the project's settings, and adds a tab to the Data Manager. What can
+    be proved first is proved before anything changes. Needs LABEL_STUDIO_API_KEY.
 
     Example: camvo connect --project 1 --label-studio http://localhost:8080
     """
@@ -39,16 +35,16 @@ def connect(  # noqa: PLR0917 - a command's options
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
-    from backend.commands.connect.connect import connect_project  # noqa: PLC0415
     from backend.commands.connect.extra_params import parse_extra_params  # noqa: PLC0415
-    from backend.commands.connect.proof import Fact, prove_connection  # noqa: PLC0415
+    from backend.commands.connect.steps import connect_and_prove  # noqa: PLC0415
     from backend.commands.connect.wanted import Wanted  # noqa: PLC0415
     from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.facts import Fact, print_fact  # noqa: PLC0415
 
     environment = environment_with(config)
     loaded = settings.load(environment.config)
     overrides = parse_extra_params(extra_params or [])
-    loaded.for_project(overrides)
+    own_settings = loaded.for_project(overrides)
     addresses.require_webhook_secret(environment)
     url = addresses.backend_url(backend_url, environment)
     wanted = Wanted(project, url, loaded.model_version, environment, overrides, review_queue)
@@ -56,17 +52,17 @@ def connect(  # noqa: PLR0917 - a command's options
 
     def report(fact: Fact) -> None:
         facts.append(fact)
-        _print_fact(console, fact)
+        print_fact(console, fact)
 
     backend = BackendClient(url, environment)
     try:
         client = addresses.label_studio_client(label_studio, environment)
         report(Fact("label studio", f"{client.url}, {client.version()}"))
-        changed = connect_project(client, wanted, lambda name, text: report(Fact(name, text)))
-        if not changed:
+        changed = connect_and_prove(client, backend, wanted, own_settings, report)
+        if changed is False:
             console.print("nothing had to be changed")
-        for fact in prove_connection(client, backend, wanted):
-            report(fact)
+        elif changed is None:
+            console.print("nothing was changed in Label Studio")
     except LabelStudioError as error:
         report(Fact("label studio", str(error), holds=False))
     finally:
@@ -92,8 +88,8 @@ def disconnect(
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect.disconnect import disconnect_project  # noqa: PLC0415
-    from backend.commands.connect.proof import Fact  # noqa: PLC0415
     from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.facts import Fact, print_fact  # noqa: PLC0415
 
     environment = environment_with(config)
     title = settings.load(environment.config).model_version
@@ -101,17 +97,10 @@ def disconnect(
     try:
         client = addresses.label_studio_client(label_studio, environment)
         removed = disconnect_project(
-            client, project, url, title, lambda name, text: _print_fact(console, Fact(name, text))
+            client, project, url, title, lambda name, text: print_fact(console, Fact(name, text))
         )
     except LabelStudioError as error:
-        _print_fact(console, Fact("label studio", str(error), holds=False))
+        print_fact(console, Fact("label studio", str(error), holds=False))
         raise typer.Exit(1) from None
     if not removed:
         console.print("the project was not connected to CaMVo")
-
-
-def _print_fact(console: Console, fact: Fact) -> None:
-    from rich.markup import escape  # noqa: PLC0415 - keeps the help fast
-
-    sign = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]–[/]"}[fact.holds]
-    console.print(f"{sign} {fact.name:<14} {escape(fact.text)}", highlight=False, soft_wrap=True)

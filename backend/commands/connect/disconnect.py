@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backend.commands.connect import review_tab
-from backend.commands.connect.connect import Say
+from backend.commands.connect import tabs
+from backend.commands.connect.undo import Say
 from backend.commands.connect.wanted import UNCERTAIN, differing, ours, remembered, webhook_ours, webhook_url
 from backend.errors import LabelStudioError
 from backend.label_studio.client import Client
@@ -33,15 +33,15 @@ def disconnect_project(client: Client, project: int, url: str, title: str, say: 
     for webhook in webhooks:
         client.remove_webhook(webhook["id"])
         say("webhook", f"{webhook['url']} removed")
-    tabs = review_tab.remove_tabs(client, project)
-    for tab in tabs:
+    removed = tabs.remove_tabs(client, project)
+    for tab in removed:
         say("tab", f"{tab!r} removed")
     # Before the backends are removed: the settings to restore are in a backend's description.
     _restore(client, project, backends, say)
     for backend in backends:
         client.remove_backend(backend["id"])
         say("backend", f"{backend['title']} at {backend['url']} removed")
-    return bool(webhooks or backends or tabs)
+    return bool(webhooks or backends or removed)
 
 
 def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]], say: Say) -> None:

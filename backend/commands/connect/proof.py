@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.connect.wanted import Wanted, ours
+from backend.commands.connect.wanted import Wanted
+from backend.commands.facts import Fact
 from backend.errors import LabelStudioError
 from backend.label_studio.client import Client
 from camvo.errors import CamvoError
@@ -25,35 +25,27 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One line of the command's output.
-
-    Attributes:
-        name: the part that it is about.
-        text: its state, and what to do if it fails.
-        holds: whether it works; ``None`` if it could not be tried.
-    """
-
-    name: str
-    text: str
-    holds: bool | None = True
-
-
-def prove_connection(client: Client, backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
-    """Try each part in turn.
+def prove_reachable(client: Client, backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
+    """Try whether Label Studio and the backend reach each other; an older backend may still be there.
 
     - *health*: Label Studio has just called the backend's ``/health`` and ``/setup``.
-    - *version*: the title, the answer of ``/setup`` and the project's model version are equal.
-    - *prediction*: Label Studio sends a random task to the backend and returns the answer, unstored.
     - *webhook*: saving the unchanged project makes Label Studio send PROJECT_UPDATED, and the backend must
       count one more accepted webhook. This proves the address, the network and the secret. It needs the
       backend's ``/metrics``; if they cannot be reached from here, the webhook is not tried.
     """
     yield from _guarded("health", lambda: _health(client, wanted))
+    yield from _guarded("webhook", lambda: _webhook(client, backend, wanted))
+
+
+def prove_useful(client: Client, wanted: Wanted) -> Iterator[Fact]:
+    """Try what a connected backend is good for.
+
+    - *version*: the title, the answer of ``/setup`` and the project's model version are equal, and Label
+      Studio asks this backend.
+    - *prediction*: Label Studio sends a random task to the backend and returns the answer, unstored.
+    """
     yield from _guarded("version", lambda: _version(client, wanted))
     yield from _guarded("prediction", lambda: _prediction(client, wanted))
-    yield from _guarded("webhook", lambda: _webhook(client, backend, wanted))
 
 
 def _guarded(name: str, proof: Callable[[], Fact]) -> Iterator[Fact]:
@@ -64,13 +56,7 @@ def _guarded(name: str, proof: Callable[[], Fact]) -> Iterator[Fact]:
 
 
 def _health(client: Client, wanted: Wanted) -> Fact:
-    backends = client.backends(wanted.project)
-    backend = _our_backend(backends, wanted)
-    if backends[0]["id"] != backend["id"]:
-        first = f"{backends[0]['title']} at {backends[0]['url']}"
-        return Fact(
-            "health", f"Label Studio asks {first} instead: remove it in Settings > Model", holds=False
-        )
+    backend = _our_backend(client.backends(wanted.project), wanted)
     if backend["state"] in _STATES:
         text = _STATES[backend["state"]].format(url=wanted.url, error=backend.get("error_message"))
         return Fact("health", text, holds=False)
@@ -78,7 +64,12 @@ def _health(client: Client, wanted: Wanted) -> Fact:
 
 
 def _version(client: Client, wanted: Wanted) -> Fact:
-    backend = _our_backend(client.backends(wanted.project), wanted)
+    backends = client.backends(wanted.project)
+    backend = _our_backend(backends, wanted)
+    if backends[0]["id"] != backend["id"]:
+        first = f"{backends[0]['title']} at {backends[0]['url']}"
+        text = f"Label Studio asks {first} instead: remove it in Settings > Model"
+        return Fact("version", text, holds=False)
     shown = client.project(wanted.project).get("model_version")
     if {backend["title"], backend["model_version"], shown} == {wanted.title}:
         return Fact(
@@ -114,7 +105,7 @@ def _webhook(client: Client, backend: BackendClient, wanted: Wanted) -> Fact:
         text = f"not tried, because {backend.url} cannot be reached from here: use a host that can"
         return Fact("webhook", text, holds=None)
     before = backend.project_updates()
-    client.change_project(wanted.project, {"model_version": wanted.title})
+    client.change_project(wanted.project, {"title": client.project(wanted.project)["title"]})
     until = time.monotonic() + _PATIENCE
     while backend.project_updates() == before:
         if time.monotonic() >= until:
@@ -129,6 +120,6 @@ def _webhook(client: Client, backend: BackendClient, wanted: Wanted) -> Fact:
 
 def _our_backend(backends: list[dict[str, Any]], wanted: Wanted) -> dict[str, Any]:
     for backend in backends:
-        if ours(backend, wanted.url, wanted.title):
+        if str(backend["url"]).rstrip("/") == wanted.url:
             return backend
     raise LabelStudioError("the project no longer has the backend", fix="run camvo connect again")

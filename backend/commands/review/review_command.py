@@ -19,6 +19,13 @@ def review(  # noqa: PLR0917 - a command's options
             "--tab", help="Show these tasks in tabs of Label Studio's Data Manager. Needs an API key."
         ),
     ] = False,
+    disputed: Annotated[
+        bool,
+        typer.Option(
+            "--disputed",
+            help="List the tasks on which people disagree with one another or with a certain vote.",
+        ),
+    ] = False,
     label_studio: LabelStudioUrl = None,
     config: Config = None,
 ) -> None:
@@ -28,12 +35,17 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from rich.console import Console  # noqa: PLC0415 - keeps the help fast
 
-    from backend.commands.connect import addresses, review_tab  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.connect import addresses, tabs  # noqa: PLC0415 - keeps the help fast
     from backend.commands.environment import environment_with  # noqa: PLC0415
+    from backend.commands.review.disputed_output import show_disputed  # noqa: PLC0415
     from backend.commands.review.terminal import load_review_list, print_review_list  # noqa: PLC0415
     from backend.label_studio import webhooks  # noqa: PLC0415
 
     environment, console = environment_with(config), Console()
+    if disputed:
+        client = addresses.label_studio_client(label_studio, environment) if tab else None
+        show_disputed(console, environment, client, project, limit, as_json=as_json)
+        return
     if not tab:
         print_review_list(console, load_review_list(environment, str(project), limit), as_json=as_json)
         return
@@ -41,7 +53,7 @@ def review(  # noqa: PLR0917 - a command's options
     suggestions = load_review_list(environment, webhooks.project_key(client.project(project)), limit)
     print_review_list(console, suggestions, as_json=as_json)
     told = Console(stderr=as_json)
-    if (blind := review_tab.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
-        told.print(f"Tab {review_tab.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
-    address = review_tab.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
-    told.print(f"Tab {review_tab.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    if (blind := tabs.show_blind_tasks(client, project, suggestions.blind_next)) is not None:
+        told.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
+    address = tabs.show_in_tab(client, project, [suggested.task for suggested in suggestions.tasks])
+    told.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.errors import BadLabelConfigError
+from backend.learning.projects import closed_controls
 from backend.ledger import blind_tasks, open_rounds, rounds
 from backend.ledger.open_rounds import OpenRound
 from backend.ledger.projects import Project
-from backend.questions import parse_label_config
 from camvo.scores import suggestions
 from camvo.scores.suggestions import Candidate, Suggestion
-from camvo.votes.labels import LABEL_VOTE
 
 _MOST = 2000
 """Candidates at most: the tasks with the largest possible gain."""
@@ -94,9 +92,9 @@ def review_list(connection: Connection, project: Project, limit: int) -> ReviewL
     - tasks that were annotated or skipped;
     - tasks whose latest round is of an earlier epoch.
     """
-    epochs, has_closed_set = open_rounds.latest_epochs(connection, project.key), {}
-    if (closed := _closed_controls(project)) is not None:
-        epochs, has_closed_set = {name: epochs[name] for name in closed if name in epochs}, closed
+    epochs, has_closed_set = open_rounds.latest_epochs(connection, project.key), dict[str, bool]()
+    if (closed := closed_controls(project)) is not None:
+        epochs, has_closed_set = {name: epochs[name] for name in closed if name in epochs}, dict(closed)
     rounds_of: dict[int, dict[str, OpenRound]] = {}
     for control, epoch in sorted(epochs.items()):
         for round_ in open_rounds.latest_per_task(connection, project.key, control, epoch):
@@ -154,17 +152,6 @@ def _suggest(
         np.array([context for context in labelled_contexts if len(context) == d]).reshape(-1, d),
         limit,
     )
-
-
-def _closed_controls(project: Project) -> dict[str, bool] | None:
-    """Return control → whether its answers are labels of the config; ``None`` if the config is unknown."""
-    if project.label_config is None:
-        return None
-    try:
-        config = parse_label_config(project.label_config)
-    except BadLabelConfigError:
-        return None
-    return {question.name: question.control.aggregation == LABEL_VOTE for question in config.questions}
 
 
 def _candidate(task: int, by_control: Mapping[str, OpenRound], arms: int) -> Candidate:

@@ -10,8 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend.commands.review.review_list import ReviewList, SuggestedTask, review_list
-from backend.commands.stored_projects import stored_project
-from backend.ledger import Ledger
+from backend.commands.stored_projects import existing_ledger, stored_project
 from backend.settings import Environment
 
 
@@ -27,12 +26,8 @@ def load_review_list(environment: Environment, project: str, limit: int) -> Revi
         ConfigError: the ledger has no such project.
         LedgerError: the ledger cannot be read.
     """
-    ledger = Ledger(environment.database_url)
-    try:
-        with ledger.read() as connection:
-            return review_list(connection, stored_project(connection, project), limit)
-    finally:
-        ledger.close()
+    with existing_ledger(environment) as ledger, ledger.read() as connection:
+        return review_list(connection, stored_project(connection, project), limit)
 
 
 def print_review_list(console: Console, review: ReviewList, *, as_json: bool) -> None:

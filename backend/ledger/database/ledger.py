@@ -63,6 +63,10 @@ class Ledger:
         """The database's address for display, without password."""
         return place(self._url)
 
+    def exists(self) -> bool:
+        """Whether there is anything to read. A missing SQLite file is not created, as opening it would."""
+        return self._engine.dialect.name != "sqlite" or SqliteFile(self._url).exists()
+
     def migrate(self) -> None:
         """Create or update the tables. Several processes may do it at once.
 

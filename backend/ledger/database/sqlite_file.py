@@ -29,6 +29,10 @@ class SqliteFile:
         self._is_uri = name.startswith("file:")
         self.path = Path(urlsplit(name).path if self._is_uri else name).absolute()
 
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self.path.exists()
+
     def create(self) -> None:
         """Create an empty file, which SQLite takes for a new database, unless there is one or cannot be."""
         if not self._is_uri:

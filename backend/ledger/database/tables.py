@@ -42,6 +42,22 @@ projects = Table(
     Column("label_config", Text),
     Column("model_version", Text),
     Column("updated_at", Double, nullable=False),
+    Column("title", Text),
+    Column("hostname", Text),
+    Column("task_number", BigInteger),
+    Column("predicted", _JSON),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("code", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("began_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("posted_at", Double),
+    Column("over_at", Double),
 )
 
 events = Table(
@@ -129,7 +145,49 @@ blind_tasks = Table(
     Column("answers", Text, nullable=False),
     Column("reward", Double),
     Column("closed_through", BigInteger),
+    Column("recount", BigInteger, nullable=False, server_default="0"),
     Index(None, "project", "task"),
+)
+
+recounts = Table(
+    "recounts",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("label_changed", Boolean, nullable=False),
+    Column("delivered", Boolean, nullable=False),
+    Index(None, "project", "delivered", "task"),
+    Index(None, "project", "task"),
+)
+
+countings = Table(
+    "countings",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("reason", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("scores", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+recount_looks = Table(
+    "recount_looks",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("looked_at", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("counted", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("score_change", Double, nullable=False),
+    Column("by_hand", Boolean, nullable=False),
 )
 
 answers = Table(
@@ -186,6 +244,7 @@ calls = Table(
     Column("created_at", Double, nullable=False),
     Index(None, "state", "expires_at"),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
+    Index(None, "project", "task"),
     sqlite_autoincrement=True,
 )
 
@@ -214,7 +273,32 @@ human_annotations = Table(
     Column("deleted", Boolean, nullable=False),
     Column("received_at", Double, nullable=False),
     Column("withdrawn", Boolean, nullable=False),
+    Column("lead_time", Double),
     Index(None, "project", "task"),
+)
+
+accepted = Table(
+    "accepted",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("annotation_id", BigInteger),
+    Column("labels", _JSON, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("certified", Boolean, nullable=False),
+    Column("accepted_at", Double, nullable=False),
+)
+
+reliabilities = Table(
+    "reliabilities",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("accuracies", _JSON, nullable=False),
+    Column("annotations", BigInteger, nullable=False),
+    Column("applied", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
 )
 
 withdrawals = Table(

@@ -70,12 +70,14 @@ def check_budget(
         if scope == TOTAL
         else ("day_usd", "day's", ", or wait for the next UTC day")
     )
-    raise BudgetExhaustedError(
+    error = BudgetExhaustedError(
         f"the {period} budget of ${budget_usd:.6g} does not cover the next call: ${spent:.6g} is spent, "
         f"${reserved:.6g} is reserved for running calls, and the next call may cost ${next_call:.6g}",
         where="every project" if project == EVERY_PROJECT else f"project {project}",
         fix=f"raise budget.{name} in camvo.yaml{wait}",
     )
+    error.held = account.reserved > 0 and account.spent + amount <= to_picodollars(budget_usd)
+    raise error
 
 
 def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:

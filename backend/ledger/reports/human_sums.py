@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, and_, case, exists, func, or_, select
 
 from backend.ledger.database import tables
 
-_annotations = tables.human_annotations
+_annotations, _rounds = tables.human_annotations, tables.rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class HumansRow:
 
     Attributes:
         annotations: annotations that are not deleted.
-        teaching: those that may become a reward.
-        tasks: tasks with at least one annotation that may become a reward.
+        teaching: those that teach, or will once their task has a round; not those that are tied.
+        tasks: tasks with at least one such annotation.
         ground_truths: those marked as ground truth.
         withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
         last_at: unix seconds when the latest arrived, ``None`` before the first.
@@ -35,7 +35,9 @@ class HumansRow:
 def sum_annotations(connection: Connection, project: str) -> HumansRow:
     """Count a project's human annotations."""
     columns = _annotations.c
-    teaches = and_(columns.teaches, ~columns.withdrawn)
+    of_task = and_(_rounds.c.project == columns.project, _rounds.c.task == columns.task)
+    decided = exists().where(of_task, _rounds.c.human.is_not(None))
+    teaches = and_(columns.teaches, ~columns.withdrawn, or_(decided, ~exists().where(of_task)))
     query = select(
         func.count().label("annotations"),
         func.count(case((teaches, 1))).label("teaching"),

@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, case, func, select
 
 from backend.ledger.database import tables
+from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import rows as recounts
 
 _rounds = tables.rounds
 
@@ -125,7 +127,10 @@ def count_labels(  # noqa: PLR0917 - the question, and which of its labels
     score: float = 0.0,
     through: int | None = None,
 ) -> int:
-    """Count a question's labels in an epoch.
+    """Count a question's labels in an epoch, each with its score by the latest counting.
+
+    Once votes were counted again, only the tasks that nobody has annotated count: the others kept the labels
+    of an earlier counting, and people have seen to them.
 
     Args:
         connection: in a read transaction.
@@ -137,5 +142,9 @@ def count_labels(  # noqa: PLR0917 - the question, and which of its labels
     """
     columns = _rounds.c
     of_question = (columns.project == project, columns.control == control, columns.epoch == epoch)
-    query = select(func.count()).where(*of_question, columns.score >= score)
+    query = select(func.count()).where(*of_question)
+    if recounts.is_recounted(connection, project):
+        query = query.where(recounts.latest_score() >= score, is_open(project, columns.task))
+    else:
+        query = query.where(columns.score >= score)
     return connection.scalars(query if through is None else query.where(columns.id <= through)).one()

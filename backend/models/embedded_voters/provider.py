@@ -15,7 +15,7 @@ from typing import Any
 from backend.models.embedded_voters.voters import VOTERS, LabelSet, Vectors, Voter
 from backend.models.embedder.embedder import Embedder
 from backend.models.litellm_info import count_tokens, litellm
-from backend.questions.controls.closed_set import ONE_LABEL
+from backend.questions.controls.closed_set import ONE_LABEL, lists_labels
 from backend.questions.prompts.message_parts import Messages, texts_of
 from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
@@ -114,7 +114,7 @@ def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:
     if not texts:
         message = "an embedded voter needs questions about a text, in the parameter questions"
         raise litellm().BadRequestError(message=message, model=model, llm_provider=PROVIDER)
-    answerable = [question for question in questions if _form(question) in (ONE_LABEL, [ONE_LABEL])]
+    answerable = [question for question in questions if lists_labels(question.question.control)]
     if not answerable:
         message = "an embedded voter only answers questions with a list of labels"
         raise litellm().BadRequestError(message=message, model=model, llm_provider=PROVIDER)

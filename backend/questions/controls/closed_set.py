@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.questions.controls.control import AnswerFormat, ResultItem, TaskContent, item_content
+from backend.questions.controls.control import (
+    AnswerFormat,
+    Control,
+    ResultItem,
+    TaskContent,
+    item_content,
+)
 from backend.questions.controls.label_matching import label_named
 from backend.questions.label import Label
 from camvo.errors import InvalidParameterError
@@ -36,6 +42,11 @@ def label_set_obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | 
         if count > 1:
             return f'{count} of its labels {kind} "{text}"'
     return None
+
+
+def lists_labels(control: Control) -> bool:
+    """Whether a control's answer is one label of a list, or several."""
+    return control.answer_format.form in (ONE_LABEL, [ONE_LABEL])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from backend.questions.objects.question_fields import object_obstacle, question_fields
 from backend.questions.tags.registry import CONTROL_TAGS
-from backend.questions.xml.element import Element, is_true
+from backend.questions.xml.element import Element, attribute, is_true
 from backend.questions.xml.tree import Tree, targets
+
+_RECORDINGS = frozenset({"audio", "audioplus", "video"})
+_WHOLE_TASK = frozenset({"choices", "taxonomy", "rating", "number", "datetime", "textarea"})
+"""Controls whose answers say nothing of a place in the object."""
 
 
 def control_obstacle(control: Element, tree: Tree) -> str | None:
@@ -16,6 +20,16 @@ def control_obstacle(control: Element, tree: Tree) -> str | None:
     if module is None:
         return f"{control.tag} is not supported yet"
     return _misplaced(control, tree) or module.obstacle(control, tree) or _unattached(control, tree)
+
+
+def _reads_instead(control: Element, heard: Element) -> bool:
+    """Whether a control on a recording reads other keys of the task, such as a transcript."""
+    return (
+        str(heard.tag).lower() in _RECORDINGS
+        and str(control.tag).lower() in _WHOLE_TASK
+        and not is_true(control, "perRegion")
+        and attribute(control, "camvo_fields") is not None
+    )
 
 
 def _misplaced(control: Element, tree: Tree) -> str | None:
@@ -36,6 +50,6 @@ def _unattached(control: Element, tree: Tree) -> str | None:
         if tree.uses[name] > 1:
             return f'toName="{name}" names more than one tag of this config'
         reason = object_obstacle(tree.objects[name])
-        if reason is not None:
+        if reason is not None and not _reads_instead(control, tree.objects[name]):
             return f'it is attached to "{name}", and {reason}'
     return None if question_fields(control, tree) else 'no object shows it a text of the task: value="$key"'

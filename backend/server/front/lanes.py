@@ -9,7 +9,7 @@ from typing import Any
 
 _AT_ONCE = frozenset({"/", "/health"})
 _URGENT = frozenset({"/webhook", "/setup", "/versions", "/ready"})
-_REPORTS = frozenset({"/status", "/metrics"})
+_REPORTS = frozenset({"/status", "/metrics", "/progress", "/failed"})
 
 _URGENT_THREADS = 8
 _REPORT_THREADS = 2

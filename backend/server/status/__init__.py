@@ -1,7 +1,12 @@
 """The status of every project, for people and for programs: ``GET /status`` and ``camvo report``.
 
-``report`` and ``evidence`` define what is reported. ``build`` collects it from the ledger with ``questions``,
-``models``, ``reliability``, ``failed`` and ``alerts``; ``live`` adds what only a running server knows.
-``page`` renders it as HTML. To add a section, add a dataclass, a function that fills it, and a template in
-``templates``.
+``build`` makes one report value of what the ledger holds and, with a running server, of what only it knows
+(``live``). The page, the JSON and the terminal are made from that value. To add a part of a project:
+
+1. In ``parts/``, write a module with a dataclass and the function that fills it, and add the dataclass to
+   ``report`` as a field of ``ProjectReport`` or ``QuestionReport``.
+2. In ``templates/``, write a template of the same name, and include it in ``project.html``.
+3. Print it in ``backend/commands/report.py``.
+
+``alarms/`` finds what people must know, and tells them once. ``drawings/`` draws the charts of a page.
 """

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
-from backend.learning.projects import project_settings
-from backend.ledger import blind_tasks, drift_tests, projects, reports
+from backend.learning.projects import closed_controls, project_settings
+from backend.ledger import projects, reports
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.projects import Project
 from backend.ledger.reports import RoundsRow
-from backend.questions import parse_label_config
-from backend.server.status.alerts import project_alerts, server_alerts
-from backend.server.status.failed import failed_task_reports
+from backend.questions import LabelConfig, parse_label_config
+from backend.server.status.alarms.project import Found, is_connected, project_alerts
+from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
-from backend.server.status.models import model_reports
-from backend.server.status.questions import question_reports
-from backend.server.status.reliability import reliability_report
+from backend.server.status.parts.failed import failed_task_reports
+from backend.server.status.parts.next_steps import next_steps
+from backend.server.status.parts.progress import label_studio_address, progress_report
+from backend.server.status.parts.questions import Source, question_reports
+from backend.server.status.parts.recounts import recount_report
+from backend.server.status.parts.reliability import reliability_report
+from backend.server.status.parts.voters.annotators import annotator_reports
+from backend.server.status.parts.voters.best_single import BestSingleReport, SingleModel, best_single_report
+from backend.server.status.parts.voters.models import model_reports
 from backend.server.status.report import (
     Budget,
     Cost,
+    ModelReport,
     ModelVersion,
     ProjectReport,
+    QuestionReport,
     Report,
     SkippedControlReport,
 )
@@ -42,6 +49,8 @@ def build_report(
     now: float,
     live: Live | None = None,
     project: str | None = None,
+    label_studio: str | None = None,
+    annotators: bool = False,
 ) -> Report:
     """Build the report of every project, or of the projects that ``project`` names.
 
@@ -51,11 +60,19 @@ def build_report(
         now: unix seconds.
         live: what the running server knows, ``None`` without one.
         project: a project's key, or its number in Label Studio.
+        label_studio: the configured address of Label Studio, for projects whose own is unknown.
+        annotators: whether to report on each annotator.
     """
     known = selected_projects(connection, project)
     day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    project_reports = [_project_report(connection, stored, settings, live) for stored in known]
+    around = _Around(label_studio, reports.recent_outcomes(connection))
+    project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
+    if annotators:
+        project_reports = [
+            replace(report, annotators=annotator_reports(connection, report.key))
+            for report in project_reports
+        ]
     project_reports.sort(key=_last_round, reverse=True)
     server = None if live is None else live.server
     return Report(
@@ -82,17 +99,35 @@ def _last_round(report: ProjectReport) -> float:
     return max((question.last_at for question in report.questions), default=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is the same for every project.
+
+    Attributes:
+        label_studio: the configured address of Label Studio.
+        outcomes: (project, model) → the outcomes of its latest calls.
+    """
+
+    label_studio: str | None
+    outcomes: Mapping[tuple[str, str], Sequence[str | None]]
+
+
 def _project_report(
-    connection: Connection, stored: Project, settings: Settings, live: Live | None
+    connection: Connection, stored: Project, settings: Settings, live: Live | None, around: _Around
 ) -> ProjectReport:
     key = stored.key
     own_settings, unfit = project_settings(stored, settings)
-    skipped, unreadable = _skipped_controls(stored)
+    config, unreadable = _label_config(stored)
     rounds = reports.sum_rounds(connection, key)
     calls = reports.sum_calls(connection, key)
     bins = reports.sum_scores(connection, key)
     account = accounts.balance(connection, key, accounts.TOTAL)
     shown, ours = stored.model_version, settings.model_version
+    source = Source(connection, key, settings.guarantee, closed_controls(stored) or {})
+    questions = question_reports(source, rounds)
+    models = model_reports(connection, key, calls, [model.name for model in own_settings.models])
+    progress = progress_report(connection, stored, config)
+    label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
         id=_number(key),
@@ -103,36 +138,67 @@ def _project_report(
         calls_under_way=sum(row.calls for row in calls if row.under_way),
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=reports.sum_annotations(connection, key),
-        cost=_cost(rounds, _budget(account, settings.budget.project_usd)),
-        questions=question_reports(
-            rounds,
-            blind_tasks.queues(connection, key),
-            drift_tests.of_project(connection, key),
-            target=settings.guarantee,
-            count=partial(reports.count_labels, connection, key),
-            latest_plan=partial(reports.latest_plan, connection, key),
+        cost=replace(
+            _cost(rounds, _budget(account, settings.budget.project_usd)),
+            best_single=_best_single(models, questions, progress.predicted),
         ),
-        models=model_reports(connection, key, calls, [model.name for model in own_settings.models]),
+        questions=questions,
+        models=models,
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
-        skipped=skipped,
+        skipped=_skipped_controls(config),
         failed=failed_task_reports(connection, key),
+        progress=progress,
+        title=stored.title,
+        label_studio=label_studio,
+        url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
+        recounts=recount_report(connection, key),
     )
-    return replace(report, alerts=project_alerts(report, ours, unfit, unreadable))
+    report = replace(report, next_steps=next_steps(report))
+    found = Found(
+        outcomes={model: codes for (of, model), codes in around.outcomes.items() if of == key},
+        problems=(unfit, unreadable),
+        connected=is_connected(stored, report),
+        votable=config is None or bool(config.questions),
+    )
+    return replace(report, alerts=project_alerts(report, ours, found))
 
 
-def _skipped_controls(stored: Project) -> tuple[tuple[SkippedControlReport, ...], CamvoError | None]:
-    """The controls without predictions; none, and the error, if the label config cannot be parsed."""
+def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | None]:
+    """The project's label config; ``None`` if it is unknown, or cannot be parsed, which the error says."""
     if stored.label_config is None:
-        return (), None
+        return None, None
     try:
-        config = parse_label_config(stored.label_config)
+        return parse_label_config(stored.label_config), None
     except BadLabelConfigError as error:
-        return (), error
-    skipped = (
-        SkippedControlReport(control.control, control.tag, control.reason) for control in config.skipped
+        return None, error
+
+
+def _skipped_controls(config: LabelConfig | None) -> tuple[SkippedControlReport, ...]:
+    """The controls without predictions."""
+    return tuple(
+        SkippedControlReport(control.control, control.tag, control.reason)
+        for control in (() if config is None else config.skipped)
     )
-    return tuple(skipped), None
+
+
+def _best_single(
+    models: Sequence[ModelReport], questions: Sequence[QuestionReport], tasks: int
+) -> BestSingleReport | None:
+    current = [question for question in questions if question.current]
+    singles = [
+        SingleModel(
+            model.name,
+            model.in_pool,
+            model.agreement,
+            model.audit,
+            model.reviewed,
+            model.calls - sum(model.failures.values()),
+            model.cost_usd,
+        )
+        for model in models
+    ]
+    return best_single_report(singles, current[0].votes if len(current) == 1 else None, tasks)
 
 
 def _number(key: str) -> str:

@@ -142,6 +142,11 @@ class GuaranteeReport:
             plan with its weights, the label, the calibrated score. ``None`` without a run.
         labels_hash: SHA-256 of the run in its order: task, human answers, and how right the label counts.
             ``None`` without a run.
+        recount: the number of the counting whose labels this is about, 0 for the first. An earlier
+            counting's blind labels certify nothing any more (docs/recount.md).
+        void: how many blind labels of earlier countings had stood without a gap.
+        void_threshold: the score from which the last of those countings was certified; ``None`` if it was
+            not. That certificate is void.
     """
 
     target: float
@@ -159,6 +164,9 @@ class GuaranteeReport:
     next_task: int | None
     counting: str | None
     labels_hash: str | None
+    recount: int = 0
+    void: int = 0
+    void_threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from backend.server.status.evidence import Share
@@ -25,12 +26,20 @@ def dollars(value: float | None) -> str:
         return _NOTHING
     if value >= 100.0:
         return f"${value:,.2f}"
-    return f"${value:.4f}" if value >= 0.01 else f"${value:.3g}"
+    if value >= 0.01 or value <= 0.0:
+        return f"${value:.4f}" if value else "$0"
+    decimals = 2 - math.floor(math.log10(value))
+    return f"${value:.{decimals}f}".rstrip("0")
 
 
 def percent(value: float | None) -> str:
     """A share in [0, 1] as a percentage with one decimal."""
     return _NOTHING if value is None else f"{100.0 * value:.1f}%"
+
+
+def share_of_hundred(value: float) -> str:
+    """A share that a person has set, without decimals that say nothing: ``90%``, ``97.5%``."""
+    return f"{100.0 * value:.4g}%"
 
 
 def interval(value: Share) -> str:

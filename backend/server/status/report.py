@@ -18,15 +18,33 @@ from backend.server.status.evidence import (
     StopsReport,
     VotesReport,
 )
+from backend.server.status.parts.certify import CertifyReport
+from backend.server.status.parts.estimate import EstimateReport, ScoreCheckReport
+from backend.server.status.parts.labels import LabelsReport
+from backend.server.status.parts.progress import ProgressReport
+from backend.server.status.parts.questionable import QuestionableReport
+from backend.server.status.parts.recounts import RecountReport
+from backend.server.status.parts.voters.annotators import AnnotatorReport
+from backend.server.status.parts.voters.best_single import BestSingleReport
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A problem that needs a person's attention: a stable code, what is wrong, and what to do."""
+    """Something that needs a person's attention.
+
+    Attributes:
+        code: a stable code.
+        message: what is wrong. It names models and controls, and quotes no task.
+        fix: what to do.
+        level: ``alarm`` if labels or money are at stake, which people are told of; else ``note``.
+        subject: the model or the control that it is about, empty if none.
+    """
 
     code: str
     message: str
     fix: str | None
+    level: Literal["alarm", "note"] = "alarm"
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +66,14 @@ class Cost:
         rounds_usd: the cost of the stored rounds.
         every_model_usd: what they would have cost if every model had been asked.
         saved: the share of that amount which was saved, ``None`` if the amount is 0.
+        best_single: what the best single model would have cost alone, ``None`` before any answer.
     """
 
     budget: Budget
     rounds_usd: float
     every_model_usd: float
     saved: float | None
+    best_single: BestSingleReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +93,11 @@ class QuestionReport:
             no model of votes.
         stops: whether stopping early keeps its promise, and what began anew; ``None`` before the first round
             of a server with such tests.
+        estimate: how many of all its labels are right; ``None`` in an earlier epoch.
+        score_check: whether its scores keep their word; ``None`` with fewer than ten checked labels.
+        labels: what its labels are like; ``None`` in an earlier epoch.
+        questionable: the labels on which vote and people differ; ``None`` in an earlier epoch.
+        certify: how many more blind labels a certificate needs; ``None`` without a blind task.
     """
 
     control: str
@@ -85,6 +110,11 @@ class QuestionReport:
     guarantee: GuaranteeReport
     votes: VotesReport | None
     stops: StopsReport | None = None
+    estimate: EstimateReport | None = None
+    score_check: ScoreCheckReport | None = None
+    labels: LabelsReport | None = None
+    questionable: QuestionableReport | None = None
+    certify: CertifyReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +181,23 @@ class FailedTasksReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NextStep:
+    """One thing to do.
+
+    Attributes:
+        code: its stable name.
+        text: what to do, and why.
+        url: where to do it in Label Studio, ``None`` if that is not known or not the place.
+        command: the command that does it, ``None`` if none does.
+    """
+
+    code: str
+    text: str
+    url: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelVersion:
     """The model version that Label Studio's project shows, if known, and whether it equals the server's."""
 
@@ -179,6 +226,13 @@ class ProjectReport:
         reviewed: the scores on all other tasks with human labels.
         skipped: controls without predictions.
         failed: the tasks without a prediction, by reason.
+        progress: how many of its tasks have a label.
+        title: what it is called in Label Studio, ``None`` before the first webhook.
+        label_studio: the address of its Label Studio, ``None`` if it is unknown.
+        url: the address of its tasks there.
+        next_steps: what to do next, the most useful first.
+        recounts: what counting the kept votes again has changed.
+        annotators: what is known of each annotator; ``None`` unless that is asked for.
     """
 
     key: str
@@ -197,6 +251,13 @@ class ProjectReport:
     reviewed: ReliabilityReport
     skipped: tuple[SkippedControlReport, ...]
     failed: tuple[FailedTasksReport, ...]
+    progress: ProgressReport
+    recounts: RecountReport
+    title: str | None = None
+    label_studio: str | None = None
+    url: str | None = None
+    next_steps: tuple[NextStep, ...] = ()
+    annotators: tuple[AnnotatorReport, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from label_studio_requests import Annotation, Project, annotated, annotations_de
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
-from backend.annotation.job_queue import JobQueue
+from backend.annotation.queue.job_queue import JobQueue
 from backend.ledger import reports
 from backend.ledger.rounds import Round
 from backend.testing import Reply
@@ -158,7 +158,8 @@ def test_a_task_of_a_batch_that_is_opened_meanwhile_is_the_same_job() -> None:
             return []
 
     first, second = (
-        SimpleNamespace(project="7", task=number, data={}, config=None, settings=MODELS) for number in (1, 2)
+        SimpleNamespace(project="7", task=number, data={}, config=None, settings=MODELS, stored_only=False)
+        for number in (1, 2)
     )
 
     async def both() -> None:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from backend.commands.connect.backend_client import BackendClient
+from backend.commands.connect.backend_client import BackendClient, TaskAnswer
 from backend.errors import BackendError
 from backend.settings import Environment
 
@@ -66,7 +66,7 @@ def test_a_busy_server_is_asked_again_as_late_as_it_says(
     slept: list[float] = []
     server = start(serve, Busy(2, retry_after))
     client = BackendClient(server.url, Environment(), sleep=slept.append)
-    assert client.predict("1.1", "<View/>", [{"id": 1, "data": {}}]) == [[]]
+    assert client.predict("1.1", "<View/>", [{"id": 1, "data": {}}]) == [TaskAnswer([], "deadline")]
     assert (slept, server.requests) == (pauses, 3)
     client.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +32,17 @@ def api() -> Iterator[LabelStudioApi]:
 def connect(api: LabelStudioApi, **changes: Any) -> bool:
     arguments = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
     return connecting.connect_project(api.client(), Wanted(**arguments), lambda name, text: None)
+
+
+def disproved(api: LabelStudioApi, **changes: Any) -> None:
+    """Connect, and find that the connection does not work."""
+    arguments = {"project": PROJECT, "url": URL, "title": "camvo", "environment": GUARDED, **changes}
+    with pytest.raises(LabelStudioError, match="left as it was"):
+        connecting.connect_project(api.client(), Wanted(**arguments), lambda *_: None, lambda: False)
+
+
+def content(api: LabelStudioApi) -> tuple[Any, ...]:
+    return copy.deepcopy((api.project, api.backends, api.webhooks))
 
 
 def disconnect(api: LabelStudioApi) -> bool:
@@ -154,6 +166,60 @@ def test_a_backend_that_is_refused_leaves_an_older_webhook_alone(api: LabelStudi
     with pytest.raises(LabelStudioError):
         connect(api)
     assert len(api.webhooks) == 1
+
+
+# -- a connection that does not work
+
+
+def test_a_new_connection_that_does_not_work_is_removed_again(api: LabelStudioApi) -> None:
+    before = content(api)
+    disproved(api)
+    assert content(api) == before
+
+
+def test_a_working_connection_outlives_a_move_to_a_dead_address(api: LabelStudioApi) -> None:
+    connect(api)
+    before = content(api)
+    disproved(api, url="http://127.0.0.1:1")
+    assert content(api) == before
+
+
+def test_an_address_that_label_studio_refuses_changes_nothing(api: LabelStudioApi) -> None:
+    connect(api)
+    before = content(api)
+    api.says("POST", "/api/ml/", "backend_unreachable")
+    with pytest.raises(LabelStudioError):
+        connect(api, url="http://127.0.0.1:1")
+    assert content(api) == before
+
+
+def test_fields_that_were_changed_in_place_come_back(api: LabelStudioApi) -> None:
+    connect(api, extra_params={"delta": 0.9})
+    before = content(api)
+    wrong = GUARDED.model_copy(update={"webhook_secret": SecretStr("another")})
+    disproved(api, extra_params={"delta": 0.1}, environment=wrong)
+    assert content(api) == before
+
+
+def test_the_older_connection_works_while_the_new_one_is_proved(api: LabelStudioApi) -> None:
+    connect(api, url="http://127.0.0.1:9001")
+    there: list[set[str]] = []
+
+    def proved() -> bool:
+        there.append({each["url"] for each in (*api.backends.values(), *api.webhooks.values())})
+        return True
+
+    wanted = Wanted(project=PROJECT, url=URL, title="camvo", environment=GUARDED)
+    connecting.connect_project(api.client(), wanted, lambda *_: None, proved)
+    older = "http://127.0.0.1:9001"
+    assert there == [{URL, f"{URL}/webhook", older, f"{older}/webhook"}]
+    assert {each["url"] for each in api.backends.values()} == {URL}
+
+
+def test_a_server_that_moved_keeps_its_extra_params(api: LabelStudioApi) -> None:
+    connect(api, url="http://127.0.0.1:9001", extra_params={"delta": 0.9})
+    connect(api)
+    assert next(iter(api.backends.values()))["extra_params"] == {"delta": 0.9}
 
 
 # -- disconnect

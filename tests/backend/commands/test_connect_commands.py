@@ -12,7 +12,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from server_process import run_cli
 
 from backend.commands.connect import extra_params
-from backend.commands.connect.tally import Tally
+from backend.commands.predict.tally import Tally
 from backend.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:1"
@@ -66,7 +66,7 @@ def test_what_cannot_be_tried_from_here_is_no_failure(tmp_path: Path, api: Label
     given = ["--label-studio", api.url, "--project", str(PROJECT), "--backend-url", NOWHERE]
     done = run_cli("connect", *given, cwd=tmp_path, LABEL_STUDIO_API_KEY=KEY)
     untried = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("–")]
-    assert (done.returncode, untried) == (0, ["prediction", "webhook"]), done.stdout
+    assert (done.returncode, untried) == (0, ["server", "webhook", "prediction"]), done.stdout
     assert KEY not in done.stdout + done.stderr
 
 

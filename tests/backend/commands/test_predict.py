@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
-from backend.commands.connect.backend_client import TaskFailure
-from backend.commands.connect.predict import TRIES, PredictionRun
-from backend.commands.connect.tally import Tally
+from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.predict.prediction_run import TRIES, PredictionRun
+from backend.commands.predict.tally import Tally
 from backend.errors import BodyTooLargeError, LabelStudioError
 
 
@@ -26,6 +26,7 @@ class Oracle:
         self.asked: list[list[int]] = []
         self.longest = 1000
         self.votes = False
+        self.blind: set[int] = set()
         self.failing: dict[int, str] = {}
         self.failures: dict[int, TaskFailure] = {}
 
@@ -36,22 +37,32 @@ class Oracle:
             if first <= task and (last is None or task <= last)
         }
 
-    def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def progress(
+        self, key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        return Progress(0, 0, 0.001 * sum(map(len, self.asked)))
+
+    def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[TaskAnswer]:
         if len(tasks) > self.longest:
             raise BodyTooLargeError("too many")
         self.asked.append([task["id"] for task in tasks])
         return [self._answer(task["id"]) for task in tasks]
 
-    def _answer(self, task: int) -> Any:
+    def _answer(self, task: int) -> TaskAnswer:
         if task in self.failing:
             self.failures[task] = TaskFailure(self.failing[task], len(self.asked))
-            return []
+            return TaskAnswer([], self.failing[task], f"mend {self.failing[task]}")
+        if task in self.blind:
+            return TaskAnswer([], "audit")
         if self.late[task]:
             self.late[task] -= 1
-            return []
+            return TaskAnswer([], "deadline", "ask again")
         self.failures.pop(task, None)
+        return TaskAnswer(self._predictions())
+
+    def _predictions(self) -> list[dict[str, Any]]:
         mine = prediction("camvo", self.score)
-        return [mine, prediction("red", 0.5)] if self.votes else mine
+        return [mine, prediction("red", 0.5)] if self.votes else [mine]
 
 
 def prediction(version: str, score: float, mood: str = "Glad") -> dict[str, Any]:
@@ -128,7 +139,9 @@ def test_a_prediction_that_label_studio_stored_meanwhile_is_not_doubled(api: Lab
     first, second = api.add_tasks("a", "b")
 
     class Opened(Oracle):
-        def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+        def predict(
+            self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+        ) -> list[TaskAnswer]:
             api.predict(first, "camvo", 0.75)  # somebody opened the task while models were thinking
             return super().predict(key, label_config, tasks)
 
@@ -140,7 +153,9 @@ def test_a_task_that_was_deleted_meanwhile_does_not_cost_the_others_theirs(api: 
     first, second = api.add_tasks("a", "b")
 
     class Deleted(Oracle):
-        def predict(self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
+        def predict(
+            self, key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+        ) -> list[TaskAnswer]:
             del api.tasks[first]
             return super().predict(key, label_config, tasks)
 
@@ -193,8 +208,8 @@ def test_predictions_that_label_studio_passes_over_are_counted(api: LabelStudioA
     api.add_tasks("a")
 
     class Unknown(Oracle):
-        def _answer(self, task: int) -> Any:
-            return prediction("camvo", 0.75, mood="Nope")
+        def _predictions(self) -> list[dict[str, Any]]:
+            return [prediction("camvo", 0.75, mood="Nope")]
 
     assert run(api, Unknown()) == Tally(refused=1)
 
@@ -203,9 +218,9 @@ def test_paths_of_nested_choices_go_past_label_studios_check_which_fails_on_them
     [only] = api.add_tasks("a")
 
     class Nested(Oracle):
-        def _answer(self, task: int) -> Any:
+        def _predictions(self) -> list[dict[str, Any]]:
             item = {**region("Glad"), "value": {"choices": [["Moods", "Glad"]]}}
-            return {**prediction("camvo", 0.75), "result": [item]}
+            return [{**prediction("camvo", 0.75), "result": [item]}]
 
     assert run(api, Nested()) == Tally(created=1)
     assert api.predictions() == [(only, "camvo", 0.75)]
@@ -215,8 +230,9 @@ def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStu
     [only] = api.add_tasks("a")
     oracle = Oracle()
     oracle.votes = True
-    run(api, oracle)
+    tally = run(api, oracle)
     assert api.predictions() == [(only, "camvo", 0.75), (only, "red", 0.5)]
+    assert tally.summary().startswith("2 predictions stored for 1 tasks")
 
 
 # -- refresh
@@ -273,7 +289,21 @@ def test_a_task_that_fails_is_asked_about_once_in_a_run(api: LabelStudioApi) -> 
     tally = run(api, oracle, batch=3)
     assert tally == Tally(created=1, failed=Counter(no_vote=1, budget_exhausted=1))
     assert oracle.asked == [[first, second, third]]
-    assert "2 tasks failed (no_vote 1, budget_exhausted 1)" in tally.summary()
+    assert "1 tasks failed (no_vote): mend no_vote" in tally.summary()
+
+
+def test_a_blind_task_is_asked_about_once_and_is_not_left(api: LabelStudioApi) -> None:
+    first, second = api.add_tasks("a", "b")
+    oracle = Oracle()
+    oracle.blind = {second}
+    tally = run(api, oracle)
+    assert (tally, tally.left) == (Tally(created=1, blind=1), 0)
+    assert oracle.asked == [[first, second]]
+
+
+def test_what_the_project_spent_meanwhile_is_counted(api: LabelStudioApi) -> None:
+    api.add_tasks(*"abc")
+    assert run(api, Oracle()).spent_usd == pytest.approx(0.003)
 
 
 def test_a_task_that_failed_before_and_is_late_now_is_waited_for(api: LabelStudioApi) -> None:

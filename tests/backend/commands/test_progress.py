@@ -36,3 +36,21 @@ def test_nothing_done_yet_is_no_progress() -> None:
 
 def test_a_terminal_has_a_bar_and_no_lines() -> None:
     assert "about" not in printed([(EVERY, 2000)], terminal=True)
+
+
+def test_a_note_is_shown_beside_the_numbers() -> None:
+    stream, now = io.StringIO(), 0.0
+    console = Console(file=stream, width=80)
+    note = lambda done, total: f"${done} of ${total}"  # noqa: E731
+    with progress_bar(console, "tasks", 4, note=note, clock=lambda: now) as advance:
+        now = EVERY
+        advance(1)
+    assert stream.getvalue() == "tasks: 1 of 4 (25%), about 45 s left, $1 of $4\n"
+
+
+def test_the_time_left_is_known_from_the_first_item_on() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120)
+    with progress_bar(console, "tasks", 4) as advance:
+        advance(1)
+    assert "left" in stream.getvalue()

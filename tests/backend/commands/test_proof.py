@@ -11,8 +11,9 @@ from label_studio_api import PROJECT, LabelStudioApi
 from backend.commands.connect import connect as connecting
 from backend.commands.connect import proof
 from backend.commands.connect.backend_client import BackendClient
-from backend.commands.connect.proof import Fact, prove_connection
+from backend.commands.connect.proof import prove_reachable, prove_useful
 from backend.commands.connect.wanted import Wanted
+from backend.commands.facts import Fact
 from backend.settings import Environment
 
 URL = "http://127.0.0.1:9090"
@@ -46,12 +47,14 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
 
 
 def facts(api: LabelStudioApi, **changes: Any) -> dict[str, Fact]:
-    return {fact.name: fact for fact in prove_connection(api.client(), Counting(api, **changes), WANTED)}
+    client = api.client()
+    proved = [*prove_reachable(client, Counting(api, **changes), WANTED), *prove_useful(client, WANTED)]
+    return {fact.name: fact for fact in proved}
 
 
 def test_all_holds_after_connecting(api: LabelStudioApi) -> None:
     assert {name: fact.holds for name, fact in facts(api).items()} == dict.fromkeys(
-        ("health", "version", "prediction", "webhook"), True
+        ("health", "webhook", "version", "prediction"), True
     )
 
 
@@ -78,9 +81,9 @@ def test_an_older_backend_that_is_asked_in_its_place_is_named(api: LabelStudioAp
         1: {**backend, "id": 1, "title": "older", "url": "http://older:1", "description": ""},
         **api.backends,
     }
-    health = facts(api)["health"]
-    assert health.holds is False
-    assert "older at http://older:1" in health.text
+    version = facts(api)["version"]
+    assert version.holds is False
+    assert "older at http://older:1" in version.text
 
 
 @pytest.mark.parametrize("where", ["title", "backend", "project"])

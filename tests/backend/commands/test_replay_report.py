@@ -19,13 +19,14 @@ from lxml import etree, html
 from matplotlib.text import Text
 from PIL import Image
 
+from backend.charts.placing import name_points
+from backend.charts.style import new_figure
 from backend.commands.replay.report import draw_report, require_drawable
 from backend.commands.replay.report.blocks import over_blocks
 from backend.commands.replay.report.data import SettingRuns, report_data
 from backend.commands.replay.report.numbers import targets
-from backend.commands.replay.report.placing import name_points
 from backend.commands.replay.report.rounds import cumulative_accuracy, cumulative_cost
-from backend.commands.replay.report.style import new_figure, styles
+from backend.commands.replay.report.style import styles
 from backend.commands.replay.report.targets import spread
 from backend.commands.replay.results import QUANTILES, Point, ReplayRow, ReplayRun, Summary
 from backend.commands.replay.series import series_of
@@ -363,7 +364,7 @@ def test_a_summary_without_a_run_is_refused(truthless, tmp_path):
 
 def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CamvoError, match=re.escape('pip install "camvo[report]"')):
+    with pytest.raises(CamvoError, match=re.escape('pip install "camvo[server]"')):
         require_drawable(tmp_path)
 
 

@@ -65,6 +65,15 @@ def test_a_project_that_is_not_there_is_one_line_on_standard_error(folder: Path)
 
 
 def test_a_ledger_without_tables_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "none.sqlite").touch()
     done = called("report", cwd=tmp_path, CAMVO_DATABASE_URL="sqlite:///none.sqlite")
     assert done.returncode == 2
     assert "camvo serve" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("report",), ("review", "--project", "1")])
+def test_a_folder_without_a_ledger_is_named_and_stays_empty(tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = called(*command, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no ledger" in done.stderr
+    assert list(tmp_path.iterdir()) == []

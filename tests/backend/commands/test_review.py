@@ -14,7 +14,7 @@ from label_studio_requests import Annotation, Project, annotated, setup, task
 from server_process import run_cli
 from whole_backend import Backend, prompt_of, says
 
-from backend.commands.connect.review_tab import BLIND_TITLE, TITLE
+from backend.commands.connect.tabs import BLIND_TITLE, TITLE
 from backend.testing import Reply
 from camvo.scores.blind_queue import queue_place
 

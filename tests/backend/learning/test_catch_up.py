@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic import SecretStr
 from server_process import wait_until
 from whole_backend import Backend, votes
 
-from backend.label_studio.webhooks import project_key
+from backend.label_studio.webhooks import parse_webhook, project_key
 from backend.ledger import human_annotations
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
@@ -126,6 +127,17 @@ def test_another_label_studios_project_of_that_number_is_not_learnt_from(studio:
     studio.finish()
     assert studio.known() == {7}
     assert not any(path == "/api/tasks/" for _, path, _ in studio.api.requests)
+
+
+def test_a_project_that_is_named_by_its_number_alone_is_learnt(studio: Studio) -> None:
+    """As label-studio-ml's server names it."""
+    number = str(studio.api.project["id"])
+    studio.api.annotate(studio.task, "Sad")
+    event = replace(parse_webhook(start_training(studio.project)), project_key=number)
+    studio.backend.runtime.learn(event)
+    studio.finish()
+    with studio.backend.ledger.read() as connection:
+        assert len(human_annotations.annotation_ids(connection, number)) == 1
 
 
 def test_the_webhook_is_answered_while_label_studio_is_asked(studio: Studio) -> None:

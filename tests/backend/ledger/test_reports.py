@@ -263,3 +263,72 @@ def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
             )
         delete_task(connection, PROJECT, 1)
         assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(both[1].votes)
+
+
+# -- single labels, as the status page shows them
+
+
+def of_question(filled: Filled, control: str = "mood", epoch: str = "e1") -> list[Round]:
+    listed = [
+        round_ for round_ in filled.rounds if (round_.key.control, round_.key.epoch) == (control, epoch)
+    ]
+    return sorted(listed, key=lambda round_: round_.created_at)
+
+
+def test_labels_are_counted_by_the_hundredth_of_their_score(filled: Filled) -> None:
+    expected = Counter(min(int(round_.score * 100), 99) for round_ in of_question(filled))
+    counts = filled.read(reports.count_scores, "mood", "e1")
+    assert {place: count for place, count in enumerate(counts) if count} == dict(expected)
+
+
+def test_checked_labels_come_in_the_order_of_their_prediction(filled: Filled) -> None:
+    expected = [
+        (round_.audit, round_.score, round_.confirmed)
+        for round_ in of_question(filled)
+        if round_.confirmed is not None
+    ]
+    found = filled.read(reports.checked_labels, "mood", "e1")
+    assert [(row.audit, row.score, row.confirmed) for row in found] == expected
+
+
+def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(filled: Filled) -> None:
+    listed = of_question(filled)
+    blocks = filled.read(reports.sum_blocks, "mood", "e1")
+    assert len(blocks) == min(reports.BLOCKS, len(listed))
+    assert max(block.rounds for block in blocks) - min(block.rounds for block in blocks) <= 1
+    first = listed[: blocks[0].rounds]
+    assert blocks[0].cost_usd == pytest.approx(sum(round_.cost_usd for round_ in first))
+    assert blocks[0].last_at == first[-1].created_at
+    assert sum(block.checked for block in blocks) == sum(round_.confirmed is not None for round_ in listed)
+    assert sum(block.confirmed for block in blocks) == pytest.approx(
+        sum(round_.confirmed or 0.0 for round_ in listed)
+    )
+
+
+def test_tasks_are_counted_once_and_by_epoch(filled: Filled) -> None:
+    assert filled.read(reports.count_tasks) == len({round_.key.task for round_ in filled.rounds})
+    current = {"mood": "e1", "topic": "e2"}
+    expected = {
+        round_.key.task for round_ in filled.rounds if current[round_.key.control] == round_.key.epoch
+    }
+    assert filled.read(reports.count_tasks, current) == len(expected)
+    assert filled.read(reports.count_tasks, {}) == 0
+
+
+def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None:
+    expected = {
+        (round_.key.task, round_.label, round_.human, round_.score, round_.confirmed)
+        for round_ in of_question(filled)
+        if round_.human is not None
+    }
+    found = filled.read(reports.judged_labels, "mood", "e1")
+    assert {(row.task, row.label, row.human, row.score, row.confirmed) for row in found} == expected
+    assert filled.read(reports.latest_labels, "mood", "e1") == {"Glad": len(of_question(filled))}
+
+
+def test_the_latest_outcomes_of_each_model_come_first(filled: Filled) -> None:
+    with filled.ledger.read() as connection:
+        outcomes = reports.recent_outcomes(connection)
+    for arm in ARMS:
+        finished = [call["code"] for call in filled.calls if call["model"] == arm and not call["open"]]
+        assert outcomes[PROJECT, arm] == finished[::-1]

@@ -238,3 +238,20 @@ def test_camvo_fields_keeps_the_tag_that_shows_a_key() -> None:
     objects = TEXT + '<HyperText name="page" value="$html"/>'
     fields = config(choices('camvo_fields="html,meta.lang"'), objects).questions[0].fields
     assert fields == (Field("html", "HyperText", "page"), Field("meta.lang", "Text", "meta.lang"))
+
+
+_SOUND = '<View><Audio name="sound" value="$url"/>{}</View>'
+_MOOD = '<Choices name="mood" toName="sound"{}><Choice value="a"/><Choice value="b"/></Choices>'
+
+
+def test_a_recording_is_judged_by_its_transcript() -> None:
+    config = parse_label_config(_SOUND.format(_MOOD.format(' camvo_fields="transcript"')))
+    [question] = config.questions
+    assert question.about({"url": "/a.wav", "transcript": "Hello."}).texts == {"transcript": "Hello."}
+    assert question.to_name == "sound"
+
+
+@pytest.mark.parametrize("control", [_MOOD.format(""), '<Labels name="l" toName="sound" camvo_fields="t"/>'])
+def test_a_recording_without_a_transcript_or_its_regions_are_skipped(control: str) -> None:
+    config = parse_label_config(_SOUND.format(control))
+    assert (config.questions, len(config.skipped)) == ((), 1)

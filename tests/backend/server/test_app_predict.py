@@ -118,9 +118,29 @@ def test_results_have_the_length_and_the_order_of_the_tasks(backend: Backend, ta
     assert all(result == [] for raw, result in zip(tasks, results, strict=True) if not is_good(raw))
 
 
+def test_a_task_without_a_prediction_has_a_reason_and_the_others_have_none(backend: Backend) -> None:
+    response = backend.post("/predict", predict([new_task(""), None, new_task()]))
+    empty, unreadable, predicted = response.get_json()["reasons"]
+    assert (empty["code"], unreadable["code"], predicted) == ("text_empty", "task_unreadable", None)
+    assert empty["fix"] == "skip or delete the task"
+
+
+def test_progress_counts_the_tasks_decided_since_a_round_and_the_money(backend: Backend) -> None:
+    key = Project().key
+    before = backend.client.get(f"/progress?project={key}").get_json()
+    tasks = [new_task(), new_task()]
+    backend.predict(*tasks)
+    numbers = sorted(task["id"] for task in tasks)
+    query = f"/progress?project={key}&after={before['last_round']}&first={numbers[0]}&last={numbers[1]}"
+    after = backend.client.get(query).get_json()
+    assert (before["tasks"], after["tasks"]) == (0, 2)
+    assert after["spent_usd"] > before["spent_usd"]
+    assert backend.client.get(f"{query}x").status_code == 400
+
+
 def test_a_task_without_a_prediction_is_an_empty_list_and_never_null(backend: Backend) -> None:
     response = backend.post("/predict", predict([new_task(""), None, new_task()]))
-    assert "null" not in response.text
+    assert None not in response.get_json()["results"]
     assert response.get_json()["results"][:2] == [[], []]
 
 

@@ -31,6 +31,7 @@ from whole_backend import CALL, Backend, says, votes
 from backend.annotation.job import is_audit
 from backend.ledger.database import tables
 from backend.ledger.rounds import Round
+from backend.models.failures import cure
 from backend.telemetry import metrics
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -283,17 +284,19 @@ def test_a_project_without_any_annotation_is_an_alert(backend: Backend, tmp_path
     with Backend(tmp_path, SPLIT) as fresh:
         other = Project(number=123)
         fresh.predict(task(1), project=other)
+        assert codes(project_of(fresh, other)) == {"project_not_connected"}
+        fresh.post("/setup", setup(other))
         assert codes(project_of(fresh, other)) == {"no_human_answer"}
 
 
-def test_a_budget_that_is_nearly_spent_is_an_alert(tmp_path: Path) -> None:
+def test_a_budget_that_is_nearly_or_fully_spent_is_an_alert(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT, budget={"project_usd": 1.0, "day_usd": 1.0}) as backend:
         backend.predict(task(1))
         assert "budget_nearly_spent" not in codes(project_of(backend))
     budget = {"project_usd": 3.1 * CALL, "day_usd": 2 * CALL}
     with Backend(tmp_path, SPLIT, budget=budget) as backend:
         status = report(backend)
-        assert "budget_nearly_spent" in codes(status)
+        assert "budget_spent" in codes(status)
         assert "budget_nearly_spent" in codes(project_of(backend))
 
 
@@ -334,13 +337,15 @@ def test_related_models_are_no_alert_once_human_labels_say_what_they_are_worth(t
         assert "related_models" not in codes(project_of(backend))
 
 
-def test_models_that_have_never_answered_are_an_alert(tmp_path: Path) -> None:
+def test_each_model_that_fails_now_is_an_alert_under_its_own_code_and_with_its_cure(tmp_path: Path) -> None:
     with Backend(tmp_path, votes(red="Glad", green=None, blue=None)) as backend:
         backend.predict(*(task(number) for number in range(1, 6)))
-        [alert] = [
-            listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_always_fails"
-        ]
-    assert alert["message"] == "Every call of blue, green has failed (model_rejected)"
+        failing = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_rejected"]
+    assert [(alert["subject"], alert["fix"]) for alert in failing] == [
+        ("blue", cure("model_rejected")),
+        ("green", cure("model_rejected")),
+    ]
+    assert failing[0]["message"].startswith("blue fails: 5 of its latest 5 calls")
 
 
 def test_tasks_without_a_prediction_are_counted_by_the_reason(tmp_path: Path) -> None:
@@ -454,13 +459,17 @@ class Page(html.parser.HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         assert self._open.pop() == tag
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += attrs
+
     def handle_data(self, data: str) -> None:
         if "style" not in self._open:
             self.text += data
 
 
-def page(backend: Backend) -> Page:
-    response = backend.client.get("/status", headers=BROWSER)
+def page(backend: Backend, query: str = "?project=7") -> Page:
+    response = backend.client.get(f"/status{query}", headers=BROWSER)
     assert (response.status_code, response.mimetype) == (200, "text/html")
     return Page(response.text)
 
@@ -494,19 +503,21 @@ def test_the_page_loads_nothing_and_runs_nothing(backend: Backend) -> None:
     shown = page(backend)
     assert not shown.tags.keys() & {"script", "img", "iframe", "form", "object"}
     links = [value for name, value in shown.attributes if name in ("href", "src")]
-    assert all(str(link).startswith(("#", "?", "data:,")) for link in links)
+    to_label_studio = "http://localhost:8080/projects/7/data"
+    assert all(str(link).startswith(("#", "?", "data:,", to_label_studio)) for link in links)
     assert not any(name.startswith("on") for name, _ in shown.attributes)
     policy = backend.client.get("/status", headers=BROWSER).headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'")
 
 
 def test_text_from_label_studio_is_escaped(backend: Backend) -> None:
-    assert page(backend).tags["i"] == 0
-    assert "v1 <i>" in page(backend).text
+    shown = page(backend, f"?project={TRAVEL.number}")
+    assert shown.tags["i"] == 0
+    assert "v1 <i>" in shown.text
 
 
 def test_every_table_header_has_a_scope(backend: Backend) -> None:
-    text = backend.client.get("/status", headers=BROWSER).text
+    text = backend.client.get("/status?project=7", headers=BROWSER).text
     assert re.findall(r"<th(?![^>]*scope)[ >]", text) == []
 
 
@@ -521,7 +532,7 @@ def test_the_numbers_of_the_json_are_on_the_page(backend: Backend) -> None:
 
 def test_a_server_without_projects_says_how_to_connect_one(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT) as backend:
-        assert "No project has come up yet" in page(backend).text
+        assert "No project has come up yet" in page(backend, "").text
 
 
 def test_no_text_of_a_task_and_no_secret_is_shown(tmp_path: Path) -> None:
@@ -530,8 +541,8 @@ def test_no_text_of_a_task_and_no_secret_is_shown(tmp_path: Path) -> None:
         right: dict[str, Any] = {"auth": ("ada", "pässword")}
         backend.post("/predict", predict([task(1, "a marmalade sandwich")]), **right)
         backend.post("/webhook", annotated(Annotation(number=1, task=1, mood="Sad")), **right)
-        for headers in ({}, BROWSER):
-            text = backend.client.get("/status", headers=headers, **right).text
+        for query, headers in (("", {}), ("", BROWSER), ("?project=7", BROWSER)):
+            text = backend.client.get(f"/status{query}", headers=headers, **right).text
             assert "red" in text
             for private in ("marmalade", "pässword", "hush-hush", "the-project-token"):
                 assert private not in text

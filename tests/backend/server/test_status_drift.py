@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.server.status.drift import restart_alert, stops_report
 from backend.server.status.evidence import GuaranteeReport, Share
+from backend.server.status.parts.drift import restart_alert, stops_report
 from backend.server.status.report import QuestionReport
 from camvo.state.contribution import Contribution
 from camvo.state.findings import findings

@@ -179,7 +179,7 @@ def test_people_are_told_too(mixed: Audited, tmp_path: Path) -> None:
     [waiting] = mixed.store([0.6])
     screen, environment = io.StringIO(), Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     command.print_report(Console(file=screen, width=300), environment, project=None, as_json=False)
-    html = " ".join(page.render_page(mixed.report()).split())
+    html = " ".join(page.render_page(mixed.report(), overview=False).split())
     guaranteed = mixed.guarantee()
     assert guaranteed.counting is not None
     for shown in (screen.getvalue(), html):
@@ -188,4 +188,4 @@ def test_people_are_told_too(mixed: Audited, tmp_path: Path) -> None:
         assert guaranteed.counting[:12] in shown
     assert "from score 0.7 on" in screen.getvalue()
     assert "<strong>0.7</strong> need no review" in html
-    assert "support no score from which" in page.render_page(mixed.report(0.995))
+    assert "support no score from which" in page.render_page(mixed.report(0.995), overview=False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation, estimate
-from camvo.policies.revisit import PastRound, find_revisits
+from camvo.policies.past_rounds.revisit import PastRound, find_revisits
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.subsets.confidence import confidence_by_beta, confidence_by_lemma_1

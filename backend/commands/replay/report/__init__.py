@@ -19,7 +19,7 @@ def require_drawable(directory: Path) -> None:
         CamvoError: matplotlib is not installed, or the folder has a file that must not be replaced.
     """
     if find_spec("matplotlib") is None:
-        raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[report]"')
+        raise CamvoError("a report needs matplotlib", where="--report", fix='pip install "camvo[server]"')
     folder.require_replaceable(directory)
 
 

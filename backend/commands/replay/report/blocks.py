@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from backend.charts.style import WIDTH, Picture, legend, new_figure, percent_tick
 from backend.commands.replay.report.data import ReportData, SettingRuns
-from backend.commands.replay.report.style import (
-    WIDTH,
-    Picture,
-    legend,
-    new_figure,
-    percent_tick,
-    styles,
-)
+from backend.commands.replay.report.style import styles
 from backend.commands.replay.series import BLOCK
 from camvo.typing import Array
 

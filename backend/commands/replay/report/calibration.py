@@ -5,19 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.charts.style import DOT, MUTED, PAPER, WIDTH, Picture, legend, new_figure, percent_tick
 from backend.commands.replay.report.data import ReportData, SettingRuns
 from backend.commands.replay.report.grid import grid
-from backend.commands.replay.report.style import (
-    DOT,
-    MUTED,
-    PAPER,
-    WIDTH,
-    Picture,
-    legend,
-    new_figure,
-    percent_tick,
-    styles,
-)
+from backend.commands.replay.report.style import styles
 from camvo.scores.reliability import BINS, reliability, risk_curve
 from camvo.typing import Array
 

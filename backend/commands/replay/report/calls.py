@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from backend.charts.style import INK, Picture, percent_tick, short
 from backend.commands.replay.report.data import ReportData
 from backend.commands.replay.report.grid import grid
-from backend.commands.replay.report.style import INK, Picture, percent_tick, short, styles
+from backend.commands.replay.report.style import styles
 
 
 def calls_per_model(data: ReportData) -> Picture:

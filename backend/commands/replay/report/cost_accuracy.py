@@ -8,23 +8,22 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from backend.commands.replay.report.data import ReportData, SettingRuns
-from backend.commands.replay.report.numbers import many
-from backend.commands.replay.report.placing import name_points
-from backend.commands.replay.report.style import (
+from backend.charts.placing import name_points
+from backend.charts.style import (
     DOT,
     INK,
     MUTED,
     PAPER,
     WIDTH,
     Picture,
-    Style,
     legend,
     new_figure,
     percent_tick,
     short,
-    styles,
 )
+from backend.commands.replay.report.data import ReportData, SettingRuns
+from backend.commands.replay.report.numbers import many
+from backend.commands.replay.report.style import Style, styles
 from backend.commands.replay.report.targets import target_lines
 from camvo.typing import Array
 

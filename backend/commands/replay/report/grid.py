@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from backend.charts.style import WIDTH, new_figure, short
 from backend.commands.replay.report.data import SettingRuns
-from backend.commands.replay.report.style import WIDTH, new_figure, short
 
 _COLUMNS = 4
 

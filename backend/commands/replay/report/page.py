@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from backend.charts.style import WIDTH, Picture, style
+from backend.charts.svg import inline, svg
 from backend.commands.replay.report.blocks import over_blocks
 from backend.commands.replay.report.calibration import reliability_diagrams, risk_coverage
 from backend.commands.replay.report.calls import calls_per_model
@@ -18,8 +19,6 @@ from backend.commands.replay.report.data import ReportData
 from backend.commands.replay.report.folder import MARK, PAGE
 from backend.commands.replay.report.numbers import columns, findings, label_rows, targets
 from backend.commands.replay.report.rounds import over_rounds
-from backend.commands.replay.report.style import RC, WIDTH, Picture
-from backend.commands.replay.report.svg import inline, svg
 
 _PICTURES: tuple[Callable[[ReportData], Picture | None], ...] = (
     cost_accuracy,
@@ -43,9 +42,7 @@ class _Figure(NamedTuple):
 
 def write_page(folder: Path, data: ReportData, title: str) -> None:
     """Draw every picture and write the page that shows them."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RC)
+    with style():
         pictures = [picture for draw in _PICTURES if (picture := draw(data)) is not None]
         figures = [_Figure(picture, _save(folder, picture)) for picture in pictures]
     page = Environment(
@@ -70,10 +67,7 @@ def write_page(folder: Path, data: ReportData, title: str) -> None:
 
 def _save(folder: Path, picture: Picture) -> Markup:
     """Write the picture as PNG and SVG, and return what the page shows."""
-    picture.figure.draw_without_rendering()
-    picture.figure.set_layout_engine("none")
-    with matplotlib.rc_context({"svg.hashsalt": picture.name}):
-        document = svg(picture.figure)
+    document = svg(picture)
     (folder / f"{picture.name}.svg").write_text(document, encoding="utf-8")
     picture.figure.savefig(folder / f"{picture.name}.png", metadata={"Software": None})
     return Markup(inline(document, picture.name, picture.alt))  # noqa: S704 - drawn text, escaped alt

@@ -8,16 +8,9 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from backend.charts.style import WIDTH, Picture, legend, new_figure, percent_tick
 from backend.commands.replay.report.data import ReportData, SettingRuns
-from backend.commands.replay.report.style import (
-    WIDTH,
-    Picture,
-    Style,
-    legend,
-    new_figure,
-    percent_tick,
-    styles,
-)
+from backend.commands.replay.report.style import Style, styles
 from backend.commands.replay.report.targets import target_lines
 from backend.commands.replay.results import ReplayRun
 from camvo.typing import Array

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.optimize import isotonic_regression
 
+from backend.charts.style import MUTED
 from backend.commands.replay.report.data import ReportData
-from backend.commands.replay.report.style import MUTED
 from camvo.typing import Array
 
 

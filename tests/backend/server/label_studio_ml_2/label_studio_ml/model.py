@@ -21,6 +21,9 @@ class LabelStudioMLBase:
     def set(self, key: str, value: str) -> None:
         self.stored_strings[self.project_id, key] = value
 
+    def set_extra_params(self, extra_params: str) -> None:
+        self.set("extra_params", extra_params)
+
     @property
     def label_config(self) -> str | None:
         return self.get("label_config")

@@ -1,0 +1,70 @@
+"""What a task may cost, so that a project's budget lasts for all of its tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Final
+
+from sqlalchemy import Connection
+
+from backend.annotation.job import Job
+from backend.ledger import Ledger, projects, rounds
+from backend.ledger.database import outages
+from backend.ledger.money import accounts
+from backend.ledger.money.picodollars import from_picodollars
+from camvo.policies.joint import Joint
+from camvo.policies.policy import Policy
+
+_SECONDS: Final = 2.0
+"""For so long a count of the finished tasks is good enough."""
+
+
+class Allowances:
+    """Divides what is left of a budget among the tasks that are left. Used from one event loop only.
+
+    Args:
+        ledger: where money and tasks are counted.
+        readers: the threads that read.
+        clock: returns unix seconds.
+    """
+
+    def __init__(self, ledger: Ledger, readers: Executor, clock: Callable[[], float]) -> None:
+        self._ledger, self._readers, self._clock = ledger, readers, clock
+        self._finished: dict[str, tuple[float, int]] = {}
+
+    async def keep(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> Policy:
+        """Return the policy with what the task may cost.
+
+        Without a budget, or if the number of tasks is unknown, it is returned as it is. So is any policy but
+        ``joint``: no other weighs the worth of a label against its price at every step.
+
+        Args:
+            policy: the project's policy.
+            job: the task.
+            costs: the expected price in $ of each model that may be asked.
+        """
+        full, budget = sum(costs.values()), job.settings.budget
+        if not isinstance(policy, Joint) or budget.project_usd is None or full <= 0.0:
+            return policy
+
+        def read(connection: Connection) -> tuple[float, int | None]:
+            account = accounts.balance(connection, job.project, accounts.TOTAL)
+            stored = projects.get(connection, job.project)
+            tasks = budget.tasks or (None if stored is None else stored.task_number) or None
+            left = None if tasks is None else tasks - self._count_finished(connection, job.project)
+            return from_picodollars(account.spent), left
+
+        spent, tasks_left = await outages.read(self._ledger, self._readers, read)
+        if tasks_left is None:
+            return policy
+        left = max(budget.project_usd - spent, 0.0) / max(tasks_left, 1)
+        return policy.within(left / full)
+
+    def _count_finished(self, connection: Connection, project: str) -> int:
+        counted_at, finished = self._finished.get(project, (-math.inf, 0))
+        if self._clock() - counted_at > _SECONDS:
+            finished = rounds.count_tasks(connection, project)
+            self._finished[project] = (self._clock(), finished)
+        return finished

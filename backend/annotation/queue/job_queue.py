@@ -1,0 +1,154 @@
+"""Runs jobs: identical ones are merged, late ones go on, and every task of a request gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import structlog
+
+from backend.annotation.annotator import Annotator
+from backend.annotation.job import Job
+from backend.annotation.queue.answer import (
+    AUDIT,
+    BLIND,
+    DEADLINE,
+    INTERNAL,
+    NO_TASK,
+    NOT_READY,
+    NOT_STORED,
+    TOO_MANY,
+    UNREADABLE,
+    UNSTORED,
+    Answer,
+    failure,
+)
+from backend.annotation.queue.slots import Slots
+from backend.errors import TaskError
+from backend.label_studio.prediction import Prediction
+from backend.models.rates.gate import request_size
+from backend.telemetry import metrics
+from camvo.errors import CamvoError
+
+BACKGROUND = 1000
+"""Jobs that may run or wait after their request was answered; further ones are cancelled."""
+
+_Task: TypeAlias = asyncio.Task[Prediction | None]
+
+_log = structlog.get_logger(__name__)
+
+
+class JobQueue:
+    """The jobs of one process. Used from its event loop only.
+
+    Args:
+        annotator: does one job.
+        concurrency: jobs worked on at once; jobs of the smallest request go first.
+    """
+
+    def __init__(self, annotator: Annotator, concurrency: int) -> None:
+        self._annotator = annotator
+        self._slots = Slots(concurrency)
+        self._under_way: dict[tuple[Any, ...], _Task] = {}
+        self._background: set[_Task] = set()
+
+    async def answer_request(self, jobs: Sequence[Job | None], deadline: float) -> list[Answer]:
+        """Run the jobs of one request and return an answer for each, or the reason why it has none.
+
+        Args:
+            jobs: the request's jobs; ``None`` for a task that could not be read.
+            deadline: seconds to wait; jobs that are not done then go on in the background.
+        """
+        tasks = [None if job is None else self._start(job, len(jobs)) for job in jobs]
+        waiting = [task for task in tasks if task is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=deadline)
+        answers = [self._answer(job, task) for job, task in zip(jobs, tasks, strict=True)]
+        self._move_to_background(waiting)
+        return answers
+
+    async def drain(self, patience: float) -> None:
+        """Wait up to ``patience`` seconds for the jobs under way, then cancel the rest."""
+        tasks = list(self._under_way.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, job: Job, size: int) -> _Task:
+        """Start a job, or join the identical one under way: Label Studio sends equal requests in parallel.
+
+        A joined job keeps the ``size`` that it was started with. A task of a batch that somebody opens
+        meanwhile is still asked in stages.
+        """
+        # Equal settings are one object. Equal configs may be several: threads that parse the same text for
+        # the first time together each get their own.
+        key = (job.project, job.task, repr(job.data), job.config, id(job.settings), job.stored_only)
+        if (task := self._under_way.get(key)) is None:
+            task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))
+            task.add_done_callback(lambda done: self._remove(key, done))
+        return task
+
+    def _remove(self, key: tuple[Any, ...], task: _Task) -> None:
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # it is reported already; asyncio would log one that nobody reads again
+
+    async def _annotate(self, job: Job, size: int) -> Prediction | None:
+        request_size.set(size)  # the calls of small requests go first
+        with metrics.tasks_under_way.labels(project=job.project).track_inprogress():
+            async with self._slots.slot(size):
+                try:
+                    return await self._annotator.annotate(job, alone=size == 1)
+                except Exception as error:
+                    _report(job, error)
+                    raise
+
+    def _move_to_background(self, tasks: Sequence[_Task]) -> None:
+        """Let unfinished tasks go on in the background as long as there is room; cancel the others."""
+        for task in tasks:
+            if task.done() or task in self._background:
+                continue
+            if len(self._background) < BACKGROUND:
+                self._background.add(task)
+                task.add_done_callback(self._background.discard)
+            else:
+                task.cancel()
+
+    @staticmethod
+    def _answer(job: Job | None, task: _Task | None) -> Answer:
+        if job is None or task is None:
+            metrics.tasks.labels(outcome=UNREADABLE).inc()
+            _log.warning("no_prediction", code=UNREADABLE, reason="no id or no data")
+            return NO_TASK
+        if not task.done():
+            metrics.tasks.labels(outcome=DEADLINE).inc()
+            _log.info(
+                "no_prediction", project=job.project, task=job.task, code=DEADLINE, reason="the work goes on"
+            )
+            return NOT_READY
+        if task.cancelled():
+            return TOO_MANY
+        if (error := task.exception()) is not None:
+            return failure(error)
+        prediction = task.result()
+        if prediction is None and job.stored_only:
+            metrics.tasks.labels(outcome=NOT_STORED).inc()
+            return UNSTORED
+        metrics.tasks.labels(outcome=AUDIT if prediction is None else "predicted").inc()
+        return BLIND if prediction is None else Answer(prediction)
+
+
+def _report(job: Job, error: Exception) -> None:
+    """Log and count a task without a prediction.
+
+    Of an unexpected error only the type is logged: its text might quote the task.
+    """
+    code, reason = INTERNAL, type(error).__name__
+    if isinstance(error, CamvoError):
+        code, reason = error.code, str(error)
+    metrics.tasks.labels(outcome=code).inc()
+    log = _log.warning if isinstance(error, TaskError) else _log.error
+    log("no_prediction", project=job.project, task=job.task, code=code, reason=reason)

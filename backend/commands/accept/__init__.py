@@ -1,0 +1,1 @@
+"""``camvo accept``: predictions that become annotations without a human look."""

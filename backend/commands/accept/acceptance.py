@@ -1,0 +1,169 @@
+"""Accepting predictions: choosing the tasks, asking Label Studio to do it, noting it, and undoing it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backend.commands.accept.evidence import Decided, Evidence
+from backend.label_studio.client import PAGE, Client
+from backend.ledger import Ledger
+from backend.ledger.predictions import accepted
+from backend.ledger.predictions.accepted import Accepted
+
+_SAME = 1e-6
+"""Scores that differ by less are the same; Label Studio stores them as JSON numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """One run of ``camvo accept``.
+
+    Attributes:
+        client: Label Studio.
+        ledger: where accepted tasks are noted.
+        project: Label Studio's number of the project.
+        key: the project's key.
+        model_version: the version of CaMVo's predictions.
+        evidence: what the ledger knows of the tasks.
+        above: the lowest score of a prediction that is accepted.
+        uncertified: whether labels are accepted that no blind label certifies.
+        clock: returns unix seconds.
+    """
+
+    client: Client
+    ledger: Ledger
+    project: int
+    key: str
+    model_version: str
+    evidence: Evidence
+    above: float
+    uncertified: bool
+    clock: Callable[[], float]
+
+    def chosen(self) -> tuple[list[int], Counter[str]]:
+        """Return the tasks to accept, in ascending order, and how many are left out, by reason."""
+        drafted = self.client.drafted_tasks(self.project)
+        tasks: list[int] = []
+        left: Counter[str] = Counter()
+        for page in self.client.pages(self.project):
+            for task in page:
+                reason = self._obstacle(task, drafted)
+                if reason is None:
+                    tasks.append(task["id"])
+                else:
+                    left[reason] += 1
+        return tasks, left
+
+    def accept(self, tasks: Sequence[int]) -> int:
+        """Accept the predictions of tasks, as far as they still may be, and return how many were accepted.
+
+        Each portion is looked at again right before: somebody may have begun to label it meanwhile. What is
+        accepted is noted before Label Studio sends its webhooks, so that nothing of it is ever learnt.
+        """
+        done = 0
+        for start in range(0, len(tasks), PAGE):
+            portion = tasks[start : start + PAGE]
+            drafted = self.client.drafted_tasks(self.project)
+            fit = [
+                task["id"]
+                for task in self.client.tasks(self.project, portion)
+                if self._obstacle(task, drafted) is None
+            ]
+            if fit:
+                self._note(fit)
+                self.client.accept_predictions(self.project, fit, self.model_version)
+                done += self._note_annotations(fit)
+        return done
+
+    def _obstacle(self, task: Mapping[str, Any], drafted: set[int]) -> str | None:
+        """Return why a task is not accepted, or ``None``."""
+        number = task["id"]
+        if number in self.evidence.blind:
+            return "blind"
+        if task["annotations"] or task.get("total_annotations") or task.get("cancelled_annotations"):
+            return "annotated or skipped"
+        if number in drafted:
+            return "begun by somebody"
+        return self._doubt(self._predictions(task), self.evidence.decided.get(number))
+
+    def _doubt(self, ours: Sequence[Mapping[str, Any]], known: Decided | None) -> str | None:
+        """Return why a task's prediction is not accepted, or ``None``."""
+        if not ours or not ours[0]["result"] or ours[0]["score"] is None:
+            return "without a prediction"
+        if ours[0]["score"] < self.above:
+            return f"below {self.above:g}"
+        if len(ours) > 1 or known is None or abs(ours[0]["score"] - known.score) > _SAME:
+            return "with another prediction than the ledger's: run camvo predict --refresh"
+        return None if known.certified or self.uncertified else "not covered by the certificate"
+
+    def _predictions(self, task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        return [stored for stored in task["predictions"] if stored["model_version"] == self.model_version]
+
+    def _note(self, tasks: Sequence[int]) -> None:
+        now = self.clock()
+        with self.ledger.write() as connection:
+            accepted.store(
+                connection, [self._record(task, self.evidence.decided[task], now) for task in tasks]
+            )
+
+    def _record(self, task: int, decided: Decided, now: float) -> Accepted:
+        return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, now)
+
+    def _note_annotations(self, tasks: Sequence[int]) -> int:
+        """Note the annotations that Label Studio made; forget tasks of which it made none."""
+        made = {
+            task["id"]: annotation["id"]
+            for task in self.client.tasks(self.project, tasks)
+            for annotation in task["annotations"]
+            if annotation.get("parent_prediction") in {stored["id"] for stored in self._predictions(task)}
+        }
+        with self.ledger.write() as connection:
+            for task, annotation in made.items():
+                accepted.set_annotation(connection, self.key, task, annotation)
+            accepted.forget_tasks(connection, self.key, [task for task in tasks if task not in made])
+        return len(made)
+
+
+def undo(client: Client, ledger: Ledger, project: int, key: str) -> Counter[str]:
+    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
+
+    Args:
+        client: Label Studio.
+        ledger: where accepted tasks are noted.
+        project: Label Studio's number of the project.
+        key: the project's key.
+
+    Returns:
+        How many annotations were ``deleted``, were ``kept`` because somebody changed them, or were ``gone``.
+    """
+    outcome: Counter[str] = Counter()
+    with ledger.read() as connection:
+        records = accepted.of_project(connection, key)
+    for portion in _portions(records):
+        listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
+        for record in portion:
+            what, annotation = _standing(record, listed.get(record.task))
+            if what == "deleted" and annotation is not None:
+                client.remove_annotation(annotation)
+            outcome[what] += 1
+        with ledger.write() as connection:
+            accepted.forget_tasks(connection, key, [record.task for record in portion])
+    return outcome
+
+
+def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, int | None]:
+    """What becomes of an accepted annotation, and its number if it is still there."""
+    for annotation in task["annotations"] if task is not None else ():
+        if annotation["id"] == record.annotation_id:
+            touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")
+            return ("kept" if touched else "deleted"), annotation["id"]
+    return "gone", None
+
+
+def _portions(records: Sequence[Accepted]) -> Iterator[Sequence[Accepted]]:
+    for start in range(math.ceil(len(records) / PAGE)):
+        yield records[start * PAGE : (start + 1) * PAGE]

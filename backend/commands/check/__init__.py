@@ -1,0 +1,1 @@
+"""``camvo check``: the configuration, one call to each model, and label configs."""

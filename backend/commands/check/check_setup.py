@@ -1,0 +1,214 @@
+"""``camvo check``: check the configuration, and estimate the cost of one text. Spends nothing by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend import settings
+from backend.commands.check.live_calls import call_each, print_calls
+from backend.commands.config_facts import config_facts
+from backend.commands.facts import print_fact
+from backend.errors import ConfigError
+from backend.ledger import Ledger, migrate
+from backend.ledger.reports import counts
+from backend.models import Pool, embedded_voters
+from backend.models.embedder.embedder import Embedder
+from backend.questions import TaskQuestion, parse_label_config
+from backend.questions.prompts.message_parts import Messages
+from backend.questions.prompts.messages import prompt_messages
+from backend.questions.redaction.redactor import Redactor, redactor_named
+from backend.runtime.past_usage import recall_usage
+from backend.server.status.formats import dollars
+from backend.settings import Environment, Settings
+from backend.settings.policies import policy_in_force, policy_of
+from camvo.errors import CamvoError
+from camvo.policies.estimates import Observation
+from camvo.state.state import State
+
+_SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}
+
+_PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
+
+
+def check_setup(
+    console: Console, environment: Environment, *, live: bool = False, label_config: Path | None = None
+) -> bool:
+    """Check each part and print the results; return whether the server can start.
+
+    Args:
+        console: where the results are printed.
+        environment: names ``camvo.yaml`` and the ledger, and holds the keys.
+        live: whether to ask each model once, which costs money.
+        label_config: a file with a label config; each of its controls is checked.
+
+    Raises:
+        ConfigError: ``camvo.yaml`` is invalid, or a model has no price.
+    """
+    loaded = settings.load(environment.config)
+    console.print(
+        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
+        highlight=False,
+    )
+    _step(console, "policy", lambda: _policy(loaded))
+    pool = Pool(loaded.models, keys=environment.keys(loaded.models))
+    console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    redactor = redactor_named(loaded.redact)
+    embedder = Embedder(loaded.embedder)
+    ledger_works = _step(console, "ledger", lambda: _ledger(environment))
+    results = [
+        redactor is None or _step(console, "redaction", lambda: _redaction(redactor, loaded)),
+        _step(console, "keys", lambda: _keys(loaded, pool)),
+        ledger_works,
+        _step(console, "embedder", lambda: _embedder(embedder)),
+        _step(console, "webhooks", lambda: _webhooks(environment)),
+        _step(console, "alerts", lambda: _alerts(environment, loaded)),
+    ]
+    if label_config is not None:
+        results += _print_config(console, label_config, loaded)
+    paid = _recall(environment, pool) if ledger_works else (0, 0.0)
+    question, messages = _sample(loaded)
+    if live:
+        if any(model.is_embedded for model in loaded.models):
+            embedded_voters.register(embedder)
+        results.append(print_calls(console, call_each(pool, question, messages)))
+    _print_estimate(console, loaded, pool, question, messages)
+    if paid[0]:
+        line = f"So far, {paid[0]:,} tasks cost {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."
+        console.print(line, highlight=False)
+    return all(results)
+
+
+def _print_config(console: Console, path: Path, loaded: Settings) -> list[bool]:
+    """Print what becomes of each control of a label config; return which of these facts do not fail."""
+    try:
+        facts = list(config_facts(path.read_text("utf-8"), loaded))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"cannot be read: {reason}", where="--label-config", fix="name a file") from None
+    for fact in facts:
+        print_fact(console, fact)
+    return [fact.holds is not False for fact in facts]
+
+
+def _recall(environment: Environment, pool: Pool) -> tuple[int, float]:
+    """Tell the pool what its models used so far; return the tasks so far, and what they cost in $."""
+    ledger = Ledger(environment.database_url)
+    try:
+        recall_usage(pool, ledger)
+        with ledger.read() as connection:
+            return counts.paid_tasks(connection)
+    finally:
+        ledger.close()
+
+
+def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
+    """A short question, and the messages that ask it."""
+    config = parse_label_config(files("label_config").joinpath("sentiment.xml").read_text("utf-8"))
+    (question,) = (question.about(_SAMPLE) for question in config.questions)
+    return question, prompt_messages([question], loaded.instructions)
+
+
+def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
+    try:
+        outcome = step()
+    except CamvoError as error:
+        console.print(f"[red]✗[/] {name:<14} {escape(str(error))}", highlight=False, soft_wrap=True)
+        return False
+    console.print(f"[green]✓[/] {name:<14} {escape(outcome)}", highlight=False, soft_wrap=True)
+    return True
+
+
+def _policy(loaded: Settings) -> str:
+    name, without_effect = policy_in_force(loaded.policy)
+    return f"{name}; no effect: {', '.join(without_effect)}" if without_effect else name
+
+
+def _redaction(redactor: Redactor, loaded: Settings) -> str:
+    images = "images are shown as they are" if loaded.unredacted_images else "no images are shown"
+    redacted = redactor.redact({"sample": _PERSONAL_SAMPLE})["sample"].text
+    return f"{redactor.identity}; {images}; “{_PERSONAL_SAMPLE}” becomes “{redacted}”"
+
+
+def _keys(loaded: Settings, pool: Pool) -> str:
+    if _is_free(loaded):
+        return "none needed"
+    missing = pool.missing_keys()
+    if missing:
+        raise ConfigError(
+            f"not set: {', '.join(missing)}", fix="set these variables in the server's environment"
+        )
+    return "present (--live tries them, which costs money)"
+
+
+def _is_free(loaded: Settings) -> bool:
+    """Whether all models are embedded voters."""
+    return all(model.is_embedded for model in loaded.models)
+
+
+def _ledger(environment: Environment) -> str:
+    return f"{migrate(environment.database_url)}, opened and migrated"
+
+
+def _embedder(embedder: Embedder) -> str:
+    embedder.embed([_SAMPLE["text"]])
+    return f"{embedder.identity}, d = {embedder.dimension}"
+
+
+def _webhooks(environment: Environment) -> str:
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
+        )
+    return (
+        "protected by the secret header"
+        if environment.webhook_secret
+        else "accepted from anyone who can reach the port"
+    )
+
+
+def _alerts(environment: Environment, loaded: Settings) -> str:
+    name = loaded.alerts.url_env
+    if name is None:
+        return "shown at /status, posted nowhere"
+    if environment.secret(name) is None:
+        raise ConfigError("is not set", where=name, fix="set it to the address that alarms are posted to")
+    return f"posted to the address in {name}"
+
+
+def _print_estimate(
+    console: Console, loaded: Settings, pool: Pool, question: TaskQuestion, messages: Messages
+) -> None:
+    """Print the cost of one short text in a project that has learnt nothing yet."""
+    costs = {name: pool.cost(name, messages) for name in pool.names}
+    state = State(1, loaded.policy.lambda_l)
+    observation = Observation(state, np.ones(1), question.options)
+    plan = policy_of(loaded.policy).plan({question.name: observation}, costs)
+    table = Table(title="One short text, a project that has learnt nothing yet", title_justify="left")
+    for column in ("model", "litellm", "expected $", "asked", "from"):
+        table.add_column(column, justify="right" if column == "expected $" else "left")
+    for model in loaded.models:
+        asked = "yes" if model.name in plan.subset else ""
+        calls = pool.measured_calls(model.name)
+        source = f"{calls:,} calls" if calls else "max_tokens"
+        table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
+    console.print(table)
+    total = sum(costs[name] for name in plan.subset)
+    unmeasured = [name for name in plan.subset if not pool.measured_calls(name)]
+    console.print(
+        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
+        + (", at most" if unmeasured else "")
+        + "."
+        + (" Answers of models that were not measured count as max_tokens long; " if unmeasured else "")
+        + ("camvo check --live measures one of each." if unmeasured else "")
+        + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
+        highlight=False,
+    )

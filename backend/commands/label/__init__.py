@@ -1,0 +1,1 @@
+"""``camvo label``: label a whole file, DataFrame or project in this process."""

@@ -1,0 +1,107 @@
+"""The tasks of a dataset as jobs, and what the ledger holds of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from backend.annotation.job import Job, JobQuestion
+from backend.datasets.tasks import DatasetTask
+from backend.errors import TaskError
+from backend.ledger import failed_tasks, rounds
+from backend.ledger.rounds import Round, RoundKey
+from backend.questions import LabelConfig
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Settings
+
+AT_ONCE = 200
+"""Tasks that are looked up in the ledger together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """A task, and what the ledger holds of it.
+
+    Attributes:
+        task: the task.
+        job: the same as a job.
+        decided: its questions that have a round, with the rounds.
+        askable: whether there is a question that can be asked.
+        complete: whether all of these have a round.
+        failure: the code of the reason why the task cannot be or was not labelled, if there is one.
+    """
+
+    task: DatasetTask
+    job: Job
+    decided: Sequence[tuple[JobQuestion, Round]]
+    askable: bool
+    complete: bool
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetJobs:
+    """Makes jobs of tasks, and looks them up.
+
+    Attributes:
+        process: knows the questions and the ledger.
+        project: the project's key.
+        config: its label config.
+        settings: its settings.
+        again: whether models make another attempt after their last one.
+    """
+
+    process: AnnotationProcess
+    project: str
+    config: LabelConfig
+    settings: Settings
+    again: bool = False
+
+    def look_up(
+        self,
+        tasks: Iterable[DatasetTask],
+        also: Callable[[Connection, Sequence[int]], None] = lambda connection, numbers: None,
+    ) -> Iterator[Stored]:
+        """Look tasks up in the ledger, some at a time, in their order.
+
+        Args:
+            tasks: the tasks.
+            also: reads more about the same tasks in the same transaction.
+        """
+        remaining = iter(tasks)
+        while some := list(itertools.islice(remaining, AT_ONCE)):
+            jobs = [self._job(task) for task in some]
+            asked = [self._questions(job) for job in jobs]
+            keys = [question.key for questions, _ in asked for question in questions]
+            numbers = [task.number for task in some]
+            with self.process.ledger.read() as connection:
+                found = rounds.find_by_key(connection, keys)
+                failures = failed_tasks.codes_of(connection, self.project, numbers)
+                also(connection, numbers)
+            for task, job, (questions, code) in zip(some, jobs, asked, strict=True):
+                yield self._stored(task, job, questions, found, code or failures.get(task.number))
+
+    def _job(self, task: DatasetTask) -> Job:
+        return Job(self.project, task.number, task.data, self.config, self.settings, self.again)
+
+    def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:
+        """The questions that can be asked; without one, the code of the reason."""
+        try:
+            return self.process.questions.with_texts(job), None
+        except TaskError as error:
+            return [], error.code
+
+    @staticmethod
+    def _stored(
+        task: DatasetTask,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        found: Mapping[RoundKey, Round],
+        failure: str | None,
+    ) -> Stored:
+        decided = [(question, found[question.key]) for question in questions if question.key in found]
+        askable = bool(questions)
+        return Stored(task, job, decided, askable, askable and len(decided) == len(questions), failure)

@@ -1,0 +1,99 @@
+"""What the command and the notebook function can be told about a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.datasets.plain_config import plain_label_config, text_key
+from backend.datasets.sources.row import Source
+from backend.datasets.tasks import Dataset
+from backend.errors import ConfigError
+from backend.questions import parse_label_config
+from backend.questions.label_config import require_questions
+from backend.settings import Settings
+
+_NAME = re.compile(r"(?!\d+(\.|$))[!-~]{1,100}")
+_OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOptions:
+    """How a dataset is to be labelled.
+
+    Attributes:
+        label_config: the label config as XML; ``None`` with ``labels``.
+        labels: the labels to choose from; empty with ``label_config``.
+        text_column: the column of the text that the labels are about.
+        id_column: the column of the ids.
+        name: the project in the ledger; ``None`` for the file's name.
+        blind: how many tasks are kept blind.
+        blind_file: where these are written.
+        budget: the most that the project may cost over all runs, in $.
+        retry_failed: whether only tasks that failed before are asked about.
+    """
+
+    label_config: str | None = None
+    labels: Sequence[str] = ()
+    text_column: str | None = None
+    id_column: str | None = None
+    name: str | None = None
+    blind: int = 0
+    blind_file: Path = Path("blind.csv")
+    budget: float | None = None
+    retry_failed: bool = False
+
+    def dataset(self, source: Source) -> Dataset:
+        """The source with the label config.
+
+        Raises:
+            ConfigError: not exactly one question is given.
+            BadLabelConfigError: nothing in the label config can be voted on.
+        """
+        if (self.label_config is None) == (not self.labels) or bool(self.labels) != bool(self.text_column):
+            raise ConfigError(
+                "say what to label",
+                where="--label-config",
+                fix="give --label-config FILE, or --labels A,B with --text-column NAME",
+            )
+        if self.label_config is not None:
+            dataset = Dataset(source, self.label_config, self.id_column)
+        else:
+            column = str(self.text_column)
+            xml = plain_label_config(self.labels, column)
+            dataset = Dataset(source, xml, self.id_column, {text_key(column): column})
+        require_questions(parse_label_config(dataset.label_config))
+        return dataset
+
+    def project(self, path: Path) -> str:
+        """The project's key in the ledger.
+
+        Raises:
+            ConfigError: the name could be taken for a project of Label Studio, or holds odd characters.
+        """
+        if self.name is None:
+            stem = _OTHER.sub("-", path.stem)
+            return stem if _NAME.fullmatch(stem) else f"file-{stem}"
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r} cannot name a project",
+                where="--name",
+                fix="use letters, digits and signs, at most 100, beginning with a letter",
+            )
+        return self.name
+
+    def settings(self, settings: Settings) -> Settings:
+        """The settings with the run's budget, if that is lower.
+
+        Raises:
+            ConfigError: the budget is negative.
+        """
+        if self.budget is None:
+            return settings
+        if not self.budget >= 0:
+            raise ConfigError("is negative", where="--budget", fix="give an amount in dollars")
+        limits = [limit for limit in (self.budget, settings.budget.project_usd) if limit is not None]
+        budget = settings.budget.model_copy(update={"project_usd": min(limits)})
+        return settings.model_copy(update={"budget": budget})

@@ -1,0 +1,102 @@
+"""``camvo label --project N``: predictions for a Label Studio project, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from backend import settings as settings_module
+from backend.commands.connect import addresses
+from backend.commands.environment import environment_with
+from backend.commands.label.file_run import interruptible, quiet_logs
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.project_predictor import ProjectPredictor
+from backend.commands.label.run import annotation_process, remembered_settings
+from backend.commands.label.spending import Spending
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.tally import Tally
+from backend.commands.progress import progress_bar
+from backend.label_studio import webhooks
+from backend.label_studio.client import Client
+from backend.ledger import migrate
+from backend.models.embedder.embedder import Embedder
+from backend.questions import parse_label_config
+from backend.questions.label_config import require_questions
+from backend.settings import Environment
+
+_PAGE = 200
+"""Tasks that are fetched and asked about together."""
+
+
+def label_project(
+    number: int, config: Path | None, label_studio: str | None, *, budget: float | None, retry_failed: bool
+) -> None:
+    """Store predictions for a project in Label Studio, with the ledger of the environment.
+
+    Args:
+        number: the project's number.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        label_studio: Label Studio's address; ``None`` for that of the environment.
+        budget: the most that the project may cost over all runs, in $.
+        retry_failed: whether only tasks that failed before are asked about.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
+        typer.Exit: somebody interrupted the run.
+    """
+    environment = environment_with(config)
+    quiet_logs(environment)
+    client = addresses.label_studio_client(label_studio, environment)
+    options = LabelOptions(budget=budget, retry_failed=retry_failed)
+    with interruptible():
+        predict_project(client, number, options, environment, Console())
+
+
+def predict_project(  # noqa: PLR0917 - a project, and what a run needs
+    client: Client,
+    number: int,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+) -> Tally:
+    """Predict a project's tasks in this process, and store the predictions in Label Studio.
+
+    Args:
+        client: Label Studio.
+        number: the project's number.
+        options: the budget, and whether to retry failed tasks.
+        environment: the ledger's address, ``camvo.yaml`` and the secrets.
+        console: where progress is shown.
+        embedder: an embedder to use instead of a new one; closed at the end.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
+    """
+    payload = client.project(number)
+    key, label_config = webhooks.project_key(payload), payload["label_config"]
+    require_questions(parse_label_config(label_config))
+    loaded = settings_module.load(environment.config)
+    migrate(environment.database_url)
+    environment = environment.model_copy(update={"label_studio_url": client.url})
+    with annotation_process(loaded, environment, embedder) as process:
+        own_settings = remembered_settings(process, key, label_config, loaded)
+        predictor = ProjectPredictor(process, options.settings(own_settings), again=options.retry_failed)
+        run = PredictionRun(
+            client=client,
+            predictor=predictor,
+            project=number,
+            key=key,
+            label_config=label_config,
+            model_version=own_settings.model_version,
+            failed=options.retry_failed,
+            batch=_PAGE,
+        )
+        tasks = len(predictor.failed_tasks(key)) if run.failed else client.count_tasks(number)
+        spending = Spending(process.ledger, key)
+        with progress_bar(console, "labelling", tasks, note=lambda done, total: spending.so_far()) as advance:
+            tally = run(advance)
+        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
+        return tally

@@ -1,0 +1,185 @@
+"""One run over a dataset: index it, ask models about what the ledger lacks, and hand out the results.
+
+A run keeps no state of its own. What was paid for is in the ledger, so the same run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rich.console import Console
+
+from backend import settings as settings_module
+from backend.annotation.job import Job, is_audit
+from backend.commands.label.blind_sample import audit_share, write_blind_sample
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.labelling import Labelling
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.results import results
+from backend.commands.label.run_tally import RunTally
+from backend.commands.label.spending import Spending
+from backend.commands.progress import progress_bar
+from backend.datasets.columns import Columns
+from backend.datasets.index import Index
+from backend.datasets.sinks.result import Result
+from backend.datasets.sources.row import Source
+from backend.datasets.tasks import Dataset
+from backend.errors import ConfigError
+from backend.learning.projects import project_settings, remember_project
+from backend.ledger import migrate, projects
+from backend.models.embedder.embedder import Embedder
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Environment, Settings
+
+Write = Callable[[Iterator[Result], Columns], None]
+"""Takes the result of every row, in order, and the columns of the source."""
+
+
+def run_label(  # noqa: PLR0917 - what a run needs
+    source: Source,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    write: Write,
+    embedder: Embedder | None = None,
+) -> RunTally:
+    """Label a dataset, and hand out what the ledger then says of each row.
+
+    Nothing is spent before the whole source has been read and found right.
+
+    Args:
+        source: the rows.
+        options: how to label them.
+        environment: the ledger's address, ``camvo.yaml`` and the secrets.
+        console: where progress is shown.
+        write: takes the results; not called after an interruption.
+        embedder: an embedder to use instead of a new one; closed at the end.
+
+    Raises:
+        CamvoError: an option, the settings or the source is wrong, or the run cannot go on.
+        KeyboardInterrupt: somebody interrupted the run; calls under way were awaited and stored.
+    """
+    dataset = options.dataset(source)
+    project = options.project(source.path)
+    settings = options.settings(settings_module.load(environment.config))
+    with Index(dataset) as index:
+        with console.status("reading") as status:
+            index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
+        migrate(environment.database_url)
+        with annotation_process(settings, environment, embedder) as process:
+            own_settings = remembered_settings(process, project, dataset.label_config, settings)
+            jobs = DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
+            if options.blind:
+                jobs = _with_blind_sample(jobs, dataset, index, options, console)
+            tally = _label(jobs, index, options, console)
+            write(results(dataset, index, jobs), index.columns)
+            return tally
+
+
+@contextmanager
+def annotation_process(
+    settings: Settings, environment: Environment, embedder: Embedder | None = None
+) -> Iterator[AnnotationProcess]:
+    """A started process whose models all have a key.
+
+    Raises:
+        ConfigError: a key is missing.
+    """
+    process = AnnotationProcess(settings, environment, embedder=embedder)
+    process.start()
+    try:
+        if missing := process.pool.missing_keys():
+            raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
+        process.embedder.load()
+        yield process
+    finally:
+        process.store_paid_answers(0.0)
+        process.close()
+
+
+def remembered_settings(
+    process: AnnotationProcess, project: str, label_config: str, settings: Settings
+) -> Settings:
+    """Store the label config, by which people's labels are read later, and return the project's own settings.
+
+    Raises:
+        ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+    """
+    with process.ledger.write() as connection:
+        remember_project(connection, project, {"label_config": label_config}, process.clock())
+        own_settings, problem = project_settings(projects.get(connection, project), settings)
+    if problem is not None:
+        raise problem
+    return own_settings
+
+
+def _with_blind_sample(
+    jobs: DatasetJobs, dataset: Dataset, index: Index, options: LabelOptions, console: Console
+) -> DatasetJobs:
+    """Keep a random sample blind, and write it to its file unless people may be labelling that already."""
+    share = audit_share(index, jobs.project, options.blind)
+    blind = replace(jobs, settings=jobs.settings.model_copy(update={"audit": share}))
+    if options.blind_file.exists():
+        console.print(
+            f"{options.blind_file} is there already and stays as it is; move it away to have it written anew",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return blind
+    chosen = (task for task in index.first_rows() if is_audit(jobs.project, task.number, share))
+    sample = [
+        stored.task
+        for stored in blind.look_up(chosen)
+        # A blank text cannot be labelled, and a label that was shown is blind no more.
+        if stored.askable and all(round_.audit for _, round_ in stored.decided)
+    ]
+    write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
+    console.print(
+        f"{len(sample)} blind tasks written to {options.blind_file}: label them from the top, then run"
+        f" camvo teach {options.blind_file}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return blind
+
+
+def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Console) -> RunTally:
+    """Ask models about the tasks that are not labelled yet.
+
+    Raises:
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    process = jobs.process
+    labelling = Labelling(process, jobs.settings.concurrency)
+    spending = Spending(process.ledger, jobs.project)
+    tally = RunTally(index.rows, index.tasks, labelling, spending)
+
+    def open_jobs() -> Iterator[Job]:
+        for stored in jobs.look_up(index.first_rows()):
+            if stored.complete:
+                tally.labelled_before += 1
+            elif options.retry_failed and stored.failure is None:
+                tally.left_out += 1
+            else:
+                yield stored.job
+                continue
+            advance(1)
+
+    try:
+        with progress_bar(
+            console, "labelling", index.tasks, note=lambda done, total: tally.outlook()
+        ) as advance:
+            for _ in labelling.run(open_jobs()):
+                advance(1)
+    except BaseException:
+        process.stop_asking()
+        console.print(
+            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
+            soft_wrap=True,
+        )
+        labelling.wait(jobs.settings.deadline)
+        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        raise
+    return tally

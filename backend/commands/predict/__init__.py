@@ -1,0 +1,1 @@
+"""``camvo predict``: the predictions of a whole project."""

@@ -1,0 +1,1 @@
+"""``camvo teach``: take people's labels of a file back."""

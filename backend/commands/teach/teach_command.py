@@ -1,0 +1,28 @@
+"""``camvo teach``: its options. Heavy modules are imported when it runs, which keeps the help fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backend.commands.connect.options import Config
+
+
+def teach(
+    source: Annotated[
+        Path, typer.Argument(help="The labels: blind.csv, or any table with its columns.", show_default=False)
+    ],
+    config: Config = None,
+) -> None:
+    """Take people's labels of a file back, also changed and emptied ones. Spends nothing.
+
+    Example: camvo teach blind.csv
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.teach.teach import teach_file  # noqa: PLC0415 - keeps the help fast
+
+    tally = teach_file(source, config)
+    Console().print(tally.summary(), highlight=False, soft_wrap=True)

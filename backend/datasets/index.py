@@ -1,0 +1,145 @@
+"""A temporary index of a dataset on disk: which rows are one task, ids that repeat, random samples.
+
+It holds a few bytes a row. SQLite sorts in files, so memory stays the same for any number of rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from backend.datasets.columns import Columns
+from backend.datasets.tasks import Dataset, DatasetTask
+from backend.errors import DatasetError
+
+_ROWS = 5_000
+"""Rows that one statement inserts."""
+
+_MEMORY_KB = 2_000
+"""SQLite's cache. Each of its sorters takes as much."""
+
+
+class Index:
+    """The index of one dataset. A context manager; the file disappears at the end.
+
+    Attributes:
+        rows: how many rows the dataset has.
+        tasks: how many tasks, rows of equal content counted once.
+        columns: the columns of the rows.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        # Without a name, SQLite makes a file of its own that is gone with the process, also after kill -9.
+        self._database = sqlite3.connect("", isolation_level=None)
+        self.rows = self.tasks = 0
+        self.columns = Columns()
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def build(self, advance: Callable[[int], object] = lambda rows: None) -> None:
+        """Read the whole dataset once.
+
+        Args:
+            advance: called with the number of rows read since the last call.
+
+        Raises:
+            DatasetError: a row is wrong, the dataset is empty, or two rows have the same id.
+        """
+        execute = self._database.execute
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", f"cache_size=-{_MEMORY_KB}"):
+            execute(f"PRAGMA {pragma}")
+        execute("CREATE TABLE rows (position INTEGER PRIMARY KEY, number INTEGER, id TEXT)")
+        for batch in _batched(enumerate(self._dataset.tasks()), _ROWS):
+            execute("BEGIN")
+            self._database.executemany("INSERT INTO rows VALUES (?, ?, ?)", map(self._entry, batch))
+            execute("COMMIT")
+            self.rows += len(batch)
+            advance(len(batch))
+        if not self.rows:
+            raise DatasetError("has no rows", where=str(self._dataset.source.path), fix="give it some")
+        self._refuse_repeated_ids()
+        # The sorts go through files: an index that grows row by row would need all its pages in memory.
+        execute(
+            "CREATE TABLE tasks AS SELECT min(position) AS position, number FROM rows GROUP BY number"
+            " ORDER BY 1"
+        )
+        (self.tasks,) = execute("SELECT count(*) FROM tasks").fetchone()
+
+    def first_rows(self) -> Iterator[DatasetTask]:
+        """Read each task once, from the first of its rows.
+
+        Raises:
+            DatasetError: the file has changed since :meth:`build`.
+        """
+        wanted = iter(self._database.execute("SELECT position, number FROM tasks ORDER BY rowid"))
+        next_one = next(wanted, None)
+        for position, task in enumerate(self._dataset.tasks()):
+            if next_one is None:
+                return
+            if position == next_one[0]:
+                if task.number != next_one[1]:
+                    break
+                yield task
+                next_one = next(wanted, None)
+        if next_one is not None:
+            raise DatasetError(
+                "has changed while it was read", where=str(self._dataset.source.path), fix="run it again"
+            )
+
+    def is_first(self) -> Iterator[bool]:
+        """Whether each row, in its order, is the first of its task."""
+        first = itertools.chain(
+            (row[0] for row in self._database.execute("SELECT position FROM tasks ORDER BY rowid")), [-1]
+        )
+        next_one = next(first)
+        for position in range(self.rows):
+            yield position == next_one
+            if position == next_one:
+                next_one = next(first)
+
+    def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
+        """The ``count`` smallest draws, in ascending order: with a hash, a random sample of the tasks.
+
+        Args:
+            draw: from a task's number to a number in [0, 2⁶³).
+            count: how many; fewer if there are not so many tasks.
+        """
+        self._database.create_function("draw", 1, draw, deterministic=True)
+        drawn = self._database.execute("SELECT draw(number) AS d FROM tasks ORDER BY d LIMIT ?", (count,))
+        return [row[0] for row in drawn]
+
+    def _entry(self, item: tuple[int, DatasetTask]) -> tuple[int, int, str | None]:
+        position, task = item
+        self.columns.add(task.row.data)
+        has_own_id = self._dataset.id_column is not None or task.row.id is not None
+        return position, task.number, task.id if has_own_id else None
+
+    def _refuse_repeated_ids(self) -> None:
+        repeated = self._database.execute(
+            "SELECT min(position), max(position) FROM rows WHERE id IS NOT NULL GROUP BY id"
+            " HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
+        ).fetchone()
+        if repeated is None:
+            return
+        first, last = (
+            next(itertools.islice(self._dataset.source.rows(), position, None)).place for position in repeated
+        )
+        raise DatasetError(
+            f"{last} has the same id as {first}",
+            where=str(self._dataset.source.path),
+            fix="give each row an id of its own, or leave out --id-column",
+        )
+
+
+def _batched(items: Iterator[tuple[int, DatasetTask]], size: int) -> Iterator[list[tuple[int, DatasetTask]]]:
+    while batch := list(itertools.islice(items, size)):
+        yield batch

@@ -1,0 +1,1 @@
+"""Sinks for labelled rows, one module for each format."""

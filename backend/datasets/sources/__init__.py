@@ -1,0 +1,1 @@
+"""Sources of rows, one module for each format."""

@@ -1,0 +1,86 @@
+"""The rounds whose kept votes can be counted again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from backend.ledger.database import tables
+from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import rows as recounts
+from backend.ledger.rounds import unpack_context
+from camvo.typing import Array
+
+_rounds = tables.rounds.c
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountableRound:
+    """A round whose votes can be counted again, with its label and score by the latest counting.
+
+    Attributes:
+        id: the round's id.
+        task: the task's number.
+        votes: arm → vote, ``None`` where the model gave none.
+        plan: the plan as JSON.
+        context: the embedding, shape (d,).
+        label: the label now.
+        score: its score now.
+        audit: whether the task is blind.
+    """
+
+    id: int
+    task: int
+    votes: Mapping[str, str | None]
+    plan: Mapping[str, Any]
+    context: Array
+    label: str
+    score: float
+    audit: bool
+
+
+def countable_rounds(
+    connection: Connection, project: str, control: str, epoch: str, *, after: int, limit: int
+) -> list[CountableRound]:
+    """Return rounds of a question whose task nobody has annotated, and all blind ones, in the order of ids.
+
+    A task that has several rounds, because its text has changed, is there with its latest.
+
+    Args:
+        connection: in a read transaction.
+        project: the project's key.
+        control: the name of the control tag.
+        epoch: the epoch.
+        after: the id after which to begin.
+        limit: the most rounds to return.
+    """
+    later = tables.rounds.alias()
+    is_latest = ~(
+        select(later.c.id)
+        .where(
+            later.c.project == project,
+            later.c.task == _rounds.task,
+            later.c.control == control,
+            later.c.epoch == epoch,
+            later.c.id > _rounds.id,
+        )
+        .exists()
+    )
+    names = ("id", "task", "votes", "plan", "context", "label", "score", "audit")
+    query = (
+        select(*(_rounds[name] for name in names))
+        .where(_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
+        .where(_rounds.id > after, is_latest, _rounds.audit | is_open(project, _rounds.task))
+        .order_by(_rounds.id)
+        .limit(limit)
+    )
+    rows = [dict(row._mapping) for row in connection.execute(query)]
+    recounted = recounts.latest(connection, [row["id"] for row in rows])
+    for row in rows:
+        row["context"] = unpack_context(row["context"])
+        if (recount := recounted.get(row["id"])) is not None:
+            row |= {"label": recount.label, "score": recount.score}
+    return [CountableRound(**row) for row in rows]

@@ -1,0 +1,139 @@
+"""``camvo label`` for notebooks: takes a DataFrame of pandas or polars, and gives it back with the labels.
+
+::
+
+    from backend.notebook import label
+
+    labelled = label(reviews, labels=["Positive", "Negative"], text_column="review", budget=5)
+    labelled[["review", "camvo_label", "camvo_score"]]
+
+It needs the extra ``[notebook]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+from narwhals.typing import IntoDataFrameT
+from rich.console import Console
+
+from backend.commands.environment import environment_with
+from backend.commands.label.file_run import quiet_logs
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.run import run_label
+from backend.datasets.columns import Columns
+from backend.datasets.sinks.result import Result, cell
+from backend.datasets.sources.row import Row
+from backend.models.embedder.embedder import Embedder
+
+
+def label(
+    frame: IntoDataFrameT,
+    *,
+    labels: Sequence[str] = (),
+    text_column: str | None = None,
+    label_config: str | Path | None = None,
+    config: str | Path | None = None,
+    id_column: str | None = None,
+    name: str = "notebook",
+    blind: int = 0,
+    budget: float | None = None,
+    retry_failed: bool = False,
+    embedder: Embedder | None = None,
+) -> IntoDataFrameT:
+    """Label a DataFrame. Calls models, which costs money; what the ledger knows is not bought again.
+
+    Args:
+        frame: a DataFrame of pandas, polars or another library that narwhals knows.
+        labels: the labels to choose from.
+        text_column: with ``labels``, the column of the text.
+        label_config: in their place, a label config: XML, or the path of a file.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        id_column: the column of the ids; ``None`` for a hash of the content.
+        name: the project in the ledger.
+        blind: how many random tasks are kept blind and written to ``blind.csv``, for people to label.
+        budget: the most that the project may cost over all calls of this function, in $.
+        retry_failed: whether only tasks that failed before are asked about.
+        embedder: an embedder to use instead of a new one; closed at the end.
+
+    Returns:
+        The frame with the columns ``camvo_id``, ``camvo_label``, ``camvo_score`` and the others of
+        ``camvo label``, in the order of its rows.
+
+    Raises:
+        CamvoError: an option, the settings or a row is wrong, or the run cannot go on.
+        KeyboardInterrupt: somebody interrupted the run; call it again to go on.
+    """
+    if isinstance(label_config, Path):
+        label_config = label_config.read_text("utf-8")
+    options = LabelOptions(
+        label_config=label_config,
+        labels=labels,
+        text_column=text_column,
+        id_column=id_column,
+        name=name,
+        blind=blind,
+        budget=budget,
+        retry_failed=retry_failed,
+    )
+    table = nw.from_native(frame, eager_only=True)
+    environment = environment_with(None if config is None else Path(config))
+    quiet_logs(environment)
+    console, added = Console(), _AddedColumns()
+    tally = run_label(_Rows(table), options, environment, console, added.take, embedder)
+    console.print(tally.summary(), highlight=False)
+    labelled: IntoDataFrameT = added.beside(table).to_native()
+    return labelled
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A DataFrame as a source."""
+
+    table: nw.DataFrame[Any]
+
+    @property
+    def path(self) -> Path:
+        """What errors call it."""
+        return Path("the DataFrame")
+
+    def rows(self) -> Iterator[Row]:
+        """Read the rows; missing values are ``None``."""
+        for number, values in enumerate(self.table.iter_rows(named=True), start=1):
+            yield Row(f"row {number}", {name: _without_nan(value) for name, value in values.items()})
+
+
+def _without_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+class _AddedColumns:
+    """Gathers the columns that CaMVo adds."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[Any]] = {}
+
+    def take(self, results: Iterator[Result], _: Columns) -> None:
+        """Gather the results of all rows."""
+        for result in results:
+            for name, value in result.added.items():
+                kept = value if value is None or isinstance(value, bool | float) else cell(value)
+                self._values.setdefault(name, []).append(kept)
+
+    def beside(self, table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+        """The table with these columns."""
+        return table.with_columns(
+            nw.new_series(name, values, _type_of(name), backend=table.implementation)
+            for name, values in self._values.items()
+        )
+
+
+def _type_of(name: str) -> Any:
+    if name.startswith(("camvo_score", "camvo_cost")):
+        return nw.Float64
+    return nw.Boolean if name == "camvo_blind" else nw.String

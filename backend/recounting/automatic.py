@@ -1,0 +1,198 @@
+"""Recounts without being asked: when they are worth it, by one worker of all processes, at most hourly."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+from sqlalchemy import Connection
+
+from backend.ledger import Ledger, Writer, projects
+from backend.ledger.calls import claims
+from backend.ledger.database.clock import now
+from backend.ledger.recounts import countings
+from backend.ledger.recounts import rows as recounts
+from backend.ledger.recounts.countings import Look
+from backend.recounting.delivery import Delivery
+from backend.recounting.recounter import ProjectCount, Recounter, Stopped
+from backend.settings import Settings
+from camvo.errors import CamvoError
+
+LABELS, SCORES = 0.01, 0.05
+"""A recount is worth it above this share of changed labels, or this mean change of the scores."""
+
+HOUR = 3600.0
+"""Seconds between two recounts that nobody asked for."""
+
+PAUSE = 30.0
+"""Seconds between two rounds through the projects."""
+
+_REST = 20.0
+"""A look takes at most one part in so many of the time."""
+
+_LEASE = 600.0
+"""Seconds after which another process may take over what a dead one had begun."""
+
+_AFTER_FAILURE = 600.0
+"""Seconds for which a project is left alone after a failure, such as a Label Studio that is down."""
+
+_log = structlog.get_logger(__name__)
+
+
+def is_worth_it(found: ProjectCount) -> bool:
+    """Whether a recount would change enough to be made without being asked for."""
+    return found.labels > LABELS * found.counted or found.score_change > SCORES
+
+
+class AutomaticRecounts:
+    """Looks what a recount would change, and makes it if that is worth it. Used from one event loop only.
+
+    A server without a key for Label Studio, or with ``recount: false``, only remembers what it saw:
+    ``/status`` then names the command.
+
+    Args:
+        ledger: where the projects are read.
+        writer: writes claims and looks.
+        recounter: counts.
+        delivery: replaces predictions in Label Studio.
+        settings: the server's settings.
+        pause: seconds between two rounds through the projects.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        writer: Writer,
+        recounter: Recounter,
+        delivery: Delivery,
+        settings: Settings,
+        *,
+        pause: float = PAUSE,
+    ) -> None:
+        self._ledger, self._writer, self._recounter, self._delivery = ledger, writer, recounter, delivery
+        self._by_itself, self._pause = settings.recount and delivery.possible, pause
+        self._owner = f"recount-{uuid.uuid4()}"
+        self._resting: dict[str, float] = {}
+
+    @property
+    def can_deliver(self) -> bool:
+        """Whether this server has a key for Label Studio."""
+        return self._delivery.possible
+
+    async def run(self) -> None:
+        """Tend all projects again and again until cancelled."""
+        while True:
+            await asyncio.sleep(self._pause)
+            try:
+                for project in await asyncio.to_thread(self._due):
+                    if self._resting.get(project, 0.0) <= time.monotonic():
+                        await self.tend(project)
+            except Stopped:
+                return
+            except CamvoError as error:
+                _log.error("recounts_not_tended", code=error.code, reason=str(error))
+
+    async def tend(self, project: str) -> None:
+        """Look at one project, recount it if that is worth it, and deliver, unless another process does.
+
+        A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
+        logged: its text might quote a task.
+        """
+        if not await self._claim(project):
+            return
+        try:
+            await self._look(project)
+            if self._by_itself:
+                await self._delivery.deliver(project, partial(self._claim, project))
+        except Stopped:
+            raise
+        except Exception as error:  # nobody awaits the result, and the next project must have its turn
+            code, reason = "internal", type(error).__name__
+            if isinstance(error, CamvoError):
+                code, reason = error.code, str(error)
+            _log.error("recount_failed", project=project, code=code, reason=reason)
+            self._resting[project] = time.monotonic() + _AFTER_FAILURE
+        finally:
+            await self._writer.persist(partial(claims.release, key=_key(project), owner=self._owner))
+
+    async def deliver(self, project: str) -> None:
+        """Deliver what a recount changed, unless another process does, or this one has no key."""
+        if not self._delivery.possible or not await self._claim(project):
+            return
+        try:
+            await self._delivery.deliver(project, partial(self._claim, project))
+        finally:
+            await self._writer.persist(partial(claims.release, key=_key(project), owner=self._owner))
+
+    async def _look(self, project: str) -> None:
+        if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
+            return
+        found = await self._recounter.count(project)
+        worth_it = is_worth_it(found)
+        if worth_it and self._by_itself and await self._claim(project):
+            await self._recounter.store(project, found, "automatic")
+
+        def remember(connection: Connection) -> None:
+            look = Look(
+                looked_at=now(connection),
+                seconds=found.seconds,
+                sequence=found.sequence,
+                counted=found.counted,
+                labels=found.labels,
+                score_change=found.score_change,
+                by_hand=worth_it and not self._by_itself,
+            )
+            countings.remember_look(connection, project, look)
+
+        await self._writer.persist(remember)
+
+    async def _claim(self, project: str) -> bool:
+        """Whether this process may work on the project, for as long as a lease lasts."""
+
+        def claim(connection: Connection) -> bool:
+            held = claims.acquire(connection, _key(project), self._owner, _LEASE)
+            return held is not None
+
+        return await self._writer.persist(claim)
+
+    def _due(self) -> list[str]:
+        """The projects to look at, and those with something to deliver."""
+        with self._ledger.read() as connection:
+            return [
+                stored.key
+                for stored in projects.list_all(connection)
+                if _is_due(connection, stored.key)
+                or (self._by_itself and recounts.pending(connection, stored.key, limit=1))
+            ]
+
+    def _read(self, function: Callable[[Connection], bool]) -> bool:
+        with self._ledger.read() as connection:
+            return function(connection)
+
+
+def _is_due(connection: Connection, project: str) -> bool:
+    """Whether the project has new events since the last look, and it is time for another.
+
+    After a recount that nobody asked for, an hour must pass.
+    """
+    stored, look, at = (
+        projects.get(connection, project),
+        countings.last_look(connection, project),
+        now(connection),
+    )
+    if stored is None or stored.sequence == 0:
+        return False
+    if look is None:
+        return True
+    if stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds:
+        return False
+    made = countings.of_project(connection, project)
+    return all(counting.reason != "automatic" or at >= counting.created_at + HOUR for counting in made)
+
+
+def _key(project: str) -> str:
+    return f"recount:{project}"

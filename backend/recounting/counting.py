@@ -1,0 +1,148 @@
+"""One question's kept votes, counted again by one state: what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from backend.learning.human_labels import aggregation_of
+from backend.learning.states import StateKey
+from backend.ledger import Ledger, scorer_data
+from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
+from backend.ledger.recounts.rows import Recount, differs
+from camvo.policies.past_rounds.past_round import PastRound
+from camvo.policies.past_rounds.recount import recount
+from camvo.policies.policy import Policy
+from camvo.scores.scorer import Scorer, fit_scorer
+from camvo.state.state import State
+from camvo.subsets.oracle import MOST_ARMS
+from camvo.votes.labels import LABEL_VOTE
+
+_PAGE = 250
+"""Rounds that are read at once."""
+
+_PORTION = 10
+"""Rounds that are decided between two pauses."""
+
+
+@dataclass(slots=True)
+class QuestionCount:
+    """What a counting of one question found.
+
+    Attributes:
+        key: the question.
+        results: the rounds whose label or score would change.
+        blind: those of them that are blind.
+        counted: how many rounds with a prediction were counted; blind ones are not among them.
+        labels: how many of these would get another label.
+        score_change: the sum of the absolute changes of their scores.
+    """
+
+    key: StateKey
+    results: list[Recount] = field(default_factory=list)
+    blind: set[int] = field(default_factory=set)
+    counted: int = 0
+    labels: int = 0
+    score_change: float = 0.0
+
+    def add(self, kept: CountableRound, label: str, score: float) -> None:
+        """Compare a round's new label and score with those of now."""
+        if not kept.audit:
+            self.counted += 1
+            self.labels += label != kept.label
+            self.score_change += abs(score - kept.score)
+        if differs((kept.label, kept.score), (label, score)):
+            self.results.append(Recount(kept.id, kept.task, label, score, label != kept.label))
+            if kept.audit:
+                self.blind.add(kept.id)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCounter:
+    """Counts one question's kept votes again. Runs in a thread of its own, and takes its time.
+
+    Attributes:
+        ledger: where the rounds are read.
+        policy: the project's policy.
+        models: the names of the project's models.
+        calibrate: whether scores are calibrated.
+        pause: called after every few rounds; lets other work go first, and raises to stop.
+    """
+
+    ledger: Ledger
+    policy: Policy
+    models: Sequence[str]
+    calibrate: bool
+    pause: Callable[[], None]
+
+    def count(self, key: StateKey, state: State) -> QuestionCount:
+        """Count every kept round of a question.
+
+        Args:
+            key: the question.
+            state: its state of now, which must not change meanwhile.
+        """
+        found, last = QuestionCount(key), 0
+        prices: Mapping[str, float] = {}
+        scorer: Scorer | None = None
+        while page := self._page(key, last):
+            last = page[-1].id
+            if not prices:
+                prices = self._prices(page, state)
+                scorer = self._scorer(key, page[0], prices)
+            for position, kept in enumerate(page):
+                if position % _PORTION == 0:
+                    self.pause()
+                self._decide(found, kept, state, prices, scorer)
+        return found
+
+    def _page(self, key: StateKey, after: int) -> list[CountableRound]:
+        with self.ledger.read() as connection:
+            return countable_rounds(connection, key.project, key.control, key.epoch, after=after, limit=_PAGE)
+
+    def _prices(self, page: Sequence[CountableRound], state: State) -> dict[str, float]:
+        """Every model whose votes may count: today's pool and those that the state knows, with a price.
+
+        Prices decide nothing about votes that were cast. They are those of the first round that names the
+        model, so that all rounds share one fit.
+        """
+        names = [*dict.fromkeys([*self.models, *state])]
+        if len(names) > MOST_ARMS:
+            names = list(self.models)
+        known: dict[str, float] = {}
+        for kept in page:
+            for name, arm in kept.plan["arms"].items():
+                known.setdefault(name, arm["cost"])
+        usual = sum(known.values()) / len(known)
+        return {name: known.get(name, usual) for name in names}
+
+    def _scorer(self, key: StateKey, first: CountableRound, prices: Mapping[str, float]) -> Scorer | None:
+        if not self.calibrate or aggregation_of(first.plan) != LABEL_VOTE:
+            return None
+        with self.ledger.read() as connection:
+            rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch)
+        return fit_scorer(rounds, sorted(prices), first.plan["labels"])
+
+    def _decide(
+        self,
+        found: QuestionCount,
+        kept: CountableRound,
+        state: State,
+        prices: Mapping[str, float],
+        scorer: Scorer | None,
+    ) -> None:
+        past = PastRound(
+            str(kept.id),
+            kept.context,
+            kept.votes,
+            tuple(kept.plan["labels"]),
+            prices,
+            aggregation_of(kept.plan),
+            kept.plan.get("confidences", {}),
+        )
+        decision = recount(self.policy, state, past)
+        if decision is None:
+            return
+        cast = {arm: vote for arm, vote in kept.votes.items() if vote is not None and arm in prices}
+        score = decision.score if scorer is None else scorer.score_decision(cast, decision)
+        found.add(kept, decision.label, score)

@@ -1,0 +1,143 @@
+"""One process that annotates tasks: its event loop, ledger, models, embedder and annotator.
+
+It is created after the fork: neither an event loop nor torch survives one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from backend.annotation.annotator import Annotator
+from backend.annotation.images import Images
+from backend.annotation.job_questions import JobQuestions
+from backend.annotation.planning import Planner
+from backend.annotation.voters import Voters
+from backend.learning.background_fits import BackgroundFits, Students
+from backend.learning.examples import Examples
+from backend.learning.scorers import Scorers
+from backend.learning.states import States
+from backend.ledger import Ledger, Writer
+from backend.models import Pool, embedded_voters
+from backend.models.caching_pool import CachingPool
+from backend.models.call_ledger import CallLedger
+from backend.models.embedder.embedder import Embedder
+from backend.models.rates.stores import LedgerRates
+from backend.runtime.loop_thread import LoopThread
+from backend.runtime.lost_calls import settle_lost_calls
+from backend.runtime.past_usage import recall_usage
+from backend.runtime.warm_up import warm_up
+from backend.settings import Environment, Settings
+
+_SETTLING = 1.0
+"""The fewest seconds that a stopping process has to store the answers that have arrived."""
+
+
+class AnnotationProcess:
+    """What annotates tasks in one process. Call :meth:`start` before any work, and :meth:`close` at the end.
+
+    Args:
+        settings: the validated settings.
+        environment: the ledger's address and the secrets.
+        clock: returns unix seconds; tests may replace it.
+        embedder: an embedder to use instead of a new one; closed with the process.
+        thread: an event loop to use instead of a new one.
+        give_way: called on the loop before each write, to let more important work go first.
+
+    Attributes:
+        ledger: the migrated ledger.
+        writer: the process's one writer of the ledger.
+        readers: the threads that read the ledger.
+        states: what is learnt of each question.
+        embedder: turns texts into contexts.
+        pool: the models.
+        thread: the event loop and its thread.
+        questions: what a job asks.
+        annotator: takes a job to its prediction.
+        settlements: the paid answers that are still to be stored.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Environment,
+        *,
+        clock: Callable[[], float] = time.time,
+        embedder: Embedder | None = None,
+        thread: LoopThread | None = None,
+        give_way: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.ledger = Ledger(environment.database_url, clock=clock)
+        self.embedder = embedder or Embedder(settings.embedder)
+        if any(model.is_embedded for model in settings.models):
+            embedded_voters.register(self.embedder)
+        self.thread = thread or LoopThread()
+        self.writer = Writer(self.ledger, give_way=give_way)
+        rates = LedgerRates(self.writer)
+        self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
+        recall_usage(self.pool, self.ledger)
+        self.readers = ThreadPoolExecutor(4, thread_name_prefix="ledger-reader")
+        self.states = States(self.ledger, self.writer, self.readers, clock=clock)
+        self._purchases = CallLedger(self.writer, clock)
+        self.settlements = self._purchases.settlements
+        queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        voters = Voters(queries, self.pool)
+        images = Images(environment.label_studio_url, environment.label_studio_api_key)
+        self.questions = JobQuestions(self.embedder, images, voters)
+        self.annotator = self._make_annotator(voters)
+        self._warm_up = threading.Thread(
+            target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
+        )
+
+    def _make_annotator(self, voters: Voters) -> Annotator:
+        ledger, readers, clock = self.ledger, self.readers, self.clock
+        return Annotator(
+            ledger=ledger,
+            writer=self.writer,
+            readers=readers,
+            embedder=self.embedder,
+            questions=self.questions,
+            examples=Examples(ledger, readers, clock=clock),
+            planner=Planner(
+                self.states, BackgroundFits(readers, clock=clock), Students(readers, clock=clock)
+            ),
+            voters=voters,
+            scorers=Scorers(ledger, readers, clock=clock),
+            clock=clock,
+        )
+
+    def start(self, *background: Coroutine[Any, Any, None]) -> None:
+        """Start the loop, with what keeps the ledger's claims and money right, and load the slow libraries.
+
+        Args:
+            background: further coroutines that run until the loop stops.
+        """
+        self.thread.start(settle_lost_calls(self.writer), self._purchases.renew_claims(), *background)
+        self._warm_up.start()
+
+    def stop_asking(self) -> None:
+        """Ask no model any more, because the process stops; a signal handler may call this.
+
+        Calls in flight go on. A task that needs another one gets no prediction, also if the call waits for
+        its rate already.
+        """
+        self.pool.gate.shut()
+        self.thread.call_soon(self.pool.refuse_waiting)
+
+    def store_paid_answers(self, until: float) -> None:
+        """Store the answers that have arrived, until a time of the monotonic clock."""
+        self.thread.submit(self.settlements.finish(max(until - time.monotonic(), _SETTLING))).result()
+
+    def close(self) -> None:
+        """Write what is queued, and stop. Let the work end first, and store paid answers."""
+        self.writer.close()
+        self.thread.stop()
+        self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
+        self.readers.shutdown()
+        self.embedder.close()
+        self.ledger.close()

@@ -1,0 +1,91 @@
+"""The questions of a project: their rounds, how many labels were right, and what the audits guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from backend.ledger import blind_tasks, drift_tests, reports
+from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.reports import RoundsRow
+from backend.server.status.evidence import Share, VotesReport
+from backend.server.status.parts.certify import certify_report
+from backend.server.status.parts.drift import stops_report
+from backend.server.status.parts.estimate import estimate_report, score_check_report
+from backend.server.status.parts.guarantee import guarantee_report
+from backend.server.status.parts.labels import labels_report
+from backend.server.status.parts.questionable import questionable_report
+from backend.server.status.report import QuestionReport
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the reports of a project's questions are read.
+
+    Attributes:
+        connection: a read transaction.
+        project: the project's key.
+        target: the share of labels that must be right.
+        closed: control → whether its answers are labels of the label config.
+    """
+
+    connection: Connection
+    project: str
+    target: float
+    closed: Mapping[str, bool]
+
+
+def question_reports(source: Source, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
+    """A report for each control and epoch, the current epoch of a control first.
+
+    Args:
+        source: where to read.
+        rounds: the project's rounds, summed up by control, epoch and audit.
+    """
+    connection, project = source.connection, source.project
+    queues = blind_tasks.queues(connection, project)
+    found = {(row.control, row.epoch): row.tests for row in drift_tests.of_project(connection, project)}
+    by_question: dict[tuple[str, str], list[RoundsRow]] = {}
+    last_by_control: dict[str, float] = {}
+    for row in rounds:
+        by_question.setdefault((row.control, row.epoch), []).append(row)
+        last_by_control[row.control] = max(last_by_control.get(row.control, 0.0), row.last_at)
+    listed = []
+    for (control, epoch), rows in by_question.items():
+        last_at = max(row.last_at for row in rows)
+        queue = queues.get((control, epoch), ())
+        count = partial(reports.count_labels, connection, project, control, epoch)
+        report = QuestionReport(
+            control=control,
+            epoch=epoch,
+            current=last_at == last_by_control[control],
+            rounds=sum(row.rounds for row in rows),
+            last_at=last_at,
+            audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
+            reviewed=Share.of((row.checked, row.confirmed) for row in rows if not row.audit),
+            guarantee=guarantee_report(queue, source.target, count),
+            votes=None,
+            stops=stops_report(found.get((control, epoch))),
+        )
+        listed.append(_with_labels(source, report, queue) if report.current else report)
+    return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
+
+
+def _with_labels(source: Source, report: QuestionReport, queue: Sequence[QueuedTask]) -> QuestionReport:
+    """The report of a current epoch, with what is read from its single labels."""
+    question = (source.connection, source.project, report.control, report.epoch)
+    score_counts = reports.count_scores(*question)
+    checked, judged = reports.checked_labels(*question), reports.judged_labels(*question)
+    closed = source.closed.get(report.control, False)
+    return replace(
+        report,
+        votes=VotesReport.of(reports.latest_plan(*question)),
+        estimate=estimate_report(score_counts, checked),
+        score_check=score_check_report(checked),
+        labels=labels_report(*question, score_counts, judged, closed=closed),
+        questionable=questionable_report(source.connection, source.project, judged, closed=closed),
+        certify=certify_report(queue, score_counts, source.target),
+    )

@@ -1,0 +1,175 @@
+"""Measure what counting the kept votes again gains: right labels before and after human labels.
+
+    python benchmarks/recount.py [VOTES.csv …] [--items 2000] [--shuffles 2] [--policy joint]
+
+Each table is predicted first, item by item, without human labels. Then people label a random 2%, 5% and 10%
+of the items, and the votes of all other items are counted again. Printed for the items that nobody labelled:
+the percentage of right labels as first predicted and after each recount, and how far the mean score lies
+above it. Prices are read from the JSON file beside the table. Without a table, seven made-up models vote, of
+which three copy one another. The policies ignore contexts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import camvo
+from backend.commands.replay.inputs.prices import read_prices
+from backend.commands.replay.inputs.votes_file import read_votes
+from camvo.policies.past_rounds.past_round import PastRound
+from camvo.policies.past_rounds.recount import recount
+from camvo.policies.policy import Policy
+from camvo.questions.task import Task
+from camvo.replays.votes_table import VotesTable
+from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
+from camvo.votes.decision import Decision
+
+POLICIES: dict[str, Policy] = {
+    "joint": camvo.Joint(),
+    "joint, everyone asked": camvo.Joint(worth=1000.0),
+    "sequential": camvo.Sequential(),
+    "baseline": camvo.Baseline(),
+}
+SHARES = (0.0, 0.02, 0.05, 0.1)
+CONTEXT = np.array([1.0, 0.0])
+
+
+@dataclass(frozen=True)
+class Item:
+    """A predicted item."""
+
+    task: Task
+    votes: Mapping[str, str | None]
+    first: Decision
+    truth: str
+
+
+def predict(
+    labels: tuple[str, ...],
+    prices: Mapping[str, float],
+    rows: list[tuple[dict[str, str | None], str]],
+    policy: Policy,
+) -> tuple[camvo.Question, list[Item]]:
+    """Predict the items one after another, as the server does, without human labels."""
+    question = camvo.Question(labels, prices=prices, dimension=2, policy=policy)
+    items = []
+    for votes, truth in rows:
+        task = question.task(CONTEXT)
+        while arms := task.ask():
+            task.add({arm: votes[arm] for arm in arms})
+        if any(vote is not None for vote in task.votes.values()):
+            task.learn()
+            items.append(Item(task, task.votes, task.decision, truth))
+    return question, items
+
+
+def scorer_of(items: list[Item], labelled: set[int], labels: tuple[str, ...], arms: list[str]) -> Scorer:
+    """The scorer by all votes and the human labels so far."""
+    rounds = [
+        FinishedRound(
+            item.votes, item.first.label, float(item.first.label == item.truth) if at in labelled else None
+        )
+        for at, item in enumerate(items)
+    ]
+    return fit_scorer(rounds, arms, labels)
+
+
+def measure(decisions: list[Decision], items: list[Item], scorer: Scorer) -> tuple[float, float]:
+    """The percentage of right labels, and how many points the mean score lies above it."""
+    right = np.mean([decision.label == item.truth for decision, item in zip(decisions, items, strict=True)])
+    cast = [{arm: vote for arm, vote in item.votes.items() if vote is not None} for item in items]
+    scores = [scorer.score_decision(*pair) for pair in zip(cast, decisions, strict=True)]
+    return 100.0 * float(right), 100.0 * float(np.mean(scores) - right)
+
+
+def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable]]:
+    """The tables to predict, by name."""
+    for path in paths:
+        file = read_votes(path)
+        prices = read_prices(None, file.models, path)
+        yield (
+            path.stem,
+            VotesTable(file.labels, prices, np.ones((len(file.truth), 2)), file.votes, file.truth),
+        )
+    if not paths:
+        sys.path.insert(0, str(Path(__file__).parent / "labels_per_dollar"))
+        from made_up.families import copying  # noqa: PLC0415 - of the folder just added
+
+        for labels in (2, 4):
+            yield f"copies, {labels} labels", copying(labels)(np.random.default_rng(0), 3 * number).table
+
+
+def run(
+    table: VotesTable, policy: Policy, number: int, shuffle: int
+) -> list[tuple[float, float, float, float]]:
+    """For each share of human labels: right before and after, and the score's excess before and after."""
+    labels, prices, arms = tuple(table.labels), table.prices, list(table.prices)
+    rng = np.random.default_rng(shuffle)
+    rows = [
+        (
+            {
+                arm: labels[vote] if vote >= 0 else None
+                for arm, vote in zip(arms, table.votes[at], strict=True)
+            },
+            labels[table.truth[at]],
+        )
+        for at in rng.permutation(len(table.truth))[:number]
+    ]
+    question, items = predict(labels, prices, rows, policy)
+    in_order = rng.permutation(len(items)).tolist()
+    label_free, result = scorer_of(items, set(), labels, arms), []
+    taught = 0
+    for share in SHARES:
+        count = round(share * len(items))
+        for at in in_order[taught:count]:
+            items[at].task.learn(human=items[at].truth)
+        taught = count
+        left = [items[at] for at in sorted(in_order[count:])]
+        again = [
+            recount(policy, question.state, PastRound("", CONTEXT, item.votes, labels, prices))
+            for item in left
+        ]
+        scorer = scorer_of(items, set(in_order[:count]), labels, arms)
+        before = measure([item.first for item in left], left, label_free)
+        after = measure([decision for decision in again if decision is not None], left, scorer)
+        result.append((before[0], after[0], before[1], after[1]))
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", type=Path)
+    parser.add_argument("--items", type=int, default=2000)
+    parser.add_argument("--shuffles", type=int, default=2)
+    parser.add_argument("--policy", choices=POLICIES, default="joint")
+    arguments = parser.parse_args()
+    print(
+        "table, human labels: right before → after (gain of each shuffle); mean score minus right, likewise"
+    )
+    for name, table in tables(arguments.tables, arguments.items):
+        runs = np.array(
+            [
+                run(table, POLICIES[arguments.policy], arguments.items, shuffle)
+                for shuffle in range(arguments.shuffles)
+            ]
+        )
+        for share, by_shuffle in zip(SHARES, runs.transpose(1, 0, 2), strict=True):
+            mean = by_shuffle.mean(axis=0)
+            gains = ", ".join(f"{after - before:+.2f}" for before, after, *_ in by_shuffle)
+            print(
+                f"{name}, {share:.0%}: {mean[0]:.2f} → {mean[1]:.2f} ({gains});"
+                f" {mean[2]:+.1f} → {mean[3]:+.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

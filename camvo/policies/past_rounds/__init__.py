@@ -1,0 +1,1 @@
+"""Rounds of the past, decided again by what is known today, or asked again."""

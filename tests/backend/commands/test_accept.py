@@ -1,0 +1,203 @@
+"""``camvo accept``: what becomes an annotation and what never does, and that nothing of it is learnt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from label_studio_api import PROJECT, LabelStudioApi
+from label_studio_requests import Annotation, Project, annotated, task
+from whole_backend import Backend, votes
+
+from backend.commands.accept.acceptance import Acceptance, undo
+from backend.commands.accept.evidence import Decided, Evidence, require_certificate
+from backend.errors import ConfigError
+from backend.ledger import Ledger, human_annotations, rounds
+from backend.ledger.predictions import accepted
+
+LABELS = {"mood": "Glad"}
+
+
+@pytest.fixture
+def api() -> Iterator[LabelStudioApi]:
+    with LabelStudioApi() as api:
+        yield api
+
+
+@pytest.fixture
+def ledger(sqlite_ledger: Ledger) -> Ledger:
+    return sqlite_ledger
+
+
+def with_predictions(api: LabelStudioApi, *scores: float) -> list[int]:
+    numbers = api.add_tasks(*(f"text {number}" for number in range(len(scores))))
+    for number, score in zip(numbers, scores, strict=True):
+        api.predict(number, "camvo", score)
+    return numbers
+
+
+def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> Acceptance:
+    """A run in which the ledger knows, and certifies, what Label Studio has."""
+    decided = {
+        number: Decided(stored["predictions"][0]["score"], LABELS, certified=True)
+        for number, stored in api.tasks.items()
+        if stored["predictions"]
+    }
+    given = {"above": 0.9, "uncertified": False, "evidence": Evidence(decided, frozenset(), 0.9), **changes}
+    return Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", clock=lambda: 5.0, **given)
+
+
+def recorded(ledger: Ledger) -> list[accepted.Accepted]:
+    with ledger.read() as connection:
+        return accepted.of_project(connection, "3.1")
+
+
+# -- what is accepted
+
+
+def test_a_confident_certified_prediction_becomes_an_annotation_and_is_noted(
+    api: LabelStudioApi, ledger: Ledger
+) -> None:
+    sure, unsure = with_predictions(api, 0.95, 0.8)
+    run = acceptance(api, ledger)
+    assert run.chosen() == ([sure], Counter({"below 0.9": 1}))
+    assert run.accept([sure]) == 1
+    [annotation] = api.tasks[sure]["annotations"]
+    assert api.tasks[unsure]["annotations"] == []
+    [record] = recorded(ledger)
+    assert (record.task, record.annotation_id, record.labels) == (sure, annotation["id"], LABELS)
+    assert (record.score, record.certified, record.accepted_at) == (0.95, True, 5.0)
+
+
+def test_the_models_own_predictions_do_not_become_annotations(api: LabelStudioApi, ledger: Ledger) -> None:
+    [sure] = with_predictions(api, 0.95)
+    api.predict(sure, "camvo/red", 0.99)
+    assert acceptance(api, ledger).accept([sure]) == 1
+    assert len(api.tasks[sure]["annotations"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda api, task: api.annotate(task, "Glad"), "annotated or skipped"),
+        (lambda api, task: api.annotate(task, "Glad", was_cancelled=True), "annotated or skipped"),
+        (lambda api, task: api.drafted.add(task), "begun by somebody"),
+        (lambda api, task: api.tasks[task]["predictions"].clear(), "without a prediction"),
+        (lambda api, task: api.predict(task, "camvo", 0.95), "another prediction"),
+        (lambda api, task: api.tasks[task]["predictions"][0].update(score=0.99), "another prediction"),
+    ],
+)
+def test_what_people_or_others_touched_is_left_out(
+    api: LabelStudioApi, ledger: Ledger, spoil: Any, reason: str
+) -> None:
+    [number] = with_predictions(api, 0.95)
+    run = acceptance(api, ledger)
+    spoil(api, number)
+    tasks, left = run.chosen()
+    assert tasks == []
+    [(told, _)] = left.items()
+    assert reason in told
+
+
+def test_a_blind_task_is_left_out_even_if_it_has_a_prediction(api: LabelStudioApi, ledger: Ledger) -> None:
+    [number] = with_predictions(api, 0.95)
+    run = acceptance(api, ledger, uncertified=True)
+    blind = Evidence(run.evidence.decided, frozenset([number]), 0.9)
+    again = acceptance(api, ledger, uncertified=True, evidence=blind)
+    assert again.chosen() == ([], Counter(blind=1))
+
+
+@pytest.mark.parametrize("uncertified", [False, True])
+def test_an_uncovered_label_is_accepted_on_request_only(
+    api: LabelStudioApi, ledger: Ledger, uncertified: bool
+) -> None:
+    [number] = with_predictions(api, 0.95)
+    evidence = Evidence({number: Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
+    tasks, _ = acceptance(api, ledger, evidence=evidence, uncertified=uncertified).chosen()
+    assert tasks == ([number] if uncertified else [])
+
+
+def test_a_task_that_somebody_begins_meanwhile_is_left_out(api: LabelStudioApi, ledger: Ledger) -> None:
+    first, second = with_predictions(api, 0.95, 0.96)
+    run = acceptance(api, ledger)
+    tasks, _ = run.chosen()
+    api.drafted.add(first)
+    assert (tasks, run.accept(tasks)) == ([first, second], 1)
+    assert api.tasks[first]["annotations"] == []
+    assert [record.task for record in recorded(ledger)] == [second]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "above", "refusal"),
+    [(None, 0.9, "no label is certified"), (0.95, 0.9, "only those from 0.95 on"), (0.9, 0.9, None)],
+)
+def test_without_a_certificate_nothing_is_accepted(
+    threshold: float | None, above: float, refusal: str | None
+) -> None:
+    evidence = Evidence({}, frozenset(), threshold)
+    if refusal is None:
+        require_certificate(evidence, above)
+        return
+    with pytest.raises(ConfigError, match=refusal):
+        require_certificate(evidence, above)
+
+
+# -- undo
+
+
+def test_undo_deletes_what_nobody_touched_and_nothing_else(api: LabelStudioApi, ledger: Ledger) -> None:
+    kept, deleted, gone, by_hand = with_predictions(api, 0.95, 0.96, 0.97, 0.5)
+    api.annotate(by_hand, "Sad")
+    acceptance(api, ledger).accept([kept, deleted, gone])
+    api.tasks[kept]["annotations"][0]["lead_time"] = 4.0
+    api.tasks[gone]["annotations"].clear()
+    outcome = undo(api.client(), ledger, PROJECT, "3.1")
+    assert outcome == Counter(kept=1, deleted=1, gone=1)
+    left = {number for number, stored in api.tasks.items() if stored["annotations"]}
+    assert left == {kept, by_hand}
+    assert recorded(ledger) == []
+
+
+# -- nothing is learnt
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    folder = tmp_path_factory.mktemp("accept")
+    with Backend(folder, votes(red="Glad", green="Glad", blue="Glad")) as backend:
+        yield backend
+
+
+def teaches(backend: Backend, number: int, *, mood: str, known: bool) -> bool:
+    """Whether an annotation teaches that Label Studio reports like a human's, on an accepted task."""
+    key = Project().key
+    backend.predict(task(number))
+    record = accepted.Accepted(key, number, number * 10 if known else None, LABELS, 0.9, True, 1.0)
+    with backend.ledger.write() as connection:
+        accepted.store(connection, [record])
+    backend.hook(annotated(Annotation(number=number * 10, task=number, mood=mood)))
+    with backend.ledger.read() as connection:
+        [stored] = human_annotations.of_task(connection, key, number)
+        [round_] = rounds.of_task(connection, key, number)
+    assert (round_.taught_by == "human") == stored.teaches
+    return stored.teaches
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_accepted_label_is_not_learnt_however_it_is_reported(backend: Backend, known: bool) -> None:
+    assert not teaches(backend, 100 + known, mood="Glad", known=known)
+
+
+def test_an_accepted_label_that_a_person_corrects_is_learnt(backend: Backend) -> None:
+    assert teaches(backend, 102, mood="Sad", known=True)
+
+
+def test_a_deleted_task_is_forgotten_here_too(backend: Backend) -> None:
+    key = Project().key
+    backend.predict(task(103))
+    with backend.ledger.write() as connection:
+        accepted.store(connection, [accepted.Accepted(key, 103, 1030, LABELS, 0.9, True, 1.0)])
+        accepted.forget_tasks(connection, key, [103])
+        assert 103 not in {each.task for each in accepted.of_project(connection, key)}

@@ -1,0 +1,122 @@
+"""``camvo check --live`` and ``--label-config``, with models that answer, fail or are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+from command_line import called
+from server_process import config_for
+
+from backend.ledger import Ledger
+from backend.ledger.reports import counts
+from backend.testing import OpenAIServer, Reply
+
+
+def script(body: dict[str, Any]) -> Reply:
+    if body["model"] == "green":
+        return Reply.says("I would rather not say.")
+    return Reply.fails(401) if body["model"] == "blue" else Reply.says({"sentiment": "Positive"})
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[OpenAIServer]:
+    with OpenAIServer(script) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def live(models: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> CompletedProcess[str]:
+    """A live check of a model that votes, one that rambles, one that refuses the key, and one that is off."""
+    folder = tmp_path_factory.mktemp("live")
+    path = config_for(models, folder, policy=None)
+    config = yaml.safe_load(path.read_text())
+    off = {**config["models"][0], "name": "off", "api_base": "http://127.0.0.1:1/v1"}
+    path.write_text(yaml.safe_dump(config | {"models": [*config["models"], off]}))
+    done = called("check", "--live", "--config", str(path), cwd=folder, COLUMNS="120")
+    done.args = str(folder)
+    return done
+
+
+def row(done: CompletedProcess[str], model: str) -> list[str]:
+    """The first table's row of a model."""
+    line = next(line for line in done.stdout.splitlines() if line.startswith(f"│ {model} "))
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_a_model_that_votes_shows_time_usage_and_price(live: CompletedProcess[str]) -> None:
+    name, answer, took, tokens_in, tokens_out, paid = row(live, "red")
+    assert (name, answer) == ("red", "Positive")
+    assert took.endswith(" s")
+    assert int(tokens_in) > 0
+    assert int(tokens_out) > 0
+    assert paid.startswith("$0.0000")
+
+
+@pytest.mark.parametrize(
+    ("model", "cure"),
+    [
+        ("green", "structured_output: true"),
+        ("blue", "check the variable that api_key_env names"),
+        ("off", "cannot be reached: connection refused (start its server"),
+    ],
+)
+def test_a_model_that_does_not_vote_is_named_with_the_cure(
+    live: CompletedProcess[str], model: str, cure: str
+) -> None:
+    line = next(line for line in live.stdout.splitlines() if line.startswith(f"✗ {model}: "))
+    assert cure in line
+    assert "HTTP 500" not in line
+    assert live.returncode == 1
+
+
+def test_a_live_check_asks_each_model_once(models: OpenAIServer, live: CompletedProcess[str]) -> None:
+    assert [models.count(name) for name in ("red", "green", "blue")] == [1, 1, 1]
+
+
+def test_the_estimate_uses_what_the_live_call_used(live: CompletedProcess[str]) -> None:
+    measured = {
+        line.split("│")[1].strip(): line.split("│")[5].strip()
+        for line in live.stdout.splitlines()
+        if line.count("│") == 6 and "openai/" in line
+    }
+    assert measured == {"red": "1 calls", "green": "1 calls", "blue": "max_tokens", "off": "max_tokens"}
+
+
+def test_nothing_is_booked_by_a_check(live: CompletedProcess[str]) -> None:
+    ledger = Ledger(f"sqlite:///{Path(str(live.args)) / 'camvo.sqlite'}")
+    with ledger.read() as connection:
+        assert counts.paid_tasks(connection) == (0, 0.0)
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "line"),
+    [
+        (
+            '<Choices name="a" toName="t"><Choice value="x"/><Choice value="y"/></Choices>',
+            0,
+            "✓ .*a (Choices)",
+        ),
+        ('<TextArea name="a" toName="t"/>', 1, "✗ .*no control gets a prediction"),
+    ],
+)
+def test_a_label_config_is_checked_control_by_control(
+    tmp_path: Path, config: str, code: int, line: str
+) -> None:
+    path = tmp_path / "config.xml"
+    path.write_text(f'<View><Text name="t" value="$t"/>{config}</View>')
+    done = called("check", "--label-config", str(path), cwd=tmp_path, COLUMNS="120")
+    sign, words = line.split(" .*")
+    assert done.returncode == code
+    assert any(each.startswith(sign) and words in each for each in done.stdout.splitlines())
+
+
+def test_a_label_config_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = called("check", "--label-config", "nowhere.xml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("camvo: --label-config: cannot be read: ")

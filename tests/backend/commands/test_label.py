@@ -1,0 +1,289 @@
+"""``camvo label``: every task once, whatever happens, and a file that says what came out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labelling import LabelFolder, always
+from whole_backend import prompt_of
+
+from backend.commands.label import run as run_module
+from backend.errors import ConfigError, DatasetError
+from backend.ledger.money import accounts
+from backend.testing import Reply
+
+CALL = (10 * 1.0 + 2 * 2.0) / 1e6
+"""Cost in $ of one call of the scripted models."""
+
+XML = (
+    '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
+    '<Choice value="Sad"/></Choices><Choices name="topic" toName="t"><Choice value="Home"/>'
+    '<Choice value="Work"/></Choices></View>'
+)
+
+
+def moods(body: dict[str, Any]) -> Reply:
+    """Both models say "Sad" of texts with that word; red alone says it of those with "mixed"."""
+    prompt = prompt_of(body)
+    sad = "gloomy" in prompt or ("mixed" in prompt and body["model"] == "red")
+    return Reply.says({"label": "Sad" if sad else "Glad"})
+
+
+def test_every_row_gets_its_label_beside_its_own_columns(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,lovely\n2,gloomy\n")
+        folder.label()
+        kept = [(row["number"], row["text"], row["camvo_label"]) for row in folder.rows()]
+        assert kept == [("1", "lovely", "Glad"), ("2", "gloomy", "Sad")]
+
+
+def test_a_row_says_who_voted_what_and_what_it_cost(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("mixed")
+        folder.label()
+        [row] = folder.rows()
+        assert json.loads(row["camvo_votes"]) == {"red": "Sad", "green": "Glad"}
+        assert float(row["camvo_cost_usd"]) == pytest.approx(2 * CALL)
+
+
+def test_the_costs_of_the_rows_add_up_to_what_was_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy", "lovely", "mixed")
+        folder.label(name="in.csv")
+        spent = sum(float(row["camvo_cost_usd"]) for row in folder.rows())
+        with folder.ledger.read() as connection:
+            assert spent == pytest.approx(accounts.balance(connection, "in", accounts.TOTAL).spent / 1e12)
+
+
+def test_rows_of_equal_text_are_asked_about_once_and_all_labelled(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,lovely\n2,lovely\n3,lovely\n")
+        assert folder.label().tasks == 1
+        assert folder.server.count() == 2
+        assert [row["camvo_label"] for row in folder.rows()] == ["Glad"] * 3
+
+
+def test_the_same_command_buys_nothing_and_writes_the_same_again(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        folder.label()
+        first, bought = (tmp_path / "out.csv").read_bytes(), folder.server.count()
+        assert folder.label().labelled_before == 3
+        assert folder.server.count() == bought
+        assert (tmp_path / "out.csv").read_bytes() == first
+
+
+def test_another_order_of_the_rows_changes_nothing(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        folder.label()
+        before, bought = folder.rows(), folder.server.count()
+        folder.table("mixed", "lovely", "gloomy")
+        folder.label()
+        assert folder.server.count() == bought
+        assert sorted(folder.rows(), key=str) == sorted(before, key=str)
+
+
+def test_an_interrupted_run_comes_to_the_same_labels_scores_and_costs(tmp_path: Path) -> None:
+    """Without calibration, whose fits run beside the tasks, at moments that depend on the clock."""
+    texts = [f"{word} {number}" for number in range(8) for word in ("lovely", "gloomy", "mixed")]
+    outputs = []
+    for name, stops in (("straight", ()), ("interrupted", (5, 11))):
+        (tmp_path / name).mkdir()
+        with LabelFolder(tmp_path / name, moods, policy={"name": "sequential"}, calibrate=False) as folder:
+            folder.table(*texts)
+            for stop in stops:
+                with pytest.raises(KeyboardInterrupt), _interrupt_after(stop):
+                    folder.label()
+            folder.label()
+            outputs.append((tmp_path / name / "out.csv").read_text())
+            sold = Counter((request.model, prompt_of(request.body)) for request in folder.server.requests)
+            assert set(sold.values()) == {1}
+    assert outputs[0] == outputs[1]
+
+
+def _interrupt_after(tasks: int) -> Any:
+    """Interrupt the run when so many tasks of it have ended, as Ctrl-C does."""
+    run = run_module.Labelling.run
+
+    def interrupted(self: Any, jobs: Any) -> Any:
+        for number, job in enumerate(run(self, jobs), start=1):
+            yield job
+            if number == tasks:
+                raise KeyboardInterrupt
+
+    patch = pytest.MonkeyPatch.context()
+    return _Patched(patch, interrupted)
+
+
+class _Patched:
+    def __init__(self, context: Any, function: Callable[..., Any]) -> None:
+        self._context, self._function = context, function
+
+    def __enter__(self) -> None:
+        self._context.__enter__().setattr(run_module.Labelling, "run", self._function)
+
+    def __exit__(self, *error: object) -> None:
+        self._context.__exit__(*error)
+
+
+def test_a_task_that_fails_does_not_end_the_run_and_its_row_says_why(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, _fails_on("broken")) as folder:
+        folder.table("broken", "lovely")
+        assert folder.label().labelling.failed == {"no_vote": 1}
+        assert [(row["camvo_label"], row["camvo_error"]) for row in folder.rows()] == [
+            ("", "no_vote"),
+            ("Glad", ""),
+        ]
+
+
+def test_retry_failed_asks_about_the_failed_tasks_alone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, _fails_on("broken")) as folder:
+        folder.table("broken", "lovely")
+        folder.label()
+        folder.table("broken", "lovely", "new")
+        folder.server.script, before = always("Sad"), folder.server.count()
+        folder.label(retry_failed=True)
+        assert folder.server.count() == before + 2
+        assert [row["camvo_label"] for row in folder.rows()] == ["Sad", "Glad", ""]
+
+
+def _fails_on(word: str) -> Callable[[dict[str, Any]], Reply]:
+    return lambda body: Reply.fails(400) if word in prompt_of(body) else Reply.says({"label": "Glad"})
+
+
+def test_a_blank_text_costs_nothing_and_fails_alone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,\n2,lovely\n")
+        folder.label()
+        assert [row["camvo_error"] for row in folder.rows()] == ["text_empty", ""]
+
+
+def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backend.commands.label.labelling.HOPELESS", 3)
+    with LabelFolder(tmp_path, lambda body: Reply.fails(401)) as folder:
+        folder.table(*(f"text {number}" for number in range(30)))
+        tally = folder.label()
+        assert tally.labelling.hopeless
+        assert tally.left >= 25
+
+
+def dear(body: dict[str, Any]) -> Reply:
+    """An answer of 900 input and 200 output tokens, $0.0013."""
+    return Reply.says({"label": "Glad"}, usage=(900, 200))
+
+
+def test_a_budget_ends_the_run_before_it_is_exceeded(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, dear, concurrency=8) as folder:
+        folder.table(*(f"text {number}" for number in range(12)))
+        tally = folder.label(budget=0.02)
+        assert tally.labelling.out_of_money
+        assert 0 < tally.labelling.labelled < 12
+        assert tally.spending.in_all() <= 0.02
+
+
+def test_a_run_after_the_budget_was_raised_goes_on_and_counts_what_was_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, dear) as folder:
+        folder.table(*(f"text {number}" for number in range(12)))
+        first = folder.label(budget=0.02)
+        second = folder.label(budget=1.0)
+        assert second.labelled_before == first.labelling.labelled
+        assert second.spending.in_all() == pytest.approx(24 * 0.0013)
+
+
+def test_several_controls_have_a_column_of_labels_each(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Work"})) as folder:
+        folder.table("lovely")
+        folder.label(label_config=XML, labels=(), text_column=None)
+        [row] = folder.rows()
+        assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "Work")
+
+
+def test_label_studios_format_holds_predictions(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("gloomy")
+        folder.label(out="out.json")
+        [task] = json.loads((tmp_path / "out.json").read_text())
+        assert task["data"] == {"text": "gloomy"}
+        [prediction] = task["predictions"]
+        assert prediction["result"][0]["value"] == {"choices": ["Sad"]}
+        assert prediction["model_version"] == "camvo"
+
+
+def test_a_column_whose_name_no_label_config_can_hold_is_labelled_all_the_same(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "what they said\ngloomy\n")
+        folder.label(text_column="what they said")
+        assert folder.rows()[0]["camvo_label"] == "Sad"
+
+
+def test_ids_are_those_of_the_id_column(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "key,text\na,lovely\nb,lovely\n")
+        folder.label(id_column="key")
+        assert [row["camvo_id"] for row in folder.rows()] == ["a", "b"]
+
+
+def test_two_rows_of_one_id_are_refused_with_both_lines_before_anything_is_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "key,text\na,lovely\nb,fine\na,gloomy\n")
+        with pytest.raises(DatasetError, match="line 4 has the same id as line 2"):
+            folder.label(id_column="key")
+        assert folder.server.count() == 0
+
+
+def test_a_missing_column_is_refused_with_the_line_and_the_columns(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "review\nlovely\n")
+        with pytest.raises(DatasetError) as refused:
+            folder.label()
+        assert "line 2" in str(refused.value)
+        assert "'review'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"labels": ()}, {"labels": ("Glad",)}, {"text_column": None}, {"label_config": XML}]
+)
+def test_a_question_that_is_not_given_exactly_once_is_refused(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely")
+        with pytest.raises(ConfigError):
+            folder.label(**options)
+
+
+def test_the_file_of_an_earlier_run_stays_when_a_run_is_refused(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("out.csv", "precious")
+        folder.write("in.csv", "text\n")
+        with pytest.raises(DatasetError, match="no rows"):
+            folder.label()
+        assert (tmp_path / "out.csv").read_text() == "precious"
+
+
+def test_the_tasks_own_file_is_never_overwritten(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely")
+        with pytest.raises(DatasetError, match="file of the tasks"):
+            folder.label(out="in.csv")
+
+
+def test_many_tasks_are_asked_about_at_once_but_no_more_than_concurrency(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    def script(body: dict[str, Any]) -> Reply:
+        if folder.server.count() >= 6:
+            released.set()
+        return Reply.says({"label": "Glad"}).held_until(released)
+
+    with LabelFolder(tmp_path, script, concurrency=3) as folder:
+        folder.table(*(f"text {number}" for number in range(9)))
+        folder.label()
+        assert folder.server.most_at_once == 6  # three tasks with two models each

@@ -1,0 +1,67 @@
+"""``camvo label --project``: predictions for Label Studio without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from label_studio_api import PROJECT, LabelStudioApi
+from labelling import LabelFolder
+from scripted_litellm import HashedTexts
+from whole_backend import prompt_of
+
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.project_run import predict_project
+from backend.commands.predict.tally import Tally
+from backend.ledger import projects
+from backend.testing import Reply
+
+
+def glad_unless_broken(body: dict[str, object]) -> Reply:
+    return Reply.fails(400) if "broken" in prompt_of(body) else Reply.says({"mood": "Glad"})
+
+
+def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Tally:
+    return predict_project(
+        api.client(),
+        PROJECT,
+        LabelOptions(**options),  # type: ignore[arg-type]
+        folder.environment,
+        folder.console,
+        HashedTexts(),  # type: ignore[arg-type]
+    )
+
+
+def test_every_task_gets_a_prediction_in_label_studio_and_a_second_run_buys_nothing(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        numbers = api.add_tasks("a", "b", "c")
+        assert run(api, folder).created == 3
+        assert [task for task, *_ in api.predictions()] == numbers
+        bought = folder.server.count()
+        assert run(api, folder).unchanged == 3
+        assert folder.server.count() == bought
+
+
+def test_the_ledger_holds_the_project_under_the_servers_key(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        api.add_tasks("a")
+        run(api, folder)
+        with folder.ledger.read() as connection:
+            assert projects.get(connection, api.project_key) is not None
+
+
+def test_retry_failed_asks_about_the_failed_tasks_of_the_project_alone(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        broken, *_ = api.add_tasks("broken", "b")
+        assert run(api, folder).failed == {"no_vote": 1}
+        folder.server.script = lambda body: Reply.says({"mood": "Sad"})
+        api.add_tasks("new")
+        assert run(api, folder, retry_failed=True).created == 1
+        assert broken in {task for task, *_ in api.predictions()}
+        assert len(api.predictions()) == 2
+
+
+def test_a_budget_leaves_tasks_without_a_prediction(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        api.add_tasks("a")
+        assert run(api, folder, budget=0.0).failed == {"budget_exhausted": 1}
+        assert folder.server.count() == 0

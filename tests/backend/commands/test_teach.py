@@ -1,0 +1,185 @@
+"""``camvo label --blind`` and ``camvo teach``: a random sample goes out, and people's labels come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from labelling import LabelFolder, always
+
+from backend.commands.teach.teach import TeachTally, teach_file
+from backend.errors import ConfigError, DatasetError
+from backend.ledger import blind_tasks, human_annotations
+
+TEXTS = [f"text {number}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelFolder]:
+    """Twenty tasks, all labelled "Glad", five of them blind."""
+    with LabelFolder(tmp_path_factory.mktemp("labelled"), always("Glad"), concurrency=8) as folder:
+        folder.table(*TEXTS)
+        folder.label(blind=5)
+        yield folder
+
+
+@pytest.fixture
+def folder(labelled: LabelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+    """A copy of that folder with its ledger."""
+    with labelled.copied(tmp_path) as folder:
+        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+        yield folder
+
+
+def teach(folder: LabelFolder, name: str = "blind.csv") -> TeachTally:
+    return teach_file(folder.path / name, folder.path / "camvo.yaml")
+
+
+def counted(tally: TeachTally) -> tuple[int, int, int, int]:
+    return tally.new, tally.changed, tally.withdrawn, tally.known
+
+
+def blind_texts(folder: LabelFolder) -> list[str]:
+    return [row["text"] for row in folder.rows("blind.csv")]
+
+
+def human_labels(folder: LabelFolder) -> dict[str, str]:
+    return {row["text"]: row["camvo_human"] for row in folder.rows() if row["camvo_human"]}
+
+
+def test_the_sample_has_as_many_tasks_as_asked_for_and_shows_no_label(folder: LabelFolder) -> None:
+    sample = folder.rows("blind.csv")
+    assert len(sample) == 5
+    assert {row["camvo_label"] for row in sample} == {""}
+
+
+def test_the_labels_of_blind_tasks_are_left_out_and_no_others(folder: LabelFolder) -> None:
+    unlabelled = {row["text"] for row in folder.rows() if not row["camvo_label"]}
+    assert unlabelled == set(blind_texts(folder))
+
+
+def test_the_sample_is_the_same_for_another_order_of_the_rows(folder: LabelFolder) -> None:
+    before = folder.rows("blind.csv")
+    (folder.path / "blind.csv").unlink()
+    folder.table(*reversed(TEXTS))
+    folder.label(blind=5)
+    assert folder.rows("blind.csv") == before
+
+
+def test_the_order_of_the_sample_is_that_in_which_labels_certify(folder: LabelFolder) -> None:
+    with folder.ledger.read() as connection:
+        [queue] = blind_tasks.queues(connection, "in").values()
+    sample = folder.rows("blind.csv")
+    assert [int(row["camvo_task"][1:], 16) for row in sample] == [task.task for task in queue]
+
+
+def test_a_file_in_which_people_work_is_not_written_again(folder: LabelFolder) -> None:
+    folder.change("blind.csv", **{blind_texts(folder)[0]: "Sad"})
+    before = (folder.path / "blind.csv").read_bytes()
+    folder.label(blind=5)
+    assert (folder.path / "blind.csv").read_bytes() == before
+
+
+def test_a_label_that_was_shown_is_not_in_a_larger_sample(folder: LabelFolder) -> None:
+    (folder.path / "blind.csv").rename(folder.path / "first.csv")
+    folder.label(blind=10)
+    assert {row["text"] for row in folder.rows("blind.csv")} == {
+        row["text"] for row in folder.rows("first.csv")
+    }
+
+
+def test_more_blind_tasks_than_tasks_are_refused(folder: LabelFolder) -> None:
+    with pytest.raises(ConfigError, match="more than the 20 tasks"):
+        folder.label(blind=21)
+
+
+def test_all_tasks_can_be_blind(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    with LabelFolder(tmp_path / "all", always("Glad"), concurrency=8) as folder:
+        folder.table(*TEXTS)
+        folder.label(blind=20)
+        assert len(folder.rows("blind.csv")) == 20
+        assert {row["camvo_blind"] for row in folder.rows()} == {"true"}
+
+
+def test_labels_taught_once_are_known_the_second_time(folder: LabelFolder) -> None:
+    first, second, *_ = blind_texts(folder)
+    folder.change("blind.csv", **{first: "Sad", second: "Glad"})
+    assert counted(teach(folder)) == (2, 0, 0, 0)
+    assert counted(teach(folder)) == (0, 0, 0, 2)
+
+
+def test_a_taught_task_shows_both_labels_in_the_next_run_for_free(folder: LabelFolder) -> None:
+    first, *_ = blind_texts(folder)
+    folder.change("blind.csv", **{first: "sad"})
+    teach(folder)
+    bought = folder.server.count()
+    folder.label()
+    [row] = [row for row in folder.rows() if row["text"] == first]
+    assert (row["camvo_label"], row["camvo_human"]) == ("Glad", "Sad")
+    assert folder.server.count() == bought
+
+
+def test_a_changed_label_replaces_the_one_before(folder: LabelFolder) -> None:
+    first, *_ = blind_texts(folder)
+    folder.change("blind.csv", **{first: "Sad"})
+    teach(folder)
+    folder.change("blind.csv", **{first: "Glad"})
+    assert counted(teach(folder)) == (0, 1, 0, 0)
+    folder.label()
+    assert human_labels(folder) == {first: "Glad"}
+
+
+def test_an_emptied_cell_withdraws_the_label_and_it_can_come_back(folder: LabelFolder) -> None:
+    first, *_ = blind_texts(folder)
+    folder.change("blind.csv", **{first: "Sad"})
+    teach(folder)
+    folder.change("blind.csv", **{first: ""})
+    assert counted(teach(folder)) == (0, 0, 1, 0)
+    folder.label()
+    assert human_labels(folder) == {}
+    folder.change("blind.csv", **{first: "Sad"})
+    assert counted(teach(folder)) == (1, 0, 0, 0)
+    folder.label()
+    assert human_labels(folder) == {first: "Sad"}
+
+
+def test_blind_labels_reach_the_queue_that_certifies(folder: LabelFolder) -> None:
+    first, second, *_ = blind_texts(folder)
+    folder.change("blind.csv", **{first: "Sad", second: "Glad"})
+    teach(folder)
+    with folder.ledger.read() as connection:
+        [queue] = blind_tasks.queues(connection, "in").values()
+    assert [task.reward for task in queue[:3]] == [0.0, 1.0, None]
+
+
+def test_a_word_that_is_no_label_is_refused_with_its_line_and_nothing_is_learnt(folder: LabelFolder) -> None:
+    first, second, *_ = blind_texts(folder)
+    folder.change("blind.csv", **{first: "Sad", second: "Happy"})
+    with pytest.raises(DatasetError) as refused:
+        teach(folder)
+    assert "line 3" in str(refused.value)
+    assert "'Glad', 'Sad'" in str(refused.value)
+    with folder.ledger.read() as connection:
+        assert human_annotations.annotated_tasks(connection, "in") == []
+
+
+def test_two_labels_for_one_task_are_refused(folder: LabelFolder) -> None:
+    lines = (folder.path / "blind.csv").read_text("utf-8").splitlines()
+    folder.write("twice.csv", "\n".join([lines[0], lines[1] + "Sad", lines[1] + "Glad"]))
+    with pytest.raises(DatasetError, match="another label"):
+        teach(folder, "twice.csv")
+
+
+def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:
+    folder.write("other.csv", "camvo_project,camvo_task,camvo_label\nelsewhere,t0000000000000000,Sad\n")
+    with pytest.raises(DatasetError, match="names no project of this ledger"):
+        teach(folder, "other.csv")
+
+
+def test_labels_of_texts_without_a_number_find_their_tasks(folder: LabelFolder) -> None:
+    folder.write("gold.csv", f"camvo_project,text,camvo_label\nin,{TEXTS[0]},Sad\n")
+    assert counted(teach(folder, "gold.csv")) == (1, 0, 0, 0)
+    folder.label()
+    assert human_labels(folder) == {TEXTS[0]: "Sad"}

@@ -1,0 +1,160 @@
+"""Sources of rows: every format gives the same rows, and a mistake names its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.datasets.columns import Columns
+from backend.datasets.sinks.open_sink import open_sink
+from backend.datasets.sinks.result import Result
+from backend.datasets.sources.open_source import open_source
+from backend.errors import DatasetError
+
+ROWS = [{"text": 'a "b", c\nd', "n": "1"}, {"text": "é ü 漢", "n": "2"}]
+
+
+def as_csv(folder: Path) -> Path:
+    path = folder / "rows.csv"
+    path.write_text('text,n\n"a ""b"", c\nd",1\né ü 漢,2\n', "utf-8")
+    return path
+
+
+def as_json_lines(folder: Path) -> Path:
+    path = folder / "rows.jsonl"
+    path.write_text("\n\n".join(json.dumps(row) for row in ROWS), "utf-8")
+    return path
+
+
+def as_plain_json(folder: Path) -> Path:
+    path = folder / "rows.json"
+    path.write_text(json.dumps(ROWS, indent=1), "utf-8")
+    return path
+
+
+def as_tasks(folder: Path) -> Path:
+    path = folder / "tasks.json"
+    path.write_text(json.dumps([{"id": 3 + n, "data": row} for n, row in enumerate(ROWS)]), "utf-8")
+    return path
+
+
+def as_parquet(folder: Path) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = folder / "rows.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(ROWS), path)
+    return path
+
+
+@pytest.mark.parametrize("written", [as_csv, as_json_lines, as_plain_json, as_tasks, as_parquet])
+def test_every_format_gives_the_same_rows(tmp_path: Path, written: Callable[[Path], Path]) -> None:
+    assert [dict(row.data) for row in open_source(written(tmp_path)).rows()] == ROWS
+
+
+def test_a_source_can_be_read_twice(tmp_path: Path) -> None:
+    source = open_source(as_csv(tmp_path))
+    assert list(source.rows()) == list(source.rows())
+
+
+def test_label_studios_tasks_bring_their_ids(tmp_path: Path) -> None:
+    assert [row.id for row in open_source(as_tasks(tmp_path)).rows()] == ["3", "4"]
+
+
+def test_a_row_of_csv_stands_where_it_begins_although_cells_have_several_lines(tmp_path: Path) -> None:
+    assert [row.place for row in open_source(as_csv(tmp_path)).rows()] == ["line 2", "line 4"]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_the_separator_of_csv_is_found(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f'"a,b;c"{separator}d\n1{separator}2\n', "utf-8-sig")
+    [row] = open_source(path).rows()
+    assert dict(row.data) == {"a,b;c": "1", "d": "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("a.csv", b"text,n\nx,1\ny\n", "line 3"),
+        ("a.csv", b"text,text\nx,1\n", "line 1"),
+        ("a.csv", b"", "line 1"),
+        ("a.csv", b"text\nx\n\xff\xfe\n", "line"),
+        ("a.csv", b'text\nx\n"y" z\n', "line 3"),
+        ("a.jsonl", b'{"text": "x"}\n{"text"\n', "line 2"),
+        ("a.jsonl", b"[1]\n", "line 1"),
+        ("a.json", b'{"text": "x"}', "a.json"),
+        ("a.json", b'[{"text": "x"}, {"te', "task 2"),
+        ("a.json", b"[1]", "task 1"),
+        ("a.txt", b"x", "a.txt"),
+    ],
+)
+def test_a_mistake_in_a_file_names_its_place(tmp_path: Path, name: str, content: bytes, place: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DatasetError) as refused:
+        list(open_source(path).rows())
+    assert place in str(refused.value.where)
+
+
+def test_a_parquet_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"no parquet at all")
+    with pytest.raises(DatasetError, match="is not Parquet"):
+        list(open_source(path).rows())
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="no such file"):
+        open_source(tmp_path / "a.csv")
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@given(rows=st.lists(st.fixed_dictionaries({"a": texts, "b": texts}), min_size=1, max_size=5))
+def test_what_a_sink_writes_a_source_reads(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[dict[str, str]]
+) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    path, columns = tmp_path_factory.mktemp("rows") / f"rows.{ending}", Columns()
+    for row in rows:
+        columns.add(row)
+    with open_sink(path, columns) as sink:
+        for row in rows:
+            sink.write(Result(row, {"camvo_label": "x", "camvo_blind": False}, {}, []))
+    read = [dict(row.data) for row in open_source(path).rows()]
+    assert [{"a": row["a"], "b": row["b"]} for row in read] == rows
+    assert {row["camvo_label"] for row in read} == {"x"}
+
+
+def test_a_sink_that_fails_leaves_the_file_of_before(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("before")
+    with pytest.raises(TypeError), open_sink(path, Columns()) as sink:
+        sink.write(Result({("a", "b"): 1}, {}, {}, []))  # type: ignore[dict-item]  # no JSON key
+    assert path.read_text() == "before"
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path, columns, row = tmp_path / "rows.parquet", Columns(), {"n": 3, "x": 0.5, "yes": True, "list": [1]}
+    columns.add(row)
+    with open_sink(path, columns) as sink:
+        sink.write(Result(row, {"camvo_score": None}, {}, []))
+    [read] = open_source(path).rows()
+    assert dict(read.data) == {**row, "list": "[1]", "camvo_score": None}
+
+
+def test_label_studios_format_without_a_task_is_an_empty_array(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    with open_sink(path, Columns()):
+        pass
+    assert json.loads(path.read_text()) == []

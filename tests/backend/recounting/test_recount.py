@@ -1,0 +1,337 @@
+"""Counting kept votes again, in the real app: what changes, what never does, and what Label Studio shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_studio_api import KEY, LabelStudioApi
+from label_studio_requests import annotations_deleted, start_training, tasks_deleted
+from pydantic import SecretStr
+from recount_project import (
+    LABELLED,
+    LEFT,
+    NEW,
+    POLICY,
+    TASKS,
+    Prepared,
+    Studio,
+    labels,
+    resumed,
+    script,
+    truth,
+)
+from server_process import wait_until
+from whole_backend import Backend
+
+from backend.ledger import open_rounds
+from backend.ledger.recounts import countings
+from backend.ledger.recounts import rows as recounts
+from backend.recounting import automatic
+from backend.telemetry import logs
+
+# -- what a recount changes
+
+
+def test_human_labels_change_the_labels_of_the_tasks_that_nobody_annotated(studio: Studio) -> None:
+    before = labels(studio.answers())
+    assert before == [truth(number + 1) for number in range(TASKS)]
+    counting = studio.recount()
+    assert counting is not None
+    assert (counting["labels"], counting["counted"]) == (LEFT, LEFT)
+    after = labels(studio.answers())
+    assert after[LABELLED:] == NEW
+    assert after[:LABELLED] == before[:LABELLED]
+
+
+def test_a_recount_asks_no_model(studio: Studio) -> None:
+    asked = len(studio.backend.server.requests)
+    studio.recount()
+    studio.answers()
+    assert len(studio.backend.server.requests) == asked
+
+
+def test_the_first_rounds_and_the_events_stay_as_they_were(studio: Studio) -> None:
+    def stored() -> list[tuple[Any, ...]]:
+        found = [studio.backend.rounds(task, studio.project) for task in studio.tasks]
+        return [(one.id, one.label, one.score, one.plan, one.taught, one.confirmed) for [one] in found]
+
+    before, events = stored(), studio.backend.events(studio.project)
+    studio.recount()
+    assert (stored(), studio.backend.events(studio.project)) == (before, events)
+
+
+def test_the_ledger_says_when_and_why_a_label_changed(studio: Studio) -> None:
+    studio.recount()
+    [counting] = studio.countings()
+    assert counting.reason == "command"
+    assert counting.sequence == len(studio.backend.events(studio.project))
+    recount = studio.recounts(12)
+    assert recount is not None
+    assert (recount.label, recount.label_changed) == (truth(12), True)
+
+
+def test_a_second_recount_with_nothing_new_changes_nothing(studio: Studio) -> None:
+    studio.recount()
+    answers = studio.answers()
+    assert studio.recount() is None
+    assert (len(studio.countings()), studio.answers()) == (1, answers)
+
+
+def test_two_recounts_at_once_are_one(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    both = [runtime._thread.submit(runtime.recounter.recount(key, "command")) for _ in range(2)]
+    assert both[0].result(60) == both[1].result(60)
+    assert len(studio.countings()) == 1
+
+
+def test_two_processes_that_count_the_same_store_it_once(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    first, second = [runtime._thread.submit(runtime.recounter.count(key)).result(60) for _ in range(2)]
+    stored = [
+        runtime._thread.submit(runtime.recounter.store(key, found, "automatic")).result(60)
+        for found in (first, second)
+    ]
+    assert stored[0] is not None
+    assert stored[1] is None
+
+
+def test_a_task_annotated_after_it_was_counted_keeps_its_label(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    found = runtime._thread.submit(runtime.recounter.count(key)).result(60)
+    studio.label(13)
+    runtime._thread.submit(runtime.recounter.store(key, found, "command")).result(60)
+    assert studio.recounts(13) is None
+    assert studio.recounts(14) is not None
+
+
+def test_labels_that_are_forgotten_again_bring_the_first_labels_back(studio: Studio) -> None:
+    first = labels(studio.answers())
+    studio.recount()
+    studio.backend.hook(annotations_deleted(*range(1000, 1000 + LABELLED), project=studio.project))
+    studio.recount()
+    assert labels(studio.answers()) == first
+    assert len(studio.countings()) == 2
+
+
+def test_the_recounts_of_a_deleted_task_go_with_it(studio: Studio) -> None:
+    studio.recount()
+    with studio.backend.ledger.read() as connection:
+        [round_] = studio.backend.rounds(studio.tasks[13], studio.project)
+        assert recounts.latest(connection, [round_.id])
+    studio.backend.hook(tasks_deleted(studio.tasks[13], project=studio.project))
+    with studio.backend.ledger.read() as connection:
+        assert recounts.latest(connection, [round_.id]) == {}
+        assert studio.tasks[13] not in recounts.pending(connection, studio.project.key)
+
+
+# -- what Label Studio shows
+
+
+def test_the_server_replaces_predictions_in_their_place_by_itself(studio: Studio) -> None:
+    numbers = {task: [one["id"] for one in studio.api.tasks[task]["predictions"]] for task in studio.tasks}
+    studio.tend()
+    assert [label for label, _ in studio.shown().values()][LABELLED:] == NEW
+    assert {
+        task: [one["id"] for one in studio.api.tasks[task]["predictions"]] for task in studio.tasks
+    } == numbers
+    assert {one["model_version"] for task in studio.api.tasks.values() for one in task["predictions"]} == {
+        "camvo"
+    }
+    assert [counting.reason for counting in studio.countings()] == ["automatic"]
+
+
+def test_what_label_studio_shows_is_what_predict_answers(studio: Studio) -> None:
+    studio.tend()
+    answers = [(one["result"][0]["value"]["choices"][0], one["score"]) for one in studio.answers()]
+    assert list(studio.shown().values())[LABELLED:] == answers[LABELLED:]
+
+
+def test_annotated_and_drafted_tasks_are_never_touched(studio: Studio) -> None:
+    studio.api.annotate(studio.tasks[13], "Sad")  # its webhook is lost
+    studio.api.tasks[studio.tasks[14]]["draft_exists"] = True
+    before = studio.shown()
+    studio.tend()
+    after = studio.shown()
+    touched = (*range(LABELLED), 13, 14)
+    assert [after[number] for number in touched] == [before[number] for number in touched]
+    assert after[15] != before[15]
+
+
+def test_a_draft_that_is_thrown_away_gets_its_new_prediction(studio: Studio) -> None:
+    draft = studio.api.tasks[studio.tasks[14]]
+    draft["draft_exists"] = True
+    studio.tend()
+    assert studio.pending() == [14]
+    draft["draft_exists"] = False
+    studio.tend()
+    assert (studio.shown()[14][0], studio.pending()) == (truth(14), [])
+
+
+def test_a_delivery_that_broke_off_is_finished_by_the_next_process(
+    studio: Studio, api: LabelStudioApi, tmp_path: Path
+) -> None:
+    patched: list[str] = []
+
+    def breaks(method: str, path: str) -> None:
+        if method == "PATCH":
+            patched.append(path)
+            if len(patched) == 4:
+                api.answers[method, path] = (503, {})
+
+    api.before = breaks
+    studio.tend()
+    assert sum(label == truth(number) for number, (label, _) in studio.shown().items()) == 3
+    assert len(studio.pending()) == LEFT
+    api.before, api.answers = (lambda method, path: None), {}
+    own = {"label_studio_url": api.url, "label_studio_api_key": SecretStr(KEY)}
+    with Backend(tmp_path, script, environment=own, policy=POLICY) as other:
+        other.runtime._thread.submit(other.runtime.recounts.tend(studio.project.key)).result(60)
+        assert [label for label, _ in studio.shown().values()][LABELLED:] == NEW
+        assert studio.pending() == []
+    assert len(studio.countings()) == 1
+
+
+def test_nothing_is_written_to_label_studio_twice(studio: Studio, api: LabelStudioApi) -> None:
+    studio.tend()
+    writes = len(api.writes)
+    with studio.backend.ledger.write() as connection:  # as if the process had died before it marked them
+        connection.exec_driver_sql("UPDATE recounts SET delivered = 0")
+    studio.tend()
+    assert (len(api.writes), studio.pending()) == (writes, [])
+
+
+def test_start_training_recounts_and_delivers(studio: Studio) -> None:
+    studio.backend.hook(start_training(studio.project))
+    wait_until(lambda: not studio.backend.runtime._trainings, "end of the training")
+    assert [counting.reason for counting in studio.countings()] == ["training"]
+    assert [label for label, _ in studio.shown().values()][LABELLED:] == NEW
+
+
+# -- when a server does it by itself
+
+
+def test_a_recount_that_changes_little_is_not_made(studio: Studio) -> None:
+    studio.recount()
+    studio.backend.predict({"id": 900, "data": {"text": "Note 90: sunny"}}, project=studio.project)
+    studio.tend()
+    assert [counting.reason for counting in studio.countings()] == ["command"]
+
+
+def test_a_server_without_a_key_only_remembers_that_it_would_be_worth_it(
+    prepared: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed(prepared, tmp_path, api, key=False)
+    with studio.backend:
+        studio.tend()
+        with studio.backend.ledger.read() as connection:
+            look = countings.last_look(connection, studio.project.key)
+        assert studio.countings() == []
+        assert look is not None
+        assert (look.by_hand, look.labels, look.counted) == (True, LEFT, LEFT)
+
+
+def test_recount_false_leaves_it_to_the_command(
+    prepared: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed(prepared, tmp_path, api, recount=False)
+    with studio.backend:
+        before = studio.shown()
+        studio.tend()
+        assert (studio.countings(), studio.shown()) == ([], before)
+
+
+def test_within_an_hour_there_is_no_second_one(studio: Studio) -> None:
+    studio.tend()
+    studio.backend.hook(annotations_deleted(*range(1000, 1000 + LABELLED), project=studio.project))
+    studio.tend()
+    assert len(studio.countings()) == 1
+    later = studio.backend.runtime.clock() + automatic.HOUR
+    with studio.backend.runtime.ledger.read() as connection:
+        assert not automatic._is_due(connection, studio.project.key)
+        timed = connection.execution_options(camvo_clock=lambda: later)
+        assert automatic._is_due(timed, studio.project.key)
+
+
+def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path) -> None:
+    with Backend(tmp_path, script, policy=POLICY) as other:
+        mine, theirs = studio.backend.runtime, other.runtime
+        key = studio.project.key
+        assert mine._thread.submit(mine.recounts._claim(key)).result(10)
+        assert not theirs._thread.submit(theirs.recounts._claim(key)).result(10)
+
+
+# -- what people are told
+
+
+def project_status(studio: Studio) -> dict[str, Any]:
+    [status] = studio.backend.client.get("/status?format=json").get_json()["projects"]
+    return dict(status)
+
+
+def test_status_says_how_many_labels_changed_when_and_why(studio: Studio) -> None:
+    assert project_status(studio)["recounts"]["countings"] == 0
+    studio.tend()
+    told = project_status(studio)["recounts"]
+    assert (told["countings"], told["labels"], told["scores"], told["pending"]) == (1, LEFT, 0, 0)
+    assert (told["last_reason"], told["last_labels"], told["command"]) == ("automatic", LEFT, None)
+    page = studio.backend.client.get("/status?format=html").text
+    assert f"{LEFT} tasks\ngot another label" in page
+
+
+def test_status_names_the_command_that_a_server_without_a_key_waits_for(
+    prepared: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed(prepared, tmp_path, api, key=False)
+    with studio.backend:
+        studio.tend()
+        command = f"camvo predict --project {api.project['id']} --recount"
+        status = project_status(studio)
+        assert status["recounts"]["command"] == command
+        [alert] = [alert for alert in status["alerts"] if alert["code"] == "recount_waiting"]
+        assert alert["message"] == (
+            f"Counted by what is known now, {LEFT} of {LEFT} labels would change, and scores by "
+            f"{status['recounts']['would_move']:.2f} on average"
+        )
+        assert command in alert["fix"]
+        studio.recount()
+        assert project_status(studio)["recounts"]["command"] is None
+
+
+def test_start_training_on_a_server_without_a_key_leaves_it_to_the_command(
+    prepared: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed(prepared, tmp_path, api, key=False)
+    with studio.backend:
+        studio.backend.hook(start_training(studio.project))
+        wait_until(lambda: not studio.backend.runtime._trainings, "end of the training")
+        assert studio.countings() == []
+        assert project_status(studio)["recounts"]["would_change"] == LEFT
+
+
+def test_review_lists_the_labels_and_scores_of_the_latest_counting(studio: Studio) -> None:
+    studio.recount()
+    with studio.backend.ledger.read() as connection:
+        [(control, epoch)] = open_rounds.latest_epochs(connection, studio.project.key).items()
+        listed = open_rounds.latest_per_task(connection, studio.project.key, control, epoch)
+    assert {studio.tasks.index(one.task): one.label for one in listed} == dict(
+        zip(range(LABELLED, TASKS), NEW, strict=True)
+    )
+
+
+def test_an_unexpected_failure_ends_the_turn_and_nothing_else(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def breaks(project: str) -> None:
+        raise RuntimeError("Note 3: sunny")
+
+    logs.configure("info")
+    monkeypatch.setattr(studio.backend.runtime.recounter, "count", breaks)
+    studio.tend()
+    said = capfd.readouterr().err
+    assert "recount_failed" in said
+    assert "sunny" not in said
+    monkeypatch.undo()
+    studio.tend()  # the claim was given back
+    assert len(studio.countings()) == 1

@@ -1,0 +1,106 @@
+"""``camvo predict --recount``, against a served app and the scripted Label Studio."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from recount_project import LABELLED, LEFT, NEW, Studio
+from werkzeug.serving import make_server
+
+from backend.commands.connect.backend_client import BackendClient
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.recount_run import RecountRun
+from backend.settings import Environment
+
+
+@pytest.fixture
+def server(studio: Studio) -> Iterator[BackendClient]:
+    http = make_server("127.0.0.1", 0, studio.backend.app, threaded=True)
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    client = BackendClient(f"http://127.0.0.1:{http.server_port}", Environment())
+    yield client
+    client.close()
+    http.shutdown()
+    thread.join()
+
+
+def run(studio: Studio, server: BackendClient) -> RecountRun:
+    project = studio.api.project
+    client = studio.api.client()
+    return RecountRun(client, server, project["id"], studio.project.key, project["label_config"], batch=4)
+
+
+def test_it_replaces_what_changed_and_says_how_much(studio: Studio, server: BackendClient) -> None:
+    asked = len(studio.backend.server.requests)
+    recount = run(studio, server)
+    recount.count()
+    recount.deliver()
+    assert [label for label, _ in studio.shown().values()][LABELLED:] == NEW
+    assert studio.pending() == []
+    assert recount.tally.summary().splitlines() == [
+        f"Counted again: {LEFT} of {LEFT} labels changed, and 0 more scores",
+        f"{LEFT} predictions replaced in Label Studio",
+    ]
+    assert len(studio.backend.server.requests) == asked
+
+
+def test_a_second_run_changes_nothing(studio: Studio, server: BackendClient) -> None:
+    for expected in (LEFT, 0):
+        recount = run(studio, server)
+        recount.count()
+        recount.deliver()
+        assert recount.tally.replaced == expected
+
+
+def test_a_run_that_was_stopped_after_the_count_is_finished_by_the_next(
+    studio: Studio, server: BackendClient
+) -> None:
+    run(studio, server).count()
+    recount = run(studio, server)
+    recount.count()
+    recount.deliver()
+    assert (recount.tally.counting, recount.tally.replaced) == (None, LEFT)
+
+
+def test_it_leaves_annotated_and_drafted_tasks(studio: Studio, server: BackendClient) -> None:
+    studio.api.annotate(studio.tasks[13], "Sad")
+    studio.api.tasks[studio.tasks[14]]["draft_exists"] = True
+    before = studio.shown()
+    recount = run(studio, server)
+    recount.count()
+    recount.deliver()
+    assert (studio.shown()[13], studio.shown()[14]) == (before[13], before[14])
+    assert (recount.tally.drafted, studio.pending()) == (1, [14])
+
+
+def test_a_task_without_a_round_is_not_asked_about(studio: Studio, server: BackendClient) -> None:
+    key, config = studio.project.key, studio.api.project["label_config"]
+    unknown = [{"id": 900, "data": {"text": "Never predicted: sunny"}}]
+    asked = len(studio.backend.server.requests)
+    [answer] = server.predict(key, config, unknown, stored_only=True)
+    assert (answer.predictions, answer.code) == ([], "not_stored")
+    assert len(studio.backend.server.requests) == asked
+
+
+def test_refresh_touches_no_annotated_or_drafted_task(studio: Studio, server: BackendClient) -> None:
+    studio.api.tasks[studio.tasks[14]]["draft_exists"] = True
+    before = studio.shown()
+    server.recount(studio.project.key)
+    project = studio.api.project
+    refresh = PredictionRun(
+        client=studio.api.client(),
+        predictor=server,
+        project=project["id"],
+        key=studio.project.key,
+        label_config=project["label_config"],
+        model_version="camvo",
+        refresh=True,
+    )
+    refresh(lambda done: None)
+    after = studio.shown()
+    untouched = (*range(LABELLED), 14)
+    assert [after[number] for number in untouched] == [before[number] for number in untouched]
+    assert after[15] != before[15]

@@ -1,0 +1,211 @@
+"""The parts of the status report that are computed from values, without a server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.projects import Project
+from backend.ledger.reports import SCORE_BINS, CheckedRow
+from backend.models.failures import cure
+from backend.server.status.alarms.models import model_alerts
+from backend.server.status.drawings.confusion import confusion
+from backend.server.status.drawings.course import course
+from backend.server.status.drawings.drawing import drawn
+from backend.server.status.drawings.prices import Priced, prices
+from backend.server.status.drawings.shares import label_shares, score_histogram
+from backend.server.status.evidence import Share
+from backend.server.status.parts.certify import certify_report
+from backend.server.status.parts.estimate import estimate_report, score_check_report
+from backend.server.status.parts.labels import BlockReport, ConfusionCount, LabelCount
+from backend.server.status.parts.progress import label_studio_address
+from backend.server.status.parts.voters.best_single import SingleModel, best_single_report
+from backend.server.status.report import ModelReport
+
+NO_SHARE = Share.of(())
+
+
+def scores(**counts: int) -> list[int]:
+    """How many labels have a score of 0.9, given as ``at90=…``, and so on."""
+    bins = [0] * SCORE_BINS
+    for name, count in counts.items():
+        bins[int(name.removeprefix("at"))] = count
+    return bins
+
+
+def checked(count: int, right: int, *, score: float = 0.9, audit: bool = False) -> list[CheckedRow]:
+    return [CheckedRow(audit, score, float(number < right)) for number in range(count)]
+
+
+# -- the estimate
+
+
+def test_with_ten_blind_labels_the_share_is_theirs_with_the_exact_interval() -> None:
+    rows = checked(10, 8, audit=True) + checked(50, 50)
+    found = estimate_report(scores(at90=200), rows)
+    low, high = binomtest(8, 10).proportion_ci(method="exact")
+    assert found is not None
+    assert (found.basis, found.checked, found.share) == ("blind", 10, 0.8)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_with_fewer_the_score_is_corrected_by_reviewed_labels_and_called_that() -> None:
+    found = estimate_report(scores(at90=200), checked(9, 9, audit=True) + checked(40, 6))
+    assert found is not None
+    assert (found.basis, found.checked) == ("reviewed", 40)
+    assert found.share == pytest.approx(0.15, abs=0.04)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.share < found.high
+
+
+def test_with_nine_of_both_it_is_the_mean_score_without_an_interval() -> None:
+    found = estimate_report(scores(at90=100, at70=100), checked(9, 0, audit=True) + checked(9, 0))
+    assert found is not None
+    assert (found.basis, found.low, found.high) == ("score", None, None)
+    assert found.share == pytest.approx(0.805)
+
+
+def test_without_a_label_there_is_no_estimate() -> None:
+    assert estimate_report(scores(), []) is None
+
+
+def test_reviewed_labels_can_say_that_scores_promise_too_much_but_not_too_little() -> None:
+    assert score_check_report(checked(40, 6)).off == "high"  # type: ignore[union-attr]
+    assert score_check_report(checked(40, 40, score=0.4)).off is None  # type: ignore[union-attr]
+    blind = checked(40, 40, score=0.4, audit=True)
+    assert score_check_report(blind).off == "low"  # type: ignore[union-attr]
+
+
+# -- certificates
+
+
+def blind(task: int, reward: float | None) -> QueuedTask:
+    return QueuedTask(1, task, task, 0.99, reward, "", "", None, 0)
+
+
+def test_the_blind_labels_that_a_certificate_needs_are_counted_from_the_queue() -> None:
+    queue = [blind(task, 1.0 if task < 20 else None) for task in range(100)]
+    found = certify_report(queue, scores(at99=500), 0.9)
+    assert found is not None
+    assert (found.target, found.waiting, found.next_task) == (0.9, 80, 20)
+    assert 0 < found.needed < 80  # type: ignore[operator]
+
+
+def test_a_lower_target_is_named_if_the_waiting_tasks_cannot_certify_the_own_one() -> None:
+    queue = [blind(task, float(task % 8 != 0) if task < 80 else None) for task in range(200)]
+    found = certify_report(queue, scores(at99=500), 0.97)
+    assert found is not None
+    assert found.target < 0.97
+    assert 0 < found.needed <= found.waiting  # type: ignore[operator]
+
+
+def test_without_a_blind_task_nothing_is_said_of_certificates() -> None:
+    assert certify_report([], scores(at90=10), 0.9) is None
+
+
+# -- models
+
+
+def model(name: str, **values: Any) -> ModelReport:
+    empty = ModelReport(name, True, 0, 0, NO_SHARE, NO_SHARE, NO_SHARE, 0, {}, None, None, 0.0, None)
+    return replace(empty, **values)
+
+
+def test_a_failing_model_is_an_alarm_under_the_code_of_most_failures_with_its_cure() -> None:
+    outcomes = ["model_key_rejected"] * 4 + ["model_timeout"] * 2 + [None] * 4
+    [alert] = model_alerts([model("red")], {"red": outcomes})
+    assert (alert.code, alert.subject, alert.level) == ("model_key_rejected", "red", "alarm")
+    assert alert.fix == cure("model_key_rejected")
+    assert alert.message.startswith("red fails: 6 of its latest 10 calls")
+
+
+def test_a_model_that_works_again_is_no_alarm() -> None:
+    assert model_alerts([model("red")], {"red": [None] * 11 + ["model_timeout"] * 9}) == []
+
+
+def test_a_model_that_is_no_longer_asked_is_no_alarm() -> None:
+    assert model_alerts([model("red", in_pool=False)], {"red": ["model_timeout"] * 20}) == []
+
+
+def single(name: str, price: float, **shares: Share) -> SingleModel:
+    known = {"agreement": NO_SHARE, "audit": NO_SHARE, "reviewed": NO_SHARE} | shares
+    return SingleModel(name, True, known["agreement"], known["audit"], known["reviewed"], 100, 100 * price)
+
+
+def test_the_best_single_model_is_found_by_blind_labels_first_and_costs_its_mean_price() -> None:
+    models = [
+        single("cheap", 0.001, audit=Share.of([(20, 12)]), reviewed=Share.of([(20, 20)])),
+        single("dear", 0.003, audit=Share.of([(20, 18)]), reviewed=Share.of([(20, 15)])),
+    ]
+    found = best_single_report(models, None, tasks=500)
+    assert found is not None
+    assert (found.model, found.basis, found.share) == ("dear", "blind", 0.9)
+    assert found.usd == pytest.approx(1.5)
+
+
+def test_without_checked_votes_of_every_model_agreement_decides_and_is_named() -> None:
+    models = [
+        single("cheap", 0.001, agreement=Share.of([(50, 45)]), reviewed=Share.of([(3, 3)])),
+        single("dear", 0.003, agreement=Share.of([(50, 40)]), reviewed=Share.of([(20, 20)])),
+    ]
+    found = best_single_report(models, None, tasks=10)
+    assert found is not None
+    assert (found.model, found.basis) == ("cheap", "agreement")
+
+
+# -- links
+
+
+@pytest.mark.parametrize(
+    ("hostname", "configured", "shown"),
+    [
+        ("https://a.example.org/ls/", None, "https://a.example.org/ls"),
+        (None, "http://b.example.org", "http://b.example.org"),
+        ("https://a.example.org", "http://b.example.org", "https://a.example.org"),
+        ("javascript:alert(1)", None, None),
+        ("http://user:secret@a.example.org", None, None),
+        (None, None, None),
+    ],
+)
+def test_only_an_address_that_a_browser_can_open_safely_becomes_a_link(
+    hostname: str | None, configured: str | None, shown: str | None
+) -> None:
+    stored = Project("7.1", 0, None, None, None, 0.0, hostname=hostname)
+    assert label_studio_address(stored, configured) == shown
+
+
+# -- drawings
+
+
+def test_names_in_a_drawing_are_escaped_and_may_be_in_any_script() -> None:
+    drawing = drawn(label_shares, "names", (LabelCount("<b>bold</b>", 3), LabelCount("日本語", 2)))
+    assert "<b>" not in drawing.svg
+    assert "日本語" in drawing.svg
+    assert 'id="names-' in drawing.svg
+
+
+def test_equal_data_is_drawn_once() -> None:
+    assert drawn(score_histogram, "again", (1,) * 20) is drawn(score_histogram, "again", (1,) * 20)
+
+
+@pytest.mark.parametrize(
+    ("draw", "data"),
+    [
+        (course, ((BlockReport(1, 0.0, 0.0, 0, 0.0, 0.0),),)),
+        (course, (tuple(BlockReport(5, 0.1, 0.2, 3, 2.0, 0.0) for _ in range(20)),)),
+        (confusion, ((ConfusionCount("a", "a", 1),),)),
+        (confusion, (tuple(ConfusionCount(f"{n}", f"{n % 5}", n) for n in range(1, 13)),)),
+        (prices, ((Priced("free", 0.0, 1.0, 0.5, 1.0),), None, "right, blind")),
+        (score_histogram, ((0,) * 19 + (1,),)),
+    ],
+)
+def test_little_and_odd_data_can_be_drawn_and_takes_the_colours_of_the_page(draw: Any, data: Any) -> None:
+    drawing = drawn(draw, "odd", *data)
+    assert drawing.svg.startswith("<svg")
+    assert "var(--paper" in drawing.svg
+    assert 'role="img"' in drawing.svg

@@ -1,0 +1,42 @@
+"""``backend.notebook.label``: a DataFrame comes back with its labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from labelling import LabelFolder
+from scripted_litellm import HashedTexts
+from whole_backend import prompt_of
+
+from backend.notebook import label
+from backend.testing import Reply
+
+
+def moods(body: dict[str, object]) -> Reply:
+    return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
+
+
+def test_a_frame_keeps_its_rows_index_and_columns_and_gets_the_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame(
+        {"n": [1, 2, 3], "text": ["lovely", "gloomy", None]}, index=["first", "second", "third"]
+    )
+    with LabelFolder(tmp_path, moods) as folder:
+        monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
+        labelled = label(
+            frame,
+            labels=["Glad", "Sad"],
+            text_column="text",
+            config=folder.environment.config,
+            embedder=HashedTexts(),  # type: ignore[arg-type]
+        )
+    assert isinstance(labelled, pd.DataFrame)
+    assert list(labelled.index) == ["first", "second", "third"]
+    assert list(labelled["n"]) == [1, 2, 3]
+    assert list(labelled["camvo_label"])[:2] == ["Glad", "Sad"]
+    assert labelled["camvo_label"].isna().tolist() == [False, False, True]
+    assert labelled["camvo_error"].tolist()[2] == "text_empty"
+    assert labelled["camvo_score"].between(0, 1)[:2].all()

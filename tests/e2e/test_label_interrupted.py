@@ -1,0 +1,84 @@
+"""``camvo label`` as a program: stopped by Ctrl-C, killed, and run to the end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_process import child, config_for, let_claims_expire, wait_until
+from warm_start import WarmProcess
+
+from backend.ledger import Ledger
+from backend.testing import OpenAIServer, Reply
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+TEXTS = [f"Day {number}." for number in range(60)]
+
+
+class Models:
+    """A script of models that agree, and that can fall silent."""
+
+    def __init__(self) -> None:
+        self.silent, self.never = threading.Event(), threading.Event()
+        self.sold: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        asked = body["model"] + json.dumps(body["messages"], sort_keys=True)
+        reply = Reply.says({"label": "Glad"})
+        with self._lock:
+            if self.silent.is_set():
+                self.lost[asked] += 1
+                return reply.held_until(self.never)
+            self.sold[asked] += 1
+        return reply
+
+
+def test_nothing_is_bought_twice_and_every_row_is_labelled(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("\n".join(["text", *TEXTS]) + "\n")
+    models, url = Models(), f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    with OpenAIServer(models) as server:
+        config = config_for(server, tmp_path, concurrency=4)
+
+        def start() -> WarmProcess:
+            command = ["label", "in.csv", "--labels", "Glad,Sad", "--text-column", "text", "--out", "out.csv"]
+            environment = child(CAMVO_DATABASE_URL=url, CAMVO_CONFIG=str(config), OPENAI_API_KEY="none")
+            log = tmp_path / "log"
+            log.touch()
+            return WarmProcess(command, tmp_path, environment, log, log)
+
+        first = start()
+        wait_until(lambda: server.count() >= 30, "calls of the first run")
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 130
+        assert not (tmp_path / "out.csv").exists()
+
+        second, before = start(), server.count()
+        wait_until(lambda: server.count() >= before + 30, "calls of the second run")
+        models.silent.set()
+        wait_until(lambda: models.lost.total() >= 4, "calls that no answer comes to")
+        second.send_signal(signal.SIGKILL)
+        second.wait(60)
+        models.silent.clear()
+        ledger = Ledger(url)
+        let_claims_expire(ledger)  # a new run would wait for them, 15 seconds
+        ledger.close()
+
+        assert start().wait(120) == 0, (tmp_path / "log").read_text()
+        bought = server.count()
+        labelled = (tmp_path / "out.csv").read_bytes()
+        assert start().wait(60) == 0
+        assert server.count() == bought
+    assert set(models.sold.values()) == {1}
+    assert set(models.lost) <= set(models.sold)
+    assert (tmp_path / "out.csv").read_bytes() == labelled
+    rows = list(csv.DictReader(labelled.decode().splitlines()))
+    assert [row["camvo_label"] for row in rows] == ["Glad"] * len(TEXTS)

@@ -21,8 +21,8 @@ from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
 from backend.server.status.parts.failed import failed_task_reports
 from backend.server.status.parts.next_steps import next_steps
-from backend.server.status.parts.progress import label_studio_address, progress_report
-from backend.server.status.parts.questions import Source, question_reports
+from backend.server.status.parts.progress import is_of_label_studio, label_studio_address, progress_report
+from backend.server.status.parts.questions import QuestionSource, question_reports
 from backend.server.status.parts.recounts import recount_report
 from backend.server.status.parts.reliability import reliability_report
 from backend.server.status.parts.voters.annotators import annotator_reports
@@ -123,7 +123,7 @@ def _project_report(
     bins = reports.sum_scores(connection, key)
     account = accounts.balance(connection, key, accounts.TOTAL)
     shown, ours = stored.model_version, settings.model_version
-    source = Source(connection, key, settings.guarantee, closed_controls(stored) or {})
+    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {})
     questions = question_reports(source, rounds)
     models = model_reports(connection, key, calls, [model.name for model in own_settings.models])
     progress = progress_report(connection, stored, config)
@@ -154,7 +154,8 @@ def _project_report(
         url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
         recounts=recount_report(connection, key),
     )
-    report = replace(report, next_steps=next_steps(report))
+    if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
+        report = replace(report, next_steps=next_steps(report))
     found = Found(
         outcomes={model: codes for (of, model), codes in around.outcomes.items() if of == key},
         problems=(unfit, unreadable),
@@ -202,7 +203,7 @@ def _best_single(
 
 
 def _number(key: str) -> str:
-    return key.partition(".")[0]
+    return key.partition(".")[0] if is_of_label_studio(key) else key
 
 
 def _budget(account: accounts.Account, limit: float | None) -> Budget:

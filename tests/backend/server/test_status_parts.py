@@ -209,3 +209,8 @@ def test_little_and_odd_data_can_be_drawn_and_takes_the_colours_of_the_page(draw
     assert drawing.svg.startswith("<svg")
     assert "var(--paper" in drawing.svg
     assert 'role="img"' in drawing.svg
+
+
+def test_a_file_that_was_labelled_is_no_project_of_label_studio() -> None:
+    file = Project("reviews.v2", 0, None, "<View/>", None, 0.0)
+    assert label_studio_address(file, "http://label-studio:8080") is None

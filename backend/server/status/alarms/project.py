@@ -11,6 +11,7 @@ from backend.server.status.alarms.budget import budget_alerts, refused_alerts
 from backend.server.status.alarms.models import family_alerts, model_alerts
 from backend.server.status.formats import of, percent
 from backend.server.status.parts.drift import restart_alert
+from backend.server.status.parts.progress import is_of_label_studio
 from backend.server.status.report import Alert, ProjectReport, QuestionReport
 from camvo.errors import CamvoError
 
@@ -37,6 +38,8 @@ def is_connected(stored: Project, report: ProjectReport) -> bool:
     by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
     if any(value is not None for value in by_label_studio) or "." not in stored.key:
         return True  # label-studio-ml's own server names projects without a point, and passes less on
+    if not is_of_label_studio(stored.key):
+        return True
     return bool(report.humans.annotations) or report.webhook_at is not None
 
 

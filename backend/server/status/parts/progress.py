@@ -52,11 +52,18 @@ def _changed(stored: Project, config: LabelConfig | None) -> tuple[str, ...]:
     return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
 
 
+def is_of_label_studio(key: str) -> bool:
+    """Whether a project is one of Label Studio; that of a file (``camvo label``) has a name as its key."""
+    return key.partition(".")[0].isdigit()
+
+
 def label_studio_address(stored: Project, configured: str | None) -> str | None:
     """The address of a project's Label Studio for links; ``None`` if it is unknown.
 
     It is the one that Label Studio gives itself, since a browser can open it; the configured one may be known
     inside a network of containers only. Each project has its own, so two Label Studios are kept apart.
     """
+    if not is_of_label_studio(stored.key):
+        return None
     address = (stored.hostname or configured or "").rstrip("/")
     return address if address.startswith(("http://", "https://")) and "@" not in address else None

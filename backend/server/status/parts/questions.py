@@ -22,7 +22,7 @@ from backend.server.status.report import QuestionReport
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuestionSource:
     """Where the reports of a project's questions are read.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source:
     closed: Mapping[str, bool]
 
 
-def question_reports(source: Source, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
+def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
     """A report for each control and epoch, the current epoch of a control first.
 
     Args:
@@ -74,7 +74,9 @@ def question_reports(source: Source, rounds: Sequence[RoundsRow]) -> tuple[Quest
     return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
 
 
-def _with_labels(source: Source, report: QuestionReport, queue: Sequence[QueuedTask]) -> QuestionReport:
+def _with_labels(
+    source: QuestionSource, report: QuestionReport, queue: Sequence[QueuedTask]
+) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
     question = (source.connection, source.project, report.control, report.epoch)
     score_counts = reports.count_scores(*question)

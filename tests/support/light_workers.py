@@ -153,13 +153,13 @@ def light_runtime(
 def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:
     """The labels of the tasks that got a prediction, as :meth:`Runtime.predict` acknowledged them."""
     project = Project()
-    results = runtime.predict(
+    answers = runtime.predict(
         project.key, parse_label_config(project.label_config), [task(number) for number in numbers]
     ).result()
     return {
-        number: result["result"][0]["value"]["choices"][0]
-        for number, result in zip(numbers, results, strict=True)
-        if isinstance(result, dict)
+        number: answer.prediction["result"][0]["value"]["choices"][0]
+        for number, answer in zip(numbers, answers, strict=True)
+        if answer.prediction is not None
     }
 
 

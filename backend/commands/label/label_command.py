@@ -135,7 +135,8 @@ def _label_project(  # noqa: PLR0917 - the options that have a meaning for proje
         return
     from backend.commands.label.project_run import label_project  # noqa: PLC0415 - keeps the help fast
 
-    label_project(project, config, label_studio, budget=budget, retry_failed=retry_failed)
+    if not label_project(project, config, label_studio, budget=budget, retry_failed=retry_failed):
+        raise typer.Exit(1)
 
 
 def _refuse(options: Mapping[str, object], message: str, fix: str) -> None:

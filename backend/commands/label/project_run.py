@@ -31,7 +31,7 @@ _PAGE = 200
 
 def label_project(
     number: int, config: Path | None, label_studio: str | None, *, budget: float | None, retry_failed: bool
-) -> None:
+) -> bool:
     """Store predictions for a project in Label Studio, with the ledger of the environment.
 
     Args:
@@ -40,6 +40,9 @@ def label_project(
         label_studio: Label Studio's address; ``None`` for that of the environment.
         budget: the most that the project may cost over all runs, in $.
         retry_failed: whether only tasks that failed before are asked about.
+
+    Returns:
+        Whether no task is left without a prediction.
 
     Raises:
         CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
@@ -50,7 +53,8 @@ def label_project(
     client = addresses.label_studio_client(label_studio, environment)
     options = LabelOptions(budget=budget, retry_failed=retry_failed)
     with interruptible():
-        predict_project(client, number, options, environment, Console())
+        tally = predict_project(client, number, options, environment, Console())
+    return not tally.left
 
 
 def predict_project(  # noqa: PLR0917 - a project, and what a run needs
@@ -81,7 +85,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     migrate(environment.database_url)
     environment = environment.model_copy(update={"label_studio_url": client.url})
     with annotation_process(loaded, environment, embedder) as process:
-        own_settings = remembered_settings(process, key, label_config, loaded)
+        own_settings = remembered_settings(process, key, label_config, loaded, payload.get("task_number"))
         predictor = ProjectPredictor(process, options.settings(own_settings), again=options.retry_failed)
         run = PredictionRun(
             client=client,

@@ -69,7 +69,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
-            own_settings = remembered_settings(process, project, dataset.label_config, settings)
+            own_settings = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
             jobs = DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
@@ -100,15 +100,27 @@ def annotation_process(
 
 
 def remembered_settings(
-    process: AnnotationProcess, project: str, label_config: str, settings: Settings
+    process: AnnotationProcess,
+    project: str,
+    label_config: str,
+    settings: Settings,
+    tasks: int | None = None,
 ) -> Settings:
-    """Store the label config, by which people's labels are read later, and return the project's own settings.
+    """Store what is known of a project, and return its own settings.
+
+    Args:
+        process: where it is annotated.
+        project: its name.
+        label_config: its label config, by which people's labels are read later.
+        settings: those of every project.
+        tasks: how many tasks it has, so that its budget lasts for all of them; ``None`` if that is unknown.
 
     Raises:
         ConfigError: the project's stored ``extra_params`` no longer fit the settings.
     """
     with process.ledger.write() as connection:
-        remember_project(connection, project, {"label_config": label_config}, process.clock())
+        columns = {"label_config": label_config} | ({} if tasks is None else {"task_number": tasks})
+        remember_project(connection, project, columns, process.clock())
         own_settings, problem = project_settings(projects.get(connection, project), settings)
     if problem is not None:
         raise problem

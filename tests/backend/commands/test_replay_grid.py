@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from camvo.replays.trace import Trace
 
 from backend.commands.replay.grid import Experiment, replay_all
 from backend.commands.replay.inputs.orders import HumanLabels, parse_human_labels, shuffle_items
@@ -29,7 +28,7 @@ from camvo.policies.sequential import Sequential
 from camvo.policies.stacked import Stacked
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
-from camvo.replays.replay import replay
+from camvo.replays.replay import Trace, replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
 from camvo.replays.votes_table import VotesTable
 

@@ -7,11 +7,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from camvo.joint.kinds import Kinds
 from made_up_votes import no_rounds
 
 from camvo.joint.allowance import expected_cost, shadow_price
 from camvo.joint.beliefs import Beliefs, form_beliefs
+from camvo.joint.models.kinds import Kinds
 from camvo.joint.worth import plan_by_worth
 
 SHARES = (0.25, 0.65, 0.1)

@@ -159,7 +159,7 @@ def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:
     return {
         number: answer.prediction["result"][0]["value"]["choices"][0]
         for number, answer in zip(numbers, answers, strict=True)
-        if answer.prediction is not None
+        if isinstance(answer.prediction, dict)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -12,26 +12,23 @@ import numpy as np
 
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
 from camvo.joint.contexts import ContextSkills, fit_context_skills
-from camvo.joint.families import excess_agreement, families, tempers
+from camvo.joint.families import families, tempers
 from camvo.joint.human_terms import HumanTerms, fit_human_terms
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models.kinds import Kinds
-from camvo.joint.models.taught_arm import MOST_OTHERS, others_say, with_taught_arm
+from camvo.joint.models.taught_arm import MOST_OTHERS
 from camvo.joint.models.two_coins import TwoCoins
-from camvo.joint.models.vote_model import VoteModel, fit_vote_model
+from camvo.joint.models.vote_model import VoteModel
 from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
-from camvo.joint.vote_rows import Rows, VoteRows, row_of, tabulate
+from camvo.joint.vote_rows import Rows, row_of
+from camvo.joint.votes_fit import ModelAmong, VotesFit, fit_votes, fit_votes_and_student, shortlist_of
 from camvo.numerics.tolerances import EPSILON
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
-from camvo.state.vote_patterns import UNASKED, PatternCounts
+from camvo.state.vote_patterns import PatternCounts
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.weights.grades import NO_GRADES, Grades
-
-_PARTIAL_ROUNDS: Final = 300.0
-"""Rounds that stopped early count at most as this many rounds. They make the first fits better, but if they
-outweigh the others, the model drifts: it then believes what it stopped at."""
 
 _TASK_NODES: Final = 5000
 """A lattice of beliefs about one task has at most this many nodes: they are computed for each task anew."""
@@ -172,41 +169,6 @@ class JointFit:
         return described if self.human is None else described | {"human": self.human.describe()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _VotesFit:
-    """The part of the fit that human labels do not change.
-
-    With a student, ``witnesses`` is the model of the other arms' votes, and ``taught`` its position.
-    """
-
-    rows: VoteRows
-    model: VoteModel
-    excess: Array
-    witnesses: VoteModel | None = None
-    taught: int | None = None
-
-    @property
-    def arms(self) -> int:
-        return self.rows.rows.shape[1]
-
-    def reference(self, positions: Sequence[int]) -> Callable[[Rows], Array] | None:
-        """What the votes of the witnesses among some arms make probable; ``None`` if all are witnesses."""
-        if self.witnesses is None or self.taught is None:
-            return None
-        model, taught, among = self.witnesses, self.taught, [*positions]
-
-        def reference(rows: Rows) -> Array:
-            whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
-            whole[:, among] = rows
-            return others_say(model, whole, taught)[:, : max(len(among), 2)]
-
-        return reference
-
-    def of(self, positions: Sequence[int]) -> VoteRows:
-        """The votes of some arms."""
-        return replace(self.rows, rows=self.rows.rows[:, positions])
-
-
 def fit_joint(  # noqa: PLR0917 - what a fit is made of
     evidence: PatternCounts,
     latest: LatestRounds,
@@ -227,19 +189,19 @@ def fit_joint(  # noqa: PLR0917 - what a fit is made of
     """
     arms = tuple(sorted(prices))
     if STUDENT not in prices:
-        votes = _fit_votes(evidence, arms, len(labels))
-        shortlist = _shortlist(votes, prices, arms, most_arms(len(labels)))
+        votes = fit_votes(evidence, arms, len(labels))
+        shortlist = shortlist_of(votes, prices, arms, most_arms(len(labels)))
         return _with_contexts(_fit(votes, latest, labels, arms, shortlist, grades), contexts)
     others = {arm: price for arm, price in prices.items() if arm != STUDENT}
     silent = fit_joint(evidence, latest, labels, others, grades, contexts)
-    votes = _fit_student(evidence, arms, len(labels))
-    of_others = _fit_votes(evidence, silent.arms, len(labels))
-    asked = _shortlist(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
+    votes = fit_votes_and_student(evidence, arms, len(labels))
+    of_others = fit_votes(evidence, silent.arms, len(labels))
+    asked = shortlist_of(of_others, others, silent.arms, min(MOST_OTHERS, len(silent.shortlist)))
     return replace(_fit(votes, latest, labels, arms, tuple(sorted((*asked, STUDENT))), grades), silent=silent)
 
 
 def _fit(  # noqa: PLR0917 - the parts of one fit
-    votes: _VotesFit,
+    votes: VotesFit,
     latest: LatestRounds,
     labels: tuple[str, ...],
     arms: tuple[str, ...],
@@ -273,37 +235,15 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
 
 
 @lru_cache(maxsize=32)
-def _fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
-    """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-    rows = tabulate(evidence.patterns, arms, labels)
-    partial = rows.partial.sum()
-    weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
-    excess = excess_agreement(rows, labels)
-    return _VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
-
-
-@lru_cache(maxsize=32)
-def _fit_student(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> _VotesFit:
-    """The same model with the student beside it (:mod:`camvo.joint.models.taught_arm`)."""
-    taught = arms.index(STUDENT)
-    others = _fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
-    rows = tabulate(evidence.patterns, arms, labels)
-    temper = float(tempers(excess_agreement(rows, labels))[taught])
-    model = with_taught_arm(others.model, rows, taught, temper)
-    excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
-    return _VotesFit(rows, model, excess, others.model, taught)
-
-
-@lru_cache(maxsize=32)
-def _label_free_beliefs(votes: _VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
-    among = _Among(votes.model, positions, votes.arms)
+def _label_free_beliefs(votes: VotesFit, positions: tuple[int, ...], labels: int) -> Beliefs:
+    among = ModelAmong(votes.model, positions, votes.arms)
     return form_beliefs(among, votes.of(positions), labels, reference=votes.reference(positions))
 
 
 def _corrected_beliefs(
-    votes: _VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
+    votes: VotesFit, positions: tuple[int, ...], human: HumanTerms, labels: Sequence[str]
 ) -> Beliefs:
-    among = _Among(votes.model, positions, votes.arms)
+    among = ModelAmong(votes.model, positions, votes.arms)
     correct = _correction(human, positions, labels)
     return form_beliefs(among, votes.of(positions), len(labels), correct, votes.reference(positions))
 
@@ -336,45 +276,3 @@ class _Known:
         right[short] = 0.0
         right[short, : self.beliefs.right.shape[1]] = self.beliefs.right[nodes]
         return right
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Among:
-    """A model of votes, for rows of some of its arms."""
-
-    model: VoteModel
-    positions: Sequence[int]
-    arms: int
-
-    @property
-    def skill(self) -> Array:
-        return np.asarray(self.model.skill[self.positions], dtype=np.float64)
-
-    def beliefs(self, rows: Rows) -> tuple[Array, Array]:
-        whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
-        whole[:, self.positions] = rows
-        right, evidence = self.model.beliefs(whole)
-        return right[:, : max(rows.shape[1], 2)], evidence
-
-
-def _shortlist(
-    votes: _VotesFit, prices: Mapping[str, float], arms: tuple[str, ...], most: int
-) -> tuple[str, ...]:
-    """The arms that plans ask: greedily those whose votes add the most right labels for their price."""
-    if len(arms) <= most:
-        return arms
-    counted = votes.rows.counts > 0.0
-    rows, counts = votes.rows.rows[counted], votes.rows.counts[counted]
-    total = max(float(counts.sum()), 1.0)
-    chosen: list[int] = []
-    while len(chosen) < most:
-        gains = {}
-        for position, arm in enumerate(arms):
-            if position in chosen:
-                continue
-            among = np.full_like(rows, UNASKED)
-            among[:, [*chosen, position]] = rows[:, [*chosen, position]]
-            right, _ = votes.model.beliefs(among)
-            gains[position] = float(counts @ right.max(axis=1)) / total - prices[arm]
-        chosen.append(max(gains, key=lambda position: gains[position]))
-    return tuple(arms[position] for position in sorted(chosen))

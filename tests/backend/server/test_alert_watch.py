@@ -55,7 +55,8 @@ class Receiver:
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    metrics.last_refused_webhook_at.set(0.0)  # another test of this process may have refused one
+    metrics.last_refused_webhook_at.set(0.0)  # another test of this process may have refused one,
+    metrics.clock_skew.set(0.0)  # or may have had another clock
     receiver = Receiver()
     monkeypatch.setenv(VARIABLE, receiver.url)
     yield receiver

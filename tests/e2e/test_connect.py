@@ -223,6 +223,7 @@ def test_predict_continues_after_it_was_killed(installation: Installation, model
 def test_refresh_replaces_what_differs_and_doubles_nothing(installation: Installation) -> None:
     project = installation.connected("One.", "Two.", "Three.")
     installation.camvo("predict", project)
+    installation.camvo("predict", project, "--refresh")  # counts the first rounds again, by the later ones
     right = installation.predictions(project)
     stored = installation.studio.ask("GET", "/api/predictions/", project=project)
     installation.studio.ask("PATCH", f"/api/predictions/{stored[0]['id']}/", {"score": 0.01})

@@ -125,8 +125,7 @@ class Joint(Staged):
             )
             prices = {arm: dearer * price for arm, price in prices.items()}
         questions = {
-            name: self._question(observation, costs, tuple(sorted(prices.items())))
-            for name, observation in observations.items()
+            name: self._question(observation, costs, prices) for name, observation in observations.items()
         }
         if STUDENT in costs:  # it answers at once, so what it says is known before any model is asked
             del prices[STUDENT]
@@ -159,24 +158,30 @@ class Joint(Staged):
         share = dict(zip(order, shares, strict=True))
         dearer = [1.0]
         for observation in observations.values():
-            fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
-            if fit is None or fit.joint is None:
+            joint = self._joint(observation, costs)
+            if joint is None:
                 continue
-            joint = fit.joint
             in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
             paid = tuple([share[arm] for arm in joint.shortlist])
             dearer.append(shadow_price(joint.beliefs, in_shortlist, paid, allowance, draw))
         return max(dearer)
 
     def _question(
-        self, observation: Observation, costs: Mapping[str, float], prices: tuple[tuple[str, float], ...]
+        self, observation: Observation, costs: Mapping[str, float], prices: Mapping[str, float]
     ) -> JointQuestion:
+        joint = self._joint(observation, costs)
+        if joint is None:
+            return JointQuestion(observation.labels)
+        return self._stages_of(joint, observation.context, prices)
+
+    def _joint(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | None:
+        """The fit of the model of votes; ``None`` for a question whose votes are not labels."""
         fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
         if fit is None:
-            return JointQuestion(observation.labels)
+            return None
         if fit.joint is None:
             raise InvalidParameterError("the background fit in this observation is of another policy")
-        return self._stages_of(fit.joint, observation.context, dict(prices))
+        return fit.joint
 
     def _stages_of(self, joint: JointFit, context: Array, prices: Mapping[str, float]) -> JointQuestion:
         silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)

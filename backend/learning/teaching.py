@@ -125,6 +125,7 @@ def _append(  # noqa: PLR0917 - the columns of one event
         contribution=contribution.pack(),
         round_id=round_id,
         now=now,
+        context_of_round=True,
     )
 
 

@@ -48,6 +48,7 @@ class Project:
         hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
+        feedback_refused: how often people labelled a task whose rounds were pruned.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Project:
     hostname: str | None = None
     task_number: int | None = None
     predicted: Mapping[str, str] | None = None
+    feedback_refused: int = 0
 
 
 def ensure(connection: Connection, project: str, now: float) -> None:

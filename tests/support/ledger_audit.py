@@ -27,7 +27,7 @@ from sqlalchemy import Connection, Row, select
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
-from backend.ledger.rounds import unpack_context
+from backend.ledger.database.packing import unpack_context
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
 from camvo.state.state import State

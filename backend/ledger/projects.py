@@ -119,5 +119,11 @@ def next_sequence(connection: Connection, project: str) -> int:
     return int(sequence)
 
 
+def count_refused_feedback(connection: Connection, project: str) -> None:
+    """Count that people labelled a task of the project whose rounds are pruned."""
+    counted = _table.c.feedback_refused + 1
+    connection.execute(update(_table).where(_table.c.key == project).values(feedback_refused=counted))
+
+
 def _project(row: Row[Any]) -> Project:
     return Project(**row._mapping)

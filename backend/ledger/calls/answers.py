@@ -124,8 +124,8 @@ def _link(dialect: Dialect) -> Insert:
         _table.c.project == bindparam("by"),
         _table.c.task == bindparam("number"),
     )
-    names = {"of": Text(), "by": Text(), "number": BigInteger()}
-    row = select(*(bindparam(name, type_=type_) for name, type_ in names.items())).where(~bought_for_it)
+    task = bindparam("number", type_=BigInteger())
+    row = select(bindparam("of", type_=Text()), bindparam("by", type_=Text()), task).where(~bought_for_it)
     return insert(dialect, _links).from_select(["key", "project", "task"], row).on_conflict_do_nothing()
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Double,
     Index,
     Integer,
@@ -41,10 +42,7 @@ metadata = MetaData(
 _ROW_ID = BigInteger().with_variant(Integer, "sqlite")
 _JSON = JSON(none_as_null=True)
 
-_NO_ROWID = {"sqlite_with_rowid": False}
-"""The primary key is the table itself in SQLite, which would otherwise hold every key twice."""
-
-RESERVED = literal_column("'reserved'")
+RESERVED: ColumnElement[str] = literal_column("'reserved'")
 """The state of a running call. A partial index serves only queries that name it in their text."""
 
 
@@ -168,7 +166,7 @@ votes = Table(
     Column("examples", Integer),
     Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
     Index(None, "project", "examples", "model", "confirmed", **_where("examples IS NOT NULL")),
-    **_NO_ROWID,
+    sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 
 blind_tasks = Table(
@@ -248,7 +246,7 @@ answers = Table(
     Column("project", Text),
     Column("task", BigInteger),
     Index(None, "project", "task"),
-    **_NO_ROWID,
+    sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 
 answer_tasks = Table(

@@ -23,6 +23,7 @@ def upgrade() -> None:
     _answers()
     _votes()
     _calls()
+    _keys()
 
 
 def _retention() -> None:
@@ -88,6 +89,12 @@ def _votes() -> None:
 def _calls() -> None:
     op.drop_index("ix_calls_state_expires_at", "calls")
     op.create_index("ix_calls_expires_at", "calls", ["expires_at"], **_where("state = 'reserved'"))
+
+
+def _keys() -> None:
+    """Keys of answers have 128 bits; those of other lengths are no hashes."""
+    for table in ("answers", "answer_tasks", "calls", "claims"):
+        op.execute(f"UPDATE {table} SET key = substr(key, 1, 32) WHERE length(key) = 64")  # noqa: S608 - fixed
 
 
 def _last_id(table: str) -> dict[str, Any] | None:

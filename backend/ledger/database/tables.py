@@ -245,7 +245,7 @@ answers = Table(
     Column("confidences", _JSON),
     Column("project", Text),
     Column("task", BigInteger),
-    Index(None, "project", "task"),
+    Index(None, "task"),
     sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from first_ledger import CONTROL, EPOCH, PROJECT, restore
 from sqlalchemy import create_engine, delete, func, insert, inspect, select, text
 
 from backend.ledger import (
@@ -40,19 +41,8 @@ from camvo.scores.blind_queue import queue_place
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
-DUMP = Path(__file__).parent / "ledger_of_d9d5b7b.sql"
-PROJECT, CONTROL, EPOCH = "7.1772357415", "mood", "d882fb41be6cafc5"
-
 REWARDS = {1: 1.0, 6: 0.0, 7: None}
 """How the blind tasks count: the first was confirmed, the second skipped, the third is not labelled."""
-
-
-def restore(path: Path) -> str:
-    """Write the dump to a file and return its URL."""
-    database = sqlite3.connect(path)
-    database.executescript(DUMP.read_text())
-    database.close()
-    return f"sqlite:///{path}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -71,7 +71,7 @@ def _answers() -> None:
     with _without_rowid("answers") as answers:
         answers.add_column(sa.Column("project", sa.Text))
         answers.add_column(sa.Column("task", sa.BigInteger))
-        answers.create_index("ix_answers_project_task", ["project", "task"])
+        answers.create_index("ix_answers_task", ["task"])
 
 
 def _votes() -> None:

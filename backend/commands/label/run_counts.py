@@ -64,8 +64,8 @@ class RunCounts:
         if self.failed:
             codes = ", ".join(f"{code} {tasks:,}" for code, tasks in self.failed.most_common())
             lines.append(
-                f"{self.failed.total():,} tasks failed ({codes}): docs/errors.md says what to do; then ask again"
-                " about them alone with --retry-failed"
+                f"{self.failed.total():,} tasks failed ({codes}): docs/errors.md says what to do; then ask"
+                " again about them alone with --retry-failed"
             )
         if self.out_of_money:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")

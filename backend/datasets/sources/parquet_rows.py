@@ -48,7 +48,7 @@ class ParquetRows:
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
-    """The row groups that hold row ``start`` and those after it, and the number of the first of their rows."""
+    """The row groups from the one that holds row ``start``, and the number of the first of their rows."""
     before = 0
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group).num_rows

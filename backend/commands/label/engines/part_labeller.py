@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -63,7 +63,7 @@ class PartOutcome:
     """
 
     part: int
-    counts: RunCounts = RunCounts()
+    counts: RunCounts = field(default_factory=RunCounts)
     code: str | None = None
     error: str | None = None
 

@@ -6,6 +6,7 @@ alone: nothing of Ray's own state is needed to go on after the driver was killed
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,16 +40,17 @@ def label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
     if started:
         ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     try:
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        most = max(int(ray.cluster_resources().get("CPU", 1)), 1)
+        most = min(max(int(ray.cluster_resources().get("CPU", 1)), 1), len(parts))
         items = [{"part": pickle.dumps(part)} for part in parts]
         outcomes = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
             _Actor,
             batch_size=1,
             num_cpus=1,
             compute=ray.data.ActorPoolStrategy(
-                min_size=1, max_size=min(most, len(items)), max_tasks_in_flight_per_actor=1
+                min_size=1, max_size=most, initial_size=most, max_tasks_in_flight_per_actor=2
             ),
             fn_constructor_args=(work, keys_of(work)),
         )

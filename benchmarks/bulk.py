@@ -1,6 +1,6 @@
 """What a task of ``camvo label`` costs in processor time, with models that answer at once.
 
-    OMP_NUM_THREADS=1 python benchmarks/bulk.py [--tasks 2000] [--beside CHECKOUT] [--postgres] [--profile FILE]
+    OMP_NUM_THREADS=1 python benchmarks/bulk.py [--tasks 2000] [--beside CHECKOUT] [--postgres] [--profile F]
 
 One process labels texts by three models under ``majority``, which asks all of them, and under the default
 policy. Beside it the same process makes the same calls through litellm alone: the floor of any client that
@@ -105,7 +105,7 @@ def label(folder: Path, address: str, policy: str, tasks: int, database: str | N
 
 @contextmanager
 def timed_after(tasks: int, also: Callable[[], Any]) -> Iterator[list[tuple[float, float, Any]]]:
-    """Note the time, the processor time and ``also()`` when so many tasks of a run have ended, and at its end."""
+    """Note the time, the processor time and ``also()`` after so many tasks of a run, and at its end."""
     from backend.commands.label.labelling import Labelling
 
     moments: list[tuple[float, float, Any]] = []

@@ -1,7 +1,7 @@
 """A local OpenAI-compatible server in a process of its own, for benchmarks: models that answer at once.
 
-Each model reads a word of the text and gives the wrong one of two labels in a tenth of the texts, by a hash of
-its name and the text. So the votes are the same in every run, and the policies have something to do. The
+Each model reads a word of the text and gives the wrong one of two labels in a tenth of the texts, by a hash
+of its name and the text. So the votes are the same in every run, and the policies have something to do. The
 server counts the prompts that it is asked more than once: each of these was bought twice.
 """
 
@@ -100,7 +100,7 @@ def scripted_models(latency: float = 0.0) -> Iterator[str]:
 
 def counts(address: str) -> dict[str, int]:
     """How many calls the server has answered, and how many repeated an earlier prompt to the same model."""
-    with urlopen(f"{address}/count") as response:
+    with urlopen(f"{address}/count") as response:  # noqa: S310 - our own server
         return dict(json.load(response))
 
 

@@ -28,6 +28,7 @@ from backend.models.rates.gate import RateGate
 from backend.models.rates.lease_holder import Passage
 from backend.models.rates.outcomes import CallEnd
 from backend.models.rates.stores import Clock, RateStore
+from backend.models.traced_call import traced
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
@@ -87,7 +88,7 @@ class ModelCaller:
                 raise refusal or error from None
             asked_at = self._clock()
             try:
-                response = await self._send(request, until)
+                response = await traced(model.settings, request, self._send(request, until))
             except Exception as error:
                 failure = self._failure(error)
                 self._leave(passage, _end_of_failure(error, failure))

@@ -27,7 +27,7 @@ from backend.server.status.live import read_live
 from backend.server.status.parts.failed import failed_task_list
 from backend.server.status.run_progress import project_progress
 from backend.settings import Environment
-from backend.telemetry import logs, metrics
+from backend.telemetry import logs, metrics, tracing
 
 _KNOWN_ACTIONS = {*ACTIONS, webhooks.START_TRAINING}
 
@@ -110,9 +110,10 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
             runtime.projects.note_predicted(body.project, config, body.label_config)
             if body.tasks_of_project is not None:
                 runtime.projects.remember_tasks(body.project, body.tasks_of_project)
-            answers = runtime.predict(
-                body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
-            )
+            with tracing.request(request.headers.items()):
+                answers = runtime.predict(
+                    body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
+                )
         finished = answers.result()
         with turns:
             results = [answer.prediction for answer in finished]

@@ -28,7 +28,7 @@ _FLUSH = 5000
 """Milliseconds that a process which ends waits for its last spans to be taken."""
 
 
-class Span:
+class TraceSpan:
     """A span under way; the one that nobody records takes note of nothing."""
 
     __slots__ = ("_span",)
@@ -49,7 +49,7 @@ class Span:
         return self._span is not None and _tracing.content
 
 
-_NOT_RECORDED = nullcontext(Span())
+_NOT_RECORDED = nullcontext(TraceSpan())
 
 
 class _Tracing:
@@ -126,7 +126,7 @@ def request(headers: Iterable[tuple[str, str]]) -> Iterator[None]:
         _request.reset(token)
 
 
-def task(project: str, number: int) -> AbstractContextManager[Span]:
+def task(project: str, number: int) -> AbstractContextManager[TraceSpan]:
     """The root span of a task's trace."""
     link = _request.get()
     return _span(
@@ -137,19 +137,19 @@ def task(project: str, number: int) -> AbstractContextManager[Span]:
     )
 
 
-def plan() -> AbstractContextManager[Span]:
+def plan() -> AbstractContextManager[TraceSpan]:
     """The span of a plan."""
     return _span(trace_names.PLAN, {})
 
 
-def stage(number: int, models: Sequence[str]) -> AbstractContextManager[Span]:
+def stage(number: int, models: Sequence[str]) -> AbstractContextManager[TraceSpan]:
     """The span of a stage, counted from 1."""
     return _span(
         trace_names.STAGE, {trace_names.STAGE_NUMBER: number, trace_names.STAGE_MODELS: list(models)}
     )
 
 
-def chat(model: str) -> AbstractContextManager[Span]:
+def chat(model: str) -> AbstractContextManager[TraceSpan]:
     """The span of one call to a model, by its name at its provider."""
     named = {trace_names.OPERATION: trace_names.CHAT, trace_names.REQUEST_MODEL: model}
     return _span(f"{trace_names.CHAT} {model}", named, kind="client")
@@ -173,7 +173,7 @@ def _span(
     *,
     kind: Literal["internal", "server", "client"] = "internal",
     links: Sequence[Link] = (),
-) -> AbstractContextManager[Span]:
+) -> AbstractContextManager[TraceSpan]:
     if _tracing.tracer is None:
         return _NOT_RECORDED
     return _recorded(_tracing.tracer, name, attributes, kind, links)
@@ -182,7 +182,7 @@ def _span(
 @contextmanager
 def _recorded(
     tracer: Tracer, name: str, attributes: Mapping[str, Attribute], kind: str, links: Sequence[Link]
-) -> Iterator[Span]:
+) -> Iterator[TraceSpan]:
     from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
 
     with tracer.start_as_current_span(
@@ -194,7 +194,7 @@ def _recorded(
         set_status_on_exception=False,
     ) as span:
         try:
-            yield Span(span)
+            yield TraceSpan(span)
         except BaseException as error:
             code = error.code if isinstance(error, CamvoError) else type(error).__name__
             span.set_attribute(trace_names.ERROR_TYPE, code)

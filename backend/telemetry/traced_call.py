@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
-from backend.models.calls import read_response
-from backend.settings import ModelSettings
 from backend.telemetry import tracing
 
 
-async def traced(settings: ModelSettings, request: Mapping[str, Any], call: Awaitable[Any]) -> Any:
+class Response(Protocol):
+    """What a span says about a provider's response."""
+
+    @property
+    def content(self) -> str:
+        """The answer's text."""
+
+    @property
+    def input_tokens(self) -> int:
+        """As reported, 0 if nothing was."""
+
+    @property
+    def output_tokens(self) -> int:
+        """As reported, 0 if nothing was."""
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the model stopped."""
+
+    @property
+    def version(self) -> str | None:
+        """The model's name at its provider first, then what else it says of itself."""
+
+
+async def traced(
+    model: str, request: Mapping[str, Any], call: Awaitable[Any], read: Callable[[Any], Response]
+) -> Any:
     """Await a call's response in a span that says what was asked for, what came, and what it took.
 
     Prompt and answer are in the span only if ``CAMVO_TRACE_CONTENT`` is set.
 
     Args:
-        settings: the model.
+        model: the model's name in the pool.
         request: litellm's parameters of the call.
         call: the call.
+        read: reads its response.
     """
     if not tracing.is_on():
         return await call
     name: str = request["model"]
     with tracing.chat(name) as span:
         span.note(
-            MODEL=settings.name,
+            MODEL=model,
             PROVIDER=name.partition("/")[0] if "/" in name else "openai",
             REQUEST_MAX_TOKENS=request.get("max_tokens"),
             REQUEST_TEMPERATURE=request.get("temperature"),
@@ -34,7 +59,7 @@ async def traced(settings: ModelSettings, request: Mapping[str, Any], call: Awai
         if span.with_content:
             span.note(INPUT_MESSAGES=json.dumps([_message(**each) for each in request["messages"]]))
         response = await call
-        received = read_response(response)
+        received = read(response)
         span.note(
             RESPONSE_MODEL=(received.version or "").partition(" ")[0] or None,
             FINISH_REASONS=[received.finish_reason] if received.finish_reason else None,

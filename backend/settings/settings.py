@@ -120,7 +120,7 @@ class Settings(BaseModel):
         Args:
             extra_params: the project's extra params as Label Studio sends them: an object, the same object as
                 a JSON string, or null. The keys are ``delta``, ``k_min``, ``agreement``, ``max_stages``,
-                ``worth``, ``first``, ``models``, ``instructions``, ``show_votes`` and ``few_shot``.
+                ``worth``, ``worth_usd``, ``first``, ``models``, ``instructions``, ``show_votes`` and ``few_shot``.
                 ``models`` is a list of names from the pool; the pool's order is kept.
 
         Raises:
@@ -133,7 +133,14 @@ class Settings(BaseModel):
             raise config_error(error, "extra_params", _Overrides, joint=".") from None
         models = self.models if overrides.models is None else self._chosen(overrides.models)
         of_policy = overrides.model_dump(include=_OF_POLICY, exclude_none=True)
-        policy = self.policy.model_copy(update=of_policy)
+        if {"worth", "worth_usd"} <= of_policy.keys():
+            raise ConfigError(
+                "is set beside worth", where="extra_params.worth_usd", fix="keep one of both"
+            )
+        # A project's own worth takes the place of the server's, in whichever unit that is.
+        other = {"worth": "worth_usd", "worth_usd": "worth"}
+        replaced = {other[name]: None for name in other if name in of_policy}
+        policy = self.policy.model_copy(update=replaced | of_policy)
         problem = _misfit(policy, [model.name for model in models])
         if problem is not None:
             key = problem[0] if problem[0] in of_policy else "models"
@@ -163,6 +170,7 @@ class _Overrides(BaseModel):
     agreement: Share | None = None
     max_stages: AtLeastOne | None = None
     worth: Worth | None = None
+    worth_usd: Worth | None = None
     first: Rounds | None = None
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None

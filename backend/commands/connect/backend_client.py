@@ -69,7 +69,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
+class TasksInDoubt:
     """The tasks on which further votes are worth most.
 
     Attributes:
@@ -258,7 +258,7 @@ class BackendClient:
                 counting: dict[str, Any] | None = answer["counting"]
                 return counting
 
-    def doubts(self, project_key: str, usd: float) -> Doubts:
+    def doubts(self, project_key: str, usd: float) -> TasksInDoubt:
         """Find the tasks on which further votes are worth most.
 
         Args:
@@ -272,7 +272,7 @@ class BackendClient:
         while True:  # a large project takes longer than one request
             answer = self._answer("POST", "/doubts", json=body, timeout=_SLOW)
             if answer["done"]:
-                return Doubts(answer["tasks"], answer["least"], answer["spent_usd"])
+                return TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
 
     def ask_more(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.commands.connect.backend_client import BackendClient, Doubts
+from backend.commands.connect.backend_client import BackendClient, TasksInDoubt
 from backend.label_studio import stored_predictions
 from backend.label_studio.client import Client
 
@@ -89,7 +89,7 @@ class AskMoreRun:
                     break
         return tally
 
-    def _ask(self, numbers: list[int], doubts: Doubts) -> None:
+    def _ask(self, numbers: list[int], doubts: TasksInDoubt) -> None:
         """Ask about tasks that nobody has annotated or begun to, until all of them were asked about."""
         by_number = {task["id"]: task for task in self.client.tasks(self.project, numbers)}
         in_order = [by_number[number] for number in numbers if number in by_number]

@@ -26,7 +26,6 @@ from backend.recounting.further.doubts import Doubting, Doubts
 from backend.recounting.recording import record
 from backend.settings import Settings
 from backend.settings.policies import policy_of
-from camvo.policies.joint import Joint
 from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation
 
@@ -165,15 +164,18 @@ class Recounter:
             LedgerError: the ledger cannot be read.
             Stopped: the process stops.
         """
-        doubting, worth = Doubting(), list[Callable[[float], float]]()
+        return (await self.doubting(project)).best(usd, most)
 
-        def doubt(counter: QuestionCounter, key: StateKey, state: State) -> None:
-            doubting.add(counter, key, state)
-            if isinstance(counter.policy, Joint):
-                worth.append(counter.policy.worth_of)
+    async def doubting(self, project: str) -> Doubting:
+        """Look at every open task of a project: what further votes on it would bring.
 
-        await self._through_questions(project, doubt)
-        return doubting.best(usd, most, worth[0]) if worth else Doubts()
+        Raises:
+            LedgerError: the ledger cannot be read.
+            Stopped: the process stops.
+        """
+        doubting = Doubting()
+        await self._through_questions(project, doubting.add)
+        return doubting
 
     async def _through_questions(
         self, project: str, function: Callable[[QuestionCounter, StateKey, State], None]

@@ -40,6 +40,7 @@ from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.recounting.automatic import AutomaticRecounts
 from backend.recounting.delivery import Delivery
+from backend.recounting.further.background import Completing
 from backend.recounting.further.doubts import Doubts
 from backend.recounting.further.portion import Portion, ask_portion
 from backend.recounting.recounter import Recounter
@@ -116,12 +117,21 @@ class Runtime:
             self.ledger, self._writer, self._process.states, self._counting, settings, clock=clock
         )
         self.recounts = self._make_recounts(environment)
+        self.completing = Completing(
+            ledger=self.ledger,
+            writer=self._writer,
+            further=self._process.further,
+            readers=readers,
+            settings=settings,
+            environment=environment,
+        )
         self._training = self._make_training(environment)
         self._process.start(
             self._deletions.run(),
             self.alert_watch.run(),
             self.recounts.run(),
             self._reliabilities.run(),
+            self.completing.run(),
         )
         metrics.started_at.set(clock())
 

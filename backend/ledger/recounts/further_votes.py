@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Literal
+from typing import Final, Literal
 
 from sqlalchemy import Connection, case, delete, func, select, update
 
@@ -99,6 +99,9 @@ class FurtherSum:
     tasks: int
     votes: int
     usd: float
+
+
+NO_FURTHER_VOTES: Final = FurtherSum(0, 0, 0.0)
 
 
 def sums(connection: Connection, project: str) -> dict[Purpose, FurtherSum]:

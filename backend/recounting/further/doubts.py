@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backend.learning.human_labels import aggregation_of
@@ -61,9 +61,11 @@ class Doubting:
 
     Attributes:
         by_task: task → what further votes on it would bring.
+        policy: the project's policy; ``None`` if it is another than ``joint``, so that nothing is in doubt.
     """
 
     by_task: dict[int, DoubtfulTask] = field(default_factory=dict)
+    policy: Joint | None = None
 
     def add(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
         """Go through the rounds of one question; of other policies than ``joint`` there is nothing to say.
@@ -77,6 +79,7 @@ class Doubting:
         shares: Mapping[str, float] = {}
         if not isinstance(policy, Joint):
             return
+        self.policy = policy
         for kept, prices in counter.rounds(key, state):
             if aggregation_of(kept.plan) != LABEL_VOTE:
                 return
@@ -96,20 +99,19 @@ class Doubting:
         task.full_usd += kept.full_cost_usd
         task.next_usd += kept.full_cost_usd * sum(shares[arm] for arm in going_on.arms if arm != STUDENT)
 
-    def best(self, usd: float, most: int, worth: Callable[[float], float]) -> Doubts:
+    def worthwhile(self, task: DoubtfulTask) -> bool:
+        """Whether further votes on the task are worth their price."""
+        return self.policy is not None and task.value * self.policy.worth_of(task.full_usd) >= 1.0
+
+    def best(self, usd: float, most: int) -> Doubts:
         """Choose the tasks on which so much money brings the most.
 
         Args:
             usd: what may be spent, in $. The tasks are those whose next calls it covers.
             most: the most tasks.
-            worth: what asking every model costs, in $ → what one more right label is worth, in $.
         """
         wanted = sorted(
-            (
-                (-task.value, number)
-                for number, task in self.by_task.items()
-                if task.value > 0.0 and task.value * worth(task.full_usd) >= 1.0
-            ),
+            (-task.value, number) for number, task in self.by_task.items() if self.worthwhile(task)
         )
         chosen: list[int] = []
         for _, number in wanted:

@@ -11,8 +11,10 @@ from doubtful_project import FIRST, DoubtfulStudio, prepare_doubtful, resumed_do
 from label_studio_api import LabelStudioApi
 from label_studio_requests import annotations_deleted, tasks_deleted
 from same_state import assert_same_state
+from served_app import served
 from whole_backend import CALL
 
+from backend.commands.predict.ask_more_run import AskMoreRun
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.recounts import further_votes
@@ -149,3 +151,21 @@ def test_the_further_votes_of_a_deleted_task_go_with_it(doubtful: DoubtfulStudio
     doubtful.backend.hook(tasks_deleted(doubtful.tasks[number], project=doubtful.project))
     with doubtful.backend.ledger.read() as connection:
         assert further_votes.of_rounds(connection, [round_.id]) == {}
+
+
+def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
+    drafted, *others = in_doubt(doubtful)
+    doubtful.api.tasks[doubtful.tasks[drafted]]["draft_exists"] = True
+    project = doubtful.api.project
+    with served(doubtful.backend.app) as backend:
+        run = AskMoreRun(
+            doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"], 1.0
+        )
+        tally = run()
+    assert not further(doubtful, drafted)
+    assert all(further(doubtful, number) for number in others)
+    assert tally.spent_usd == pytest.approx(CALL * tally.votes)
+    assert tally.summary(1.0) == (
+        f"Asked more: {tally.votes} votes on {tally.tasks} tasks; ${tally.spent_usd:.4g} of $1 spent,"
+        " no other vote is worth its price"
+    )

@@ -20,8 +20,9 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 
-SHARE: Final = 0.03
-"""The prior mean of ρ∞, and its standard deviation (docs/review.md#what-a-label-is-worth)."""
+SHARE: Final = 0.02
+_SPREAD: Final = 0.03
+"""The prior mean of ρ∞, which is what recounts gained on real votes (docs/review.md), and its deviation."""
 
 HALF: Final = 100.0
 """n½: so many labels teach half of what all labels can teach."""
@@ -41,7 +42,7 @@ class TaughtBefore:
         labels: how many labels had taught when they were counted again.
         wrong: the expected number of wrong labels among these tasks, by their first scores.
         gained: how many more labels were right as counted again than at first; may be negative.
-        moved: how many labels were counted again to another one that was right or had been right.
+        moved: how many labels became right or wrong when they were counted again.
     """
 
     labels: float = 0.0
@@ -68,7 +69,7 @@ def taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
         return SHARE
     observed = seen.gained / exposure
     variance = max(seen.moved, 1.0) / exposure**2
-    precision = 1.0 / SHARE**2
+    precision = 1.0 / _SPREAD**2
     return max((SHARE * precision + observed / variance) / (precision + 1.0 / variance), 0.0)
 
 

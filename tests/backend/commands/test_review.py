@@ -193,5 +193,5 @@ def test_a_price_per_minute_goes_by_the_time_that_labels_take(priced: Path) -> N
 def test_a_policy_without_the_worth_of_a_right_label_is_refused(priced: Path) -> None:
     environment = with_settings(priced, humans={"price": 0.1}, policy={"name": "camvo"})
     said = review(priced, **environment)
-    assert said.returncode == 1
+    assert said.returncode == 2
     assert "worth of a right label" in said.stderr

@@ -29,6 +29,8 @@ _PURPOSES: Final[dict[PurseName, str]] = {
     "background": "votes that the server asks for by itself",
 }
 
+PURSES: Final = frozenset(_PURPOSES)
+
 _table = tables.accounts
 _READ = select(_table.c.spent, _table.c.reserved).where(
     _table.c.project == bindparam("owner"), _table.c.scope == bindparam("of")

@@ -27,7 +27,8 @@ def incomplete(connection: Connection, project: str, *, after: int, limit: int) 
     further = select(func.count()).where(_further.round_id == _rounds.id).scalar_subquery()
     query = (
         select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
-        .where(_rounds.project == project, _rounds.taught_by == "human", ~_rounds.audit, _rounds.task > after)
+        .where(_rounds.project == project, _rounds.taught_by == "human", ~_rounds.audit, ~_rounds.pruned)
+        .where(_rounds.task > after)
         .order_by(_rounds.task)
     )
     found: list[int] = []

@@ -183,7 +183,7 @@ class FurtherAsking:
             stored = recounts.with_latest(
                 connection, rounds.find_by_key(connection, [question.key for question in questions])
             )
-            asked = [question for question in questions if question.key in stored]
+            asked = [each for each in questions if each.key in stored and not stored[each.key].pruned]
             further = further_votes.of_rounds(connection, [round_.id for round_ in stored.values()])
             return _Found(asked, [_sure(stored[question.key], further) for question in asked])
 

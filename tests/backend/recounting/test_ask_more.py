@@ -19,6 +19,8 @@ from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.recounts import further_votes
 from backend.ledger.recounts.further_votes import FurtherVote
+from backend.upkeep.sums import nothing
+from backend.upkeep.verification import problems
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +171,11 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
         f"Asked more: {tally.votes} votes on {tally.tasks} tasks; ${tally.spent_usd:.4g} of $1 spent,"
         " no other vote is worth its price"
     )
+
+
+def test_a_ledger_with_further_votes_is_sound(doubtful: DoubtfulStudio) -> None:
+    number = in_doubt(doubtful)[0]
+    doubtful.ask_more(1.0)
+    doubtful.label(number)
+    with doubtful.backend.ledger.read() as connection:
+        assert [*problems(connection, nothing)] == []

@@ -27,8 +27,10 @@ from backend.ledger.database.outages import outlast
 _BATCH = 256
 
 _PAUSE = 0.004
-"""Seconds from the end of a transaction in which the next one gathers functions, unless one is urgent. A
-function that arrives later does not wait. So many small writes share a commit also where commits are quick."""
+"""Seconds after a transaction in which the next one gathers functions, unless one of them is urgent.
+
+A function that arrives later does not wait. So many small writes share a commit also where commits are quick.
+"""
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""Recounts without being asked: when they are worth it, by one worker of all processes, at most hourly."""
+"""Recounts without being asked: when they are worth it, by one worker of all processes, and seldom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import Ledger, Writer, human_annotations, projects
 from backend.ledger.calls import claims
 from backend.ledger.database.clock import now
 from backend.ledger.recounts import countings
@@ -26,7 +26,10 @@ LABELS, SCORES = 0.01, 0.05
 """A recount is worth it above this share of changed labels, or this mean change of the scores."""
 
 HOUR = 3600.0
-"""Seconds between two recounts that nobody asked for."""
+"""Seconds between two recounts that nobody asked for, unless people have labelled much more."""
+
+_NEWS, _GROWTH = 10, 0.5
+"""Much more is so many human labels, and this share of those that the last recount knew."""
 
 PAUSE = 30.0
 """Seconds between two rounds through the projects."""
@@ -180,7 +183,8 @@ class AutomaticRecounts:
 def _is_due(connection: Connection, project: str) -> bool:
     """Whether the project has new events since the last look, and it is time for another.
 
-    After a recount that nobody asked for, an hour must pass.
+    After a recount that nobody asked for, an hour must pass, or people must have labelled much more: most of
+    them label for less than an hour, and n human labels cause some 2.5·ln(n / 10) recounts more at most.
     """
     stored, look, at = (
         projects.get(connection, project),
@@ -193,8 +197,11 @@ def _is_due(connection: Connection, project: str) -> bool:
         return True
     if stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds:
         return False
-    made = countings.of_project(connection, project)
-    return all(counting.reason != "automatic" or at >= counting.created_at + HOUR for counting in made)
+    made = [each for each in countings.of_project(connection, project) if each.reason == "automatic"]
+    if not made or at >= made[0].created_at + HOUR:
+        return True
+    known, new = human_annotations.count_received(connection, project, made[0].created_at)
+    return new >= max(_NEWS, _GROWTH * known)
 
 
 def _key(project: str) -> str:

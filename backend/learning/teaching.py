@@ -6,12 +6,14 @@ Every correction and every restart is an event of its own, so each process's sta
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
 from backend.ledger import blind_tasks, events, rounds, votes
 from backend.ledger.events import Kind
+from backend.ledger.recounts import checks
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
 from backend.telemetry import metrics
@@ -59,6 +61,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
+            confirm = partial(confirmation, human=human, plan=round_.plan)
+            checks.hear(connection, project, task, round_.id, confirm)
         if round_.audit:
             hear_blind(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
@@ -71,6 +75,11 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def unanswered(round_: Round) -> Contribution:
+    """What takes the human label of a round out of a state that knows it, so that the voted label teaches."""
+    return revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, round_.label, "vote"))
 
 
 def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()

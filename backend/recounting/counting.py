@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.learning.human_labels import aggregation_of
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, scorer_data
+from backend.ledger.recounts.checks import RecountCheck
 from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.rows import Recount, differs
+from backend.ledger.rounds import Round
+from backend.recounting.checks import checked
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
 from camvo.policies.policy import Policy
@@ -36,6 +39,7 @@ class QuestionCount:
         counted: how many rounds with a prediction were counted; blind ones are not among them.
         labels: how many of these would get another label.
         score_change: the sum of the absolute changes of their scores.
+        checks: what it says of rounds that people have answered; none if nothing would change.
     """
 
     key: StateKey
@@ -44,6 +48,7 @@ class QuestionCount:
     counted: int = 0
     labels: int = 0
     score_change: float = 0.0
+    checks: list[RecountCheck] = field(default_factory=list)
 
     def add(self, kept: CountableRound, label: str, score: float) -> None:
         """Compare a round's new label and score with those of now."""
@@ -89,11 +94,14 @@ class QuestionCounter:
             last = page[-1].id
             if not prices:
                 prices = self._prices(page, state)
-                scorer = self._scorer(key, page[0], prices)
+                scorer = self.scorer(key, page[0], prices)
             for position, kept in enumerate(page):
                 if position % _PORTION == 0:
                     self.pause()
-                self._decide(found, kept, state, prices, scorer)
+                if (decided := self.decided(kept, state, prices, scorer)) is not None:
+                    found.add(kept, *decided)
+        if found.results:
+            found.checks = checked(self, key, state, prices)
         return found
 
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
@@ -116,21 +124,35 @@ class QuestionCounter:
         usual = sum(known.values()) / len(known)
         return {name: known.get(name, usual) for name in names}
 
-    def _scorer(self, key: StateKey, first: CountableRound, prices: Mapping[str, float]) -> Scorer | None:
+    def scorer(
+        self,
+        key: StateKey,
+        first: CountableRound | Round,
+        prices: Mapping[str, float],
+        unanswered: Collection[int] = (),
+    ) -> Scorer | None:
+        """Fit the question's scorer; ``None`` if scores are not calibrated.
+
+        Args:
+            key: the question.
+            first: a round of it.
+            prices: the models whose votes count.
+            unanswered: the rounds whose human label it must not know.
+        """
         if not self.calibrate or aggregation_of(first.plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
-            rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch)
+            rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch, unanswered)
         return fit_scorer(rounds, sorted(prices), first.plan["labels"])
 
-    def _decide(
+    def decided(
         self,
-        found: QuestionCount,
-        kept: CountableRound,
+        kept: CountableRound | Round,
         state: State,
         prices: Mapping[str, float],
         scorer: Scorer | None,
-    ) -> None:
+    ) -> tuple[str, float] | None:
+        """The label of a round and its score by what a state knows; ``None`` without a vote that counts."""
         past = PastRound(
             str(kept.id),
             kept.context,
@@ -142,7 +164,7 @@ class QuestionCounter:
         )
         decision = recount(self.policy, state, past)
         if decision is None:
-            return
+            return None
         cast = {arm: vote for arm, vote in kept.votes.items() if vote is not None and arm in prices}
         score = decision.score if scorer is None else scorer.score_decision(cast, decision)
-        found.add(kept, decision.label, score)
+        return decision.label, score

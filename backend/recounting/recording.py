@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from backend.learning.human_labels import hear_blind
 from backend.ledger import blind_tasks, rounds
-from backend.ledger.recounts import countings
+from backend.ledger.recounts import checks, countings
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting, Reason
 from backend.ledger.recounts.rows import Recount
@@ -59,6 +59,7 @@ def record(
     for question, new in news:
         recounts.store(connection, project, counting.number, new, question.blind)
         if new:
+            checks.store(connection, project, question.checks)
             _begin_queue(connection, question, new, counting.number)
     return counting
 

@@ -88,7 +88,7 @@ class Browser:
         self._of(css, lambda element: element.click() or True)
 
     def click_text(self, css: str, text: str) -> None:
-        """Click on the first such element with this text that accepts clicks; others may lie under a dialogue."""
+        """Click on the first such element with this text that accepts clicks; others lie under a dialogue."""
 
         def is_clicked(element: Any) -> bool:
             return self._now(lambda: str(element.text) == text and (element.click() or True)) or False

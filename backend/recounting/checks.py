@@ -1,0 +1,69 @@
+"""What a counting says of the rounds that people have answered, as if it did not know their answers.
+
+The counting learnt from these answers, so on the very rounds that taught it, its labels and scores would look
+better than they are on others. Each fifth of the rounds is therefore counted by a state and a scorer without
+the answers of that fifth (cross-fitting). Blind rounds teach nothing, so they need no such care.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from backend.learning.human_labels import aggregation_of, confirmation
+from backend.learning.states import StateKey
+from backend.learning.teaching import unanswered
+from backend.ledger import rounds
+from backend.ledger.recounts.checks import RecountCheck
+from backend.ledger.rounds import Round
+from camvo.state.state import State
+
+if TYPE_CHECKING:
+    from backend.recounting.counting import QuestionCounter
+
+_FOLDS: Final = 5
+
+
+def checked(
+    counter: QuestionCounter, key: StateKey, state: State, prices: Mapping[str, float]
+) -> list[RecountCheck]:
+    """Count the rounds of a question that people have answered, each without its own answer.
+
+    Args:
+        counter: counts the question's other rounds.
+        key: the question.
+        state: its state, which knows the answers; it is not changed.
+        prices: the models whose votes count.
+    """
+    with counter.ledger.read() as connection:
+        answered = rounds.answered(connection, key.project, key.control, key.epoch)
+    found = []
+    for fold in range(_FOLDS):
+        found += _counted(counter, key, state, prices, answered[fold::_FOLDS])
+    return found
+
+
+def _counted(
+    counter: QuestionCounter,
+    key: StateKey,
+    state: State,
+    prices: Mapping[str, float],
+    fold: Sequence[Round],
+) -> list[RecountCheck]:
+    """Count one fold by what is known without its answers."""
+    if not fold:
+        return []
+    linear = counter.policy.linear(aggregation_of(fold[0].plan))
+    without = State.restore(state.snapshot(), linear=linear)
+    without.add(*[unanswered(round_) for round_ in fold if round_.taught_by == "human"])
+    scorer = counter.scorer(key, fold[0], prices, {round_.id for round_ in fold})
+    found = []
+    for round_ in fold:
+        counter.pause()
+        if (decided := counter.decided(round_, without, prices, scorer)) is None or round_.human is None:
+            continue
+        label, score = decided
+        confirmed = confirmation(label, round_.human, round_.plan)
+        if confirmed is not None:
+            found.append(RecountCheck(round_.id, round_.key.task, round_.human, label, score, confirmed))
+    return found

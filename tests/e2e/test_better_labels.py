@@ -101,7 +101,7 @@ def imported(browser: Browser, installation: Installation, folder: Path) -> int:
 
 
 def label(browser: Browser, installation: Installation, project: int) -> None:
-    """Label the least certain tasks: some in the label stream, the others by the same requests."""
+    """Label the least certain tasks in the label stream, and as a colleague would, the others in their order."""
     studio = installation.studio
     numbers = {task["id"]: number_in(task["data"]["text"]) for task in installation.tasks(project)}
     browser.visit(f"{studio.url}/projects/{project}/data")
@@ -115,8 +115,7 @@ def label(browser: Browser, installation: Installation, project: int) -> None:
         browser.click(SUBMIT)
         seen.add(task)
     browser.wait_until(lambda: shown_task(browser) not in seen, "next task")
-    for _ in range(LABELLED - IN_BROWSER):
-        task = studio.ask("POST", "/api/dm/actions", {}, id="next_task", project=project)["id"]
+    for task in [task for task in numbers if task not in seen][: LABELLED - IN_BROWSER]:
         installation.annotate(task, choice(truth(numbers[task]), "sentiment"))
     wait_until(lambda: installation.status(project)["humans"]["annotations"] == LABELLED, "annotations")
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from label_studio_requests import Annotation, annotated, annotations_deleted, tasks_deleted
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task, tasks_deleted
 from recount_project import LABELLED, TASKS, Studio, truth
 from sqlalchemy import func, select
+from whole_backend import Backend, prompt_of, says
 
 from backend.ledger.database import tables
 from backend.ledger.reports import CheckedRow, checked_labels
 from backend.server.status.parts.estimate import EstimateReport
+from backend.testing import Reply
 
 
 def estimate(studio: Studio) -> EstimateReport:
@@ -70,3 +77,59 @@ def test_the_checks_of_a_deleted_task_go_with_it(studio: Studio) -> None:
     assert stored(studio) == LABELLED
     studio.backend.hook(tasks_deleted(studio.tasks[0], project=studio.project))
     assert stored(studio) == LABELLED - 1
+
+
+# -- a simulation: four models, two of which copy one another, and people who label a random share
+
+
+SIZE, ANSWERED = 60, 20
+SKILL = {"red": 0.6, "green": 0.6, "blue": 0.9, "amber": 0.75}
+
+
+def draw(*parts: object) -> float:
+    """A number in [0, 1) that hangs on the parts alone."""
+    return zlib.crc32(" ".join(map(str, parts)).encode()) / 2**32
+
+
+def mood(number: int) -> str:
+    return "Glad" if draw("truth", number) < 0.5 else "Sad"
+
+
+def drawn(body: dict[str, Any]) -> Reply:
+    found = re.search(r"Note (\d+)", prompt_of(body))
+    assert found is not None
+    number, model = int(found[1]), body["model"]
+    who = "red" if model == "green" and draw("copies", number) < 0.9 else model
+    right = draw(who, number) < SKILL[model]
+    return says(mood=mood(number) if right else {"Glad": "Sad", "Sad": "Glad"}[mood(number)])
+
+
+def test_its_interval_holds_the_true_share_of_the_new_labels(tmp_path: Path) -> None:
+    with Backend(tmp_path, drawn, tuple(SKILL), policy={"name": "joint"}) as backend:
+        backend.predict(*(task(number, text=f"Note {number}") for number in range(1, SIZE + 1)))
+        for number in range(1, ANSWERED + 1):
+            backend.hook(annotated(Annotation(number=number, task=number, mood=mood(number))))
+        before = right_labels(backend)
+        assert backend.post("/recount", {"project": Project().key}).get_json()["counting"] is not None
+        now = right_labels(backend)
+        [project] = backend.client.get("/status?format=json").get_json()["projects"]
+    found = EstimateReport(**project["questions"][0]["estimate"])
+    assert (found.labels, found.checked) == (SIZE, ANSWERED)
+    assert now != before
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= now / SIZE <= found.high
+
+
+def right_labels(backend: Backend) -> int:
+    """How many labels are right by the latest counting, those of answered tasks as it counted them."""
+    rounds, recounts, checks = tables.rounds.c, tables.recounts.c, tables.recount_checks.c
+    labels: dict[int, str] = {}
+    with backend.ledger.read() as connection:
+        for query in (
+            select(rounds.task, rounds.label),
+            select(recounts.task, recounts.label).order_by(recounts.number),
+            select(checks.task, checks.label),
+        ):
+            labels |= {row.task: row.label for row in connection.execute(query)}
+    return sum(label == mood(number) for number, label in labels.items())

@@ -5,15 +5,17 @@ Every correction and every restart is an event of its own, so each process's sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
-from backend.ledger import blind_tasks, events, rounds, votes
+from backend.ledger import blind_tasks, events, projects, rounds, votes
 from backend.ledger.events import Kind
-from backend.ledger.recounts import checks
+from backend.ledger.recounts import checks, further_votes
+from backend.ledger.recounts.further_votes import FurtherVote
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
 from backend.telemetry import metrics
@@ -52,12 +54,21 @@ def store_round(
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
     """Make the rewards and vote outcomes of a task's rounds agree with the current human labels.
 
+    What people say about pruned rounds is counted, and changes nothing that was learnt.
+
     Returns:
         How many rounds are now taught by another label, or by somebody else.
     """
     corrected = 0
-    for round_ in rounds.of_task(connection, project, task):
+    of_task = rounds.of_task(connection, project, task)
+    further = further_votes.of_rounds(connection, [round_.id for round_ in of_task])
+    for round_ in of_task:
+        later = further.get(round_.id, ())
         human = human_label(connection, round_.key, round_.plan)
+        if round_.pruned:
+            if human != round_.human:
+                _refuse_feedback(connection, round_, human)
+            continue
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
@@ -66,9 +77,16 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if round_.audit:
             hear_blind(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
-        if (label, by) == (round_.taught, round_.taught_by):
+        # Further votes were asked for because of a label or of votes, so they teach with a human label only.
+        teaching = {vote.model for vote in later if by == "human" and vote.model in round_.plan["arms"]}
+        taught = {vote.model for vote in later if vote.taught}
+        if (label, by, teaching) == (round_.taught, round_.taught_by, taught):
             continue
-        change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
+        before = _with_further(round_, [vote for vote in later if vote.model in taught])
+        after = _with_further(round_, [vote for vote in later if vote.model in teaching])
+        change = revision(_taught(before, round_.taught, round_.taught_by), _taught(after, label, by))
+        if teaching != taught:
+            further_votes.set_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
             _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.revisions.labels(project=project).inc()
@@ -77,9 +95,22 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
     return corrected
 
 
-def unanswered(round_: Round) -> Contribution:
-    """What takes the human label of a round out of a state that knows it, so that the voted label teaches."""
-    return revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, round_.label, "vote"))
+def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
+    """What takes the human label of a round out of a state that knows it, so that the voted label teaches.
+
+    Args:
+        round_: the round.
+        further: its further votes.
+    """
+    before = _with_further(round_, [vote for vote in further if vote.taught])
+    return revision(_taught(before, round_.taught, round_.taught_by), _taught(round_, round_.label, "vote"))
+
+
+def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -> None:
+    """Note what people say about a pruned round, and that it teaches nothing: its context is deleted."""
+    rounds.set_human(connection, round_.id, human, round_.confirmed)
+    projects.count_refused_feedback(connection, round_.key.project)
+    metrics.feedback_refused.labels(project=round_.key.project).inc()
 
 
 def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
@@ -134,7 +165,17 @@ def _append(  # noqa: PLR0917 - the columns of one event
         contribution=contribution.pack(),
         round_id=round_id,
         now=now,
+        context_of_round=True,
     )
+
+
+def _with_further(round_: Round, further: Sequence[FurtherVote]) -> Round:
+    """The round as if these models had been asked in it."""
+    if not further:
+        return round_
+    sure = further_votes.all_confidences(round_.plan.get("confidences", {}), further)
+    plan = {**round_.plan, "confidences": sure} if sure else round_.plan
+    return replace(round_, plan=plan, votes=further_votes.all_votes(round_.votes, further))
 
 
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:

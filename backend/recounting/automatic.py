@@ -109,7 +109,7 @@ class AutomaticRecounts:
             return
         try:
             await self._look(project)
-            if self._by_itself:
+            if self._stores(project):
                 await self._delivery.deliver(project, partial(self._claim, project))
         except Stopped:
             raise
@@ -136,7 +136,7 @@ class AutomaticRecounts:
             return
         found = await self._recounter.count(project)
         worth_it = is_worth_it(found)
-        if worth_it and self._by_itself and await self._claim(project):
+        if worth_it and self._stores(project) and await self._claim(project):
             await self._recounter.store(project, found, "automatic")
 
         def remember(connection: Connection) -> None:
@@ -147,7 +147,7 @@ class AutomaticRecounts:
                 counted=found.counted,
                 labels=found.labels,
                 score_change=found.score_change,
-                by_hand=worth_it and not self._by_itself,
+                by_hand=worth_it and not self._stores(project),
             )
             countings.remember_look(connection, project, look)
 
@@ -168,12 +168,13 @@ class AutomaticRecounts:
             return [
                 stored.key
                 for stored in projects.list_all(connection)
-                if projects.is_of_label_studio(stored.key)  # a labelled file stays as it was written
-                and (
-                    _is_due(connection, stored.key)
-                    or (self._by_itself and recounts.pending(connection, stored.key, limit=1))
-                )
+                if _is_due(connection, stored.key)
+                or (self._stores(stored.key) and recounts.pending(connection, stored.key, limit=1))
             ]
+
+    def _stores(self, project: str) -> bool:
+        """Whether it counts a project again by itself; a labelled file stays as it was written."""
+        return self._by_itself and projects.is_of_label_studio(project)
 
     def _read(self, function: Callable[[Connection], bool]) -> bool:
         with self._ledger.read() as connection:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from backend.learning.human_labels import aggregation_of
 from backend.learning.states import StateKey
@@ -11,7 +12,6 @@ from backend.ledger import Ledger, scorer_data
 from backend.ledger.recounts.checks import RecountCheck
 from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.rows import Recount, differs
-from backend.ledger.rounds import Round
 from backend.recounting.checks import checked
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
@@ -87,22 +87,31 @@ class QuestionCounter:
             key: the question.
             state: its state of now, which must not change meanwhile.
         """
-        found, last = QuestionCount(key), 0
-        prices: Mapping[str, float] = {}
-        scorer: Scorer | None = None
-        while page := self._page(key, last):
-            last = page[-1].id
-            if not prices:
-                prices = self._prices(page, state)
-                scorer = self.scorer(key, page[0], prices)
-            for position, kept in enumerate(page):
-                if position % _PORTION == 0:
-                    self.pause()
-                if (decided := self.decided(kept, state, prices, scorer)) is not None:
-                    found.add(kept, *decided)
+        found, scorer, prices = QuestionCount(key), None, dict[str, float]()
+        for number, (kept, prices) in enumerate(self.rounds(key, state)):
+            if number == 0:
+                scorer = self.scorer(key, kept.plan, prices)
+            if (decided := self.decided(kept, state, prices, scorer)) is not None:
+                found.add(kept, *decided)
         if found.results:
             found.checks = checked(self, key, state, prices)
         return found
+
+    def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, dict[str, float]]]:
+        """Read a question's countable rounds, each with the prices of all models, which are the same for all.
+
+        Args:
+            key: the question.
+            state: its state of now.
+        """
+        last, prices = 0, dict[str, float]()
+        while page := self._page(key, last):
+            last = page[-1].id
+            prices = prices or self._prices(page, state)
+            for position, kept in enumerate(page):
+                if position % _PORTION == 0:
+                    self.pause()
+                yield kept, prices
 
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
@@ -127,7 +136,7 @@ class QuestionCounter:
     def scorer(
         self,
         key: StateKey,
-        first: CountableRound | Round,
+        plan: Mapping[str, Any],
         prices: Mapping[str, float],
         unanswered: Collection[int] = (),
     ) -> Scorer | None:
@@ -135,19 +144,19 @@ class QuestionCounter:
 
         Args:
             key: the question.
-            first: a round of it.
+            plan: the plan of one of its rounds.
             prices: the models whose votes count.
             unanswered: the rounds whose human label it must not know.
         """
-        if not self.calibrate or aggregation_of(first.plan) != LABEL_VOTE:
+        if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
             rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch, unanswered)
-        return fit_scorer(rounds, sorted(prices), first.plan["labels"])
+        return fit_scorer(rounds, sorted(prices), plan["labels"])
 
     def decided(
         self,
-        kept: CountableRound | Round,
+        kept: CountableRound,
         state: State,
         prices: Mapping[str, float],
         scorer: Scorer | None,
@@ -160,7 +169,7 @@ class QuestionCounter:
             tuple(kept.plan["labels"]),
             prices,
             aggregation_of(kept.plan),
-            kept.plan.get("confidences", {}),
+            kept.confidences,
         )
         decision = recount(self.policy, state, past)
         if decision is None:

@@ -101,7 +101,7 @@ def imported(browser: Browser, installation: Installation, folder: Path) -> int:
 
 
 def label(browser: Browser, installation: Installation, project: int) -> None:
-    """Label the least certain tasks in the label stream, and as a colleague would, the others in their order."""
+    """Label the least certain tasks in the label stream, and others as a colleague would, in their order."""
     studio = installation.studio
     numbers = {task["id"]: number_in(task["data"]["text"]) for task in installation.tasks(project)}
     browser.visit(f"{studio.url}/projects/{project}/data")

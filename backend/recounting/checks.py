@@ -8,7 +8,7 @@ the answers of that fifth (cross-fitting). Blind rounds teach nothing, so they n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from backend.learning.human_labels import aggregation_of, confirmation
 from backend.learning.states import StateKey
@@ -19,10 +19,8 @@ from backend.ledger.recounts.checks import RecountCheck
 from backend.ledger.recounts.countable_rounds import CountableRound
 from backend.ledger.recounts.further_votes import FurtherVote
 from backend.ledger.rounds import Round
+from backend.recounting.counting import QuestionCounter
 from camvo.state.state import State
-
-if TYPE_CHECKING:
-    from backend.recounting.counting import QuestionCounter
 
 _FOLDS: Final = 5
 

@@ -12,7 +12,6 @@ from backend.ledger import Ledger, scorer_data
 from backend.ledger.recounts.checks import RecountCheck
 from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.rows import Recount, differs
-from backend.recounting.checks import checked
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
 from camvo.policies.policy import Policy
@@ -39,6 +38,7 @@ class QuestionCount:
         counted: how many rounds with a prediction were counted; blind ones are not among them.
         labels: how many of these would get another label.
         score_change: the sum of the absolute changes of their scores.
+        prices: the models whose votes counted, with their prices.
         checks: what it says of rounds that people have answered; none if nothing would change.
     """
 
@@ -48,6 +48,7 @@ class QuestionCount:
     counted: int = 0
     labels: int = 0
     score_change: float = 0.0
+    prices: Mapping[str, float] = field(default_factory=dict)
     checks: list[RecountCheck] = field(default_factory=list)
 
     def add(self, kept: CountableRound, label: str, score: float) -> None:
@@ -93,8 +94,7 @@ class QuestionCounter:
                 scorer = self.scorer(key, kept.plan, prices)
             if (decided := self.decided(kept, state, prices, scorer)) is not None:
                 found.add(kept, *decided)
-        if found.results:
-            found.checks = checked(self, key, state, prices)
+        found.prices = prices
         return found
 
     def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, dict[str, float]]]:

@@ -7,7 +7,6 @@ their events stay, so that the state remains the sum of all events; calls and ac
 from __future__ import annotations
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -15,23 +14,17 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
     Text,
     UniqueConstraint,
 )
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    }
-)
+from backend.ledger.database.batch_tables import batch_jobs, batch_lines, batch_tasks
+from backend.ledger.database.schema import JSON_VALUE as _JSON
+from backend.ledger.database.schema import ROW_ID as _ROW_ID
+from backend.ledger.database.schema import metadata
 
-# SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
-_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-_JSON = JSON(none_as_null=True)
+__all__ = ["batch_jobs", "batch_lines", "batch_tasks", "metadata"]
 
 projects = Table(
     "projects",

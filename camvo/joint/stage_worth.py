@@ -77,7 +77,8 @@ class StageWorth:
         choice = int(self.choice[node])
         if choice < 0 or set(self.sets[choice]) <= set(allowed):
             return () if choice < 0 else self.sets[choice]
-        stopping, best = float(self.later[node]), ()
+        best: tuple[int, ...] = ()
+        stopping = float(self.later[node])
         for arms, values in _values_by_set(self.steps, self.prices, self.later, allowed):
             if values[node] > stopping + TIE:
                 stopping, best = float(values[node]), arms

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 

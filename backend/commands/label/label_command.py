@@ -66,6 +66,13 @@ def label(  # noqa: PLR0917 - a command's options
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
     ] = False,
+    batch: Annotated[
+        bool,
+        typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+    ] = False,
     server: Annotated[
         bool, typer.Option("--server", help="With --project: let the running server do it (camvo predict).")
     ] = False,
@@ -114,6 +121,8 @@ def label(  # noqa: PLR0917 - a command's options
         blind_file=out.parent / "blind.csv",
         budget=budget,
         retry_failed=retry_failed,
+        batch=batch,
+        wait=wait,
     )
     if not label_file(source, out, options, config):
         raise typer.Exit(1)

@@ -33,6 +33,8 @@ class LabelOptions:
         blind_file: where these are written.
         budget: the most that the project may cost over all runs, in $.
         retry_failed: whether only tasks that failed before are asked about.
+        batch: whether every model that has batches is asked in them.
+        wait: whether the run waits for its batches.
     """
 
     label_config: str | None = None
@@ -44,6 +46,8 @@ class LabelOptions:
     blind_file: Path = Path("blind.csv")
     budget: float | None = None
     retry_failed: bool = False
+    batch: bool = False
+    wait: bool = False
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config.

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 from rich.console import Console
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, is_audit
+from backend.commands.label.batch_run import BatchRun, batching_of, first_window
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.labelling import Labelling
@@ -73,7 +75,8 @@ def run_label(  # noqa: PLR0917 - what a run needs
             jobs = DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            tally = _label(jobs, index, options, console)
+            batching = batching_of(own_settings, process, everyone=options.batch)
+            tally = _label(replace(jobs, batching=batching), index, options, console)
             write(results(dataset, index, jobs), index.columns)
             return tally
 
@@ -163,10 +166,43 @@ def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Cons
     Raises:
         KeyboardInterrupt: after the calls under way have ended.
     """
-    process = jobs.process
-    labelling = Labelling(process, jobs.settings.concurrency)
-    spending = Spending(process.ledger, jobs.project)
-    tally = RunTally(index.rows, index.tasks, labelling, spending)
+    labelling = Labelling(jobs.process, jobs.settings.concurrency)
+    tally = RunTally(index.rows, index.tasks, labelling, Spending(jobs.process.ledger, jobs.project))
+    if jobs.batching is None:
+        _label_open(jobs, index, options, console, tally)
+        return tally
+    if window := first_window(jobs, index.tasks):
+        _label_open(replace(jobs, batching=None), index, options, console, tally, window)
+    batches = BatchRun(
+        jobs, lambda of: _label_open(of, index, options, console, tally), console, options.wait
+    )
+    batches.run()
+    return tally
+
+
+def _label_open(  # noqa: PLR0917 - what a sweep needs
+    jobs: DatasetJobs,
+    index: Index,
+    options: LabelOptions,
+    console: Console,
+    tally: RunTally,
+    most: int | None = None,
+) -> None:
+    """Sweep over the dataset: take each task that has no label as far as it can go now.
+
+    Args:
+        jobs: makes the jobs.
+        index: the dataset.
+        options: which tasks are asked about.
+        console: where progress is shown.
+        tally: counts what happens; what an earlier sweep left open is counted again.
+        most: the most tasks to ask about; ``None`` for all.
+
+    Raises:
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    process, labelling = jobs.process, tally.labelling
+    tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
         for stored in jobs.look_up(index.first_rows()):
@@ -183,7 +219,7 @@ def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Cons
         with progress_bar(
             console, "labelling", index.tasks, note=lambda done, total: tally.outlook()
         ) as advance:
-            for _ in labelling.run(open_jobs()):
+            for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
         process.stop_asking()
@@ -194,4 +230,3 @@ def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Cons
         labelling.wait(jobs.settings.deadline)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         raise
-    return tally

@@ -28,6 +28,12 @@ class RunTally:
     labelled_before: int = 0
     left_out: int = 0
 
+    def begin_sweep(self) -> None:
+        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        self.labelled_before = -self.labelling.labelled
+        self.left_out = self.labelling.waiting = 0
+        self.labelling.failed.clear()
+
     @property
     def failed(self) -> int:
         """How many tasks failed."""
@@ -59,6 +65,9 @@ class RunTally:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")
         if self.labelling.hopeless:
             lines.append(f"no model voted on any of {HOPELESS} tasks: try camvo check, then run it again")
-        if self.left:
-            lines.append(f"{self.left:,} tasks are left: the same command goes on with them")
+        if self.labelling.waiting:
+            lines.append(f"{self.labelling.waiting:,} tasks wait for providers' batches")
+        if self.left - self.labelling.waiting > 0:
+            left = self.left - self.labelling.waiting
+            lines.append(f"{left:,} tasks are left: the same command goes on with them")
         return "\n".join(lines)

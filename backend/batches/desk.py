@@ -53,6 +53,7 @@ class DeskReport:
         settled: how many jobs were settled.
         sent: how many lines were sent.
         short: why money for the next line is missing; ``None`` if it is not.
+        full: models whose provider takes no more at the moment, because too many tokens are enqueued.
         problems: what the user has to know, such as a provider that refuses batches.
     """
 
@@ -60,6 +61,7 @@ class DeskReport:
     settled: int = 0
     sent: int = 0
     short: BudgetExhaustedError | None = None
+    full: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
 
@@ -135,7 +137,7 @@ class Desk:
 
     async def send(self, project: str, model: str, budget: BudgetSettings, report: DeskReport) -> None:
         """Send what is wanted of one model, in as many jobs as its provider's limits and the budget allow."""
-        while model not in self._refused:
+        while model not in self._refused and model not in report.full:
             job = await self._fill(project, model, budget, report)
             if job is None:
                 return

@@ -259,7 +259,9 @@ class BatchServer:
     def _new(self, lines: dict[str, Body], metadata: dict[str, str], file: str = "") -> Batch:
         batch = Batch(self._name("batch" if file else "msgbatch"), lines, metadata, file)
         running = [*(b for b in self.batches.values() if b.status == "in_progress"), batch]
-        size = sum(len(json.dumps(body["messages"])) for b in running for body in b.lines.values())
+        model = next(iter(lines.values()))["model"]
+        bodies = [body for b in running for body in b.lines.values() if body["model"] == model]
+        size = sum(len(json.dumps(body["messages"])) for body in bodies)
         if self.enqueued is not None and size > self.enqueued:
             batch.status = "failed"
             message = "Enqueued token limit reached for the model in the organization."

@@ -7,8 +7,9 @@ sends what the next stage wants. The same command goes on whenever it is run aga
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +20,7 @@ from backend.batches.desk import Desk, DeskReport
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.errors import BatchesUnsupportedError
 from backend.ledger import rounds
+from backend.ledger.batches import jobs as batch_jobs
 from backend.ledger.batches import lines
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
@@ -91,6 +93,7 @@ class BatchRun:
     console: Console
     wait: bool
     pause: Pause = time.sleep
+    _problems: dict[str, None] = field(default_factory=dict)
 
     def run(self) -> None:
         """Send and settle batches until none is out, or until it is time to come back later.
@@ -98,6 +101,16 @@ class BatchRun:
         Raises:
             KeyboardInterrupt: somebody interrupted; what is out stays out.
         """
+        with self._desk() as desk:
+            self._rounds(desk)
+
+    def settle(self) -> None:
+        """Settle what is back, and send nothing."""
+        with self._desk() as desk:
+            self._say(self.jobs.process.thread.submit(desk.look(self.jobs.project)).result())
+
+    @contextmanager
+    def _desk(self) -> Iterator[Desk]:
         process = self.jobs.process
         desk = Desk(
             process.ledger,
@@ -109,42 +122,42 @@ class BatchRun:
         )
         renewing = process.thread.submit(desk.renew_leases())
         try:
-            self._rounds(desk)
+            yield desk
         finally:
             renewing.cancel()
 
     def _rounds(self, desk: Desk) -> None:
-        seconds, swept = _FIRST_PAUSE, False
+        seconds, fresh = _FIRST_PAUSE, True
         while True:
             report = self._look(desk)
-            if not report.out or (report.settled and not swept):
-                before = self._wanted()
+            if (not report.out and not report.full) or (report.settled and fresh):
+                before, fresh = self._wanted(), False
                 self.label(self.jobs)
                 self.jobs = replace(self.jobs, again=False)  # one more attempt, not one in each round
-                swept = True
-                report = self._send(desk)
-                if not report.out and (report.problems or report.short or self._wanted() in (0, before)):
+                settled, report = report.settled, self._send(desk)
+                stuck = report.problems or report.short or self._wanted() in (0, before)
+                if not report.out and not report.full and stuck and not settled:
                     return self._say(report)
-            if report.out and not self.wait:
+            if not self.wait and (report.out or report.full):
                 return self._say(report)
-            if report.settled or report.sent:
-                seconds = _FIRST_PAUSE
-            if report.out:
+            if report.out or report.full:
+                seconds = _FIRST_PAUSE if report.settled or report.sent else seconds
                 self.pause(seconds)
-                seconds, swept = min(seconds * _SLOWER, _LONGEST_PAUSE), False
+                seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 
     def _look(self, desk: Desk) -> DeskReport:
         """Settle what is back, and send what was held back."""
         report = self.jobs.process.thread.submit(desk.look(self.jobs.project)).result()
         if report.settled:
             self.console.print(f"{report.settled} batches are back", highlight=False)
-        sent = self._send(desk)
+        sent = self._send(desk, report.full)
         sent.settled, sent.problems = report.settled, [*report.problems, *sent.problems]
+        self._problems |= dict.fromkeys(sent.problems)
         return sent
 
-    def _send(self, desk: Desk) -> DeskReport:
+    def _send(self, desk: Desk, full: Collection[str] = ()) -> DeskReport:
         """Send what is wanted, and say which jobs are out."""
-        jobs, report = self.jobs, DeskReport()
+        jobs, report = self.jobs, DeskReport(full=set(full))
 
         async def send() -> DeskReport:
             for model in sorted(jobs.batching.models if jobs.batching else ()):
@@ -166,10 +179,18 @@ class BatchRun:
 
     def _say(self, report: DeskReport) -> None:
         """Say what is out, and when to come back."""
-        for problem in dict.fromkeys(report.problems):
+        self._problems |= dict.fromkeys(report.problems)
+        for problem in self._problems:
             self.console.print(problem, highlight=False, soft_wrap=True)
         if report.short is not None:
             self.console.print(f"lines are held back: {report.short}", highlight=False, soft_wrap=True)
+        if report.full:
+            self.console.print(
+                f"the provider of {', '.join(sorted(report.full))} has too many tokens enqueued: run the same"
+                " command again later, or with --wait",
+                highlight=False,
+                soft_wrap=True,
+            )
         due = [job.due_at for job in report.out if job.due_at is not None]
         if report.out:
             latest = f", at the latest {_time(max(due))}" if due else ""
@@ -179,6 +200,12 @@ class BatchRun:
                 highlight=False,
                 soft_wrap=True,
             )
+
+
+def some_are_out(jobs: DatasetJobs) -> bool:
+    """Whether batches of the project are out."""
+    with jobs.process.ledger.read() as connection:
+        return bool(batch_jobs.find(connection, states=batch_jobs.OPEN, project=jobs.project, limit=1))
 
 
 def _time(at: float) -> str:

@@ -24,6 +24,7 @@ _RENEW = (
 )
 
 _REMEMBERED: Final = 24 * 3600.0
+_DOUBLINGS: Final = 30
 
 State = Literal["filling", "sending", "out", "ended", "closed", "refused"]
 
@@ -167,18 +168,22 @@ def enqueued(connection: Connection, model: str) -> int:
 
 
 def learned_limit(connection: Connection, model: str) -> int | None:
-    """Return the most enqueued tokens that the provider named when it last refused.
+    """Return how many tokens may be enqueued, as learnt from the provider's last refusal.
 
-    ``None`` if it has not refused within a day.
+    Each job that it took since then doubles the number. ``None`` if it has not refused within a day.
     """
-    query = (
-        select(_table.c.token_limit)
-        .where(_table.c.model == model, _table.c.token_limit.is_not(None))
-        .where(_table.c.created_at > now(connection) - _REMEMBERED)
+    mine = (_table.c.model == model, _table.c.created_at > now(connection) - _REMEMBERED)
+    refused = connection.execute(
+        select(_table.c.token_limit, _table.c.created_at)
+        .where(*mine, _table.c.token_limit.is_not(None))
         .order_by(_table.c.created_at.desc())
         .limit(1)
-    )
-    return connection.scalars(query).one_or_none()
+    ).one_or_none()
+    if refused is None:
+        return None
+    since = (_table.c.created_at > refused.created_at, _table.c.state.in_(("ended", "closed")))
+    taken = connection.scalars(select(func.count()).where(*mine, *since)).one()
+    return int(refused.token_limit * 2 ** min(taken, _DOUBLINGS))
 
 
 def _job(row: Row[Any]) -> BatchJob:

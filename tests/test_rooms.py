@@ -47,6 +47,7 @@ ROOMS = {
         "recounting",
         "runtime",
         "batches",
+        "upkeep",
         "server",
         "commands",
         "cli",

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, is_audit
-from backend.commands.label.batch_run import BatchRun, batching_of, first_window
+from backend.commands.label.batched.batch_run import BatchRun, batching_of
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.labelling import Labelling
@@ -25,6 +25,7 @@ from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
+from backend.datasets.indexed_tasks import IndexedTasks
 from backend.datasets.sinks.result import Result
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
@@ -71,14 +72,35 @@ def run_label(  # noqa: PLR0917 - what a run needs
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
-            own_settings = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
-            jobs = DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
+            jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            batching = batching_of(own_settings, process, everyone=options.batch)
-            tally = _label(replace(jobs, batching=batching), index, options, console)
-            write(results(dataset, index, jobs), index.columns)
+            batching = batching_of(jobs.settings, process, everyone=options.batch)
+            tally = label_tasks(replace(jobs, batching=batching), index, console, wait=options.wait)
+            write(results(index, jobs), index.columns)
             return tally
+
+
+def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
+    process: AnnotationProcess,
+    dataset: Dataset,
+    project: str,
+    settings: Settings,
+    options: LabelOptions,
+    tasks: int,
+) -> DatasetJobs:
+    """Store what is known of a dataset's project, and return what makes jobs of its tasks.
+
+    Args:
+        process: where it is annotated.
+        dataset: the dataset.
+        project: its name in the ledger.
+        settings: those of every project, with the run's budget.
+        options: how to label.
+        tasks: how many tasks the whole source has.
+    """
+    own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
+    return DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
 
 
 @contextmanager
@@ -160,55 +182,54 @@ def _with_blind_sample(
     return blind
 
 
-def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Console) -> RunTally:
-    """Ask models about the tasks that are not labelled yet.
+def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False) -> RunTally:
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        wait: whether to wait for the batches that are out.
 
     Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
     labelling = Labelling(jobs.process, jobs.settings.concurrency)
-    tally = RunTally(index.rows, index.tasks, labelling, Spending(jobs.process.ledger, jobs.project))
-    if jobs.batching is None:
-        _label_open(jobs, index, options, console, tally)
-        return tally
-    if window := first_window(jobs, index.tasks):
-        _label_open(replace(jobs, batching=None), index, options, console, tally, window)
-    batches = BatchRun(
-        jobs, lambda of: _label_open(of, index, options, console, tally), console, options.wait
-    )
-    batches.run()
+    spending = Spending(jobs.process.ledger, jobs.project)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+
+    def label(of: DatasetJobs, most: int | None) -> None:
+        _sweep(of, tasks, console, tally, most)
+
+    BatchRun(jobs, label, console, wait).run(tasks.tasks)
     return tally
 
 
-def _label_open(  # noqa: PLR0917 - what a sweep needs
-    jobs: DatasetJobs,
-    index: Index,
-    options: LabelOptions,
-    console: Console,
-    tally: RunTally,
-    most: int | None = None,
+def _sweep(
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, tally: RunTally, most: int | None
 ) -> None:
-    """Sweep over the dataset: take each task that has no label as far as it can go now.
+    """Take each task that has no label as far as it can go now.
 
     Args:
-        jobs: makes the jobs.
-        index: the dataset.
-        options: which tasks are asked about.
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
         console: where progress is shown.
-        tally: counts what happens; what an earlier sweep left open is counted again.
+        tally: counts what happens.
         most: the most tasks to ask about; ``None`` for all.
 
     Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
     process, labelling = jobs.process, tally.labelling
     tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
-        for stored in jobs.look_up(index.first_rows()):
+        for stored in jobs.look_up(tasks.first_rows()):
             if stored.complete:
                 tally.labelled_before += 1
-            elif options.retry_failed and stored.failure is None:
+            elif jobs.again and stored.failure is None:
                 tally.left_out += 1
             else:
                 yield stored.job
@@ -217,7 +238,7 @@ def _label_open(  # noqa: PLR0917 - what a sweep needs
 
     try:
         with progress_bar(
-            console, "labelling", index.tasks, note=lambda done, total: tally.outlook()
+            console, "labelling", tasks.tasks, note=lambda done, total: tally.outlook()
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Table, Text
 
-from backend.ledger.database.schema import JSON_VALUE, metadata
+from backend.ledger.database.tables.schema import JSON_VALUE, metadata
 
 batch_jobs = Table(
     "batch_jobs",

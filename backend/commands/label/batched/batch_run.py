@@ -66,7 +66,7 @@ def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: boo
     return Batching(frozenset(chosen), settings.policy.max_stages) if chosen else None
 
 
-def first_window(jobs: DatasetJobs, tasks: int) -> int:
+def _first_window(jobs: DatasetJobs, tasks: int) -> int:
     """How many tasks are labelled at once before the first batch."""
     policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
     if isinstance(policy, Majority | Baseline | Single):
@@ -82,32 +82,37 @@ class BatchRun:
 
     Attributes:
         jobs: makes the jobs of tasks.
-        label: annotates jobs; those whose answers are not back wait.
+        label: sweeps over the tasks, or some of them; those whose answers are not back wait.
         console: where the run says what it does.
         wait: whether the run waits for its batches.
         pause: waits for so many seconds; tests may replace it.
     """
 
     jobs: DatasetJobs
-    label: Callable[[DatasetJobs], None]
+    label: Callable[[DatasetJobs, int | None], None]
     console: Console
     wait: bool
     pause: Pause = time.sleep
     _problems: dict[str, None] = field(default_factory=dict)
 
-    def run(self) -> None:
-        """Send and settle batches until none is out, or until it is time to come back later.
+    def run(self, tasks: int) -> None:
+        """Label the tasks, and send and settle batches until none is out or it is time to come back later.
+
+        Args:
+            tasks: how many there are.
 
         Raises:
             KeyboardInterrupt: somebody interrupted; what is out stays out.
         """
+        if self.jobs.batching is None and not _some_are_out(self.jobs):
+            return self.label(self.jobs, None)
         with self._desk() as desk:
-            self._rounds(desk)
-
-    def settle(self) -> None:
-        """Settle what is back, and send nothing."""
-        with self._desk() as desk:
-            self._say(self.jobs.process.thread.submit(desk.look(self.jobs.project)).result())
+            if self.jobs.batching is None:
+                self._say(self.jobs.process.thread.submit(desk.look(self.jobs.project)).result())
+                return self.label(self.jobs, None)
+            if window := _first_window(self.jobs, tasks):
+                self.label(replace(self.jobs, batching=None), window)
+            return self._rounds(desk)
 
     @contextmanager
     def _desk(self) -> Iterator[Desk]:
@@ -132,7 +137,7 @@ class BatchRun:
             report = self._look(desk)
             if (not report.out and not report.full) or (report.settled and fresh):
                 before, fresh = self._wanted(), False
-                self.label(self.jobs)
+                self.label(self.jobs, None)
                 self.jobs = replace(self.jobs, again=False)  # one more attempt, not one in each round
                 settled, report = report.settled, self._send(desk)
                 stuck = report.problems or report.short or self._wanted() in (0, before)
@@ -202,7 +207,7 @@ class BatchRun:
             )
 
 
-def some_are_out(jobs: DatasetJobs) -> bool:
+def _some_are_out(jobs: DatasetJobs) -> bool:
     """Whether batches of the project are out."""
     with jobs.process.ledger.read() as connection:
         return bool(batch_jobs.find(connection, states=batch_jobs.OPEN, project=jobs.project, limit=1))

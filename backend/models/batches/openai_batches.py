@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from backend.errors import ModelError
+from backend.errors import RejectedError
 from backend.models.batches.bodies import provider_body
 from backend.models.batches.provider import EARLIER, Limits, LineResult, ProviderBatch, Search
 from backend.models.failures import line_error, model_error
@@ -137,10 +137,8 @@ class OpenAIBatches:
             raise model_error(error, self._name) from None
 
 
-class _GoneError(ModelError):
+class _GoneError(RejectedError):
     """What was asked for is not there any more."""
-
-    code = "batch_gone"
 
 
 def _file_name(job: str) -> str:

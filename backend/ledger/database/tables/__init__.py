@@ -26,8 +26,8 @@ from sqlalchemy import (
     text,
 )
 
-from backend.ledger.database.tables.batches import batch_jobs, batch_lines, batch_tasks
 from backend.ledger.database.packing import PackedJson
+from backend.ledger.database.tables.batches import batch_jobs, batch_lines, batch_tasks
 from backend.ledger.database.tables.schema import JSON_VALUE as _JSON
 from backend.ledger.database.tables.schema import ROW_ID as _ROW_ID
 from backend.ledger.database.tables.schema import metadata

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.ledger.money.accounts import Purse
 from backend.ledger.rounds import RoundKey
 from backend.questions import LabelConfig, TaskQuestion
 from backend.settings import Settings
@@ -39,6 +40,7 @@ class Job:
         again: whether models make another attempt after their last one.
         stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
         batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
+        purse: an account inside the project's that pays for the calls; ``None`` for none.
     """
 
     project: str
@@ -49,6 +51,7 @@ class Job:
     again: bool = False
     stored_only: bool = False
     batching: Batching | None = None
+    purse: Purse | None = None
 
     @property
     def audit(self) -> bool:

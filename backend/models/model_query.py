@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.ledger.money.accounts import Purse
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import BudgetSettings
@@ -24,6 +25,7 @@ class ModelQuery:
         budget: the limits on the project's spending.
         questions: the questions in the prompt, for embedded voters; they do not read prompts.
         again: whether the model makes another attempt after its last one.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
     """
 
     project: str
@@ -34,6 +36,7 @@ class ModelQuery:
     budget: BudgetSettings
     questions: Sequence[TaskQuestion] = ()
     again: bool = False
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)

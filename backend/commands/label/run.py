@@ -16,6 +16,7 @@ from backend import settings as settings_module
 from backend.annotation.job import Job, is_audit
 from backend.commands.label.batched.batch_run import BatchRun, batching_of
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
+from backend.commands.label.counting_again import count_again
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.labelling import Labelling
 from backend.commands.label.options import LabelOptions
@@ -77,6 +78,8 @@ def run_label(  # noqa: PLR0917 - what a run needs
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
             batching = batching_of(jobs.settings, process, everyone=options.batch)
             tally = label_tasks(replace(jobs, batching=batching), index, console, wait=options.wait)
+            if options.recount:
+                count_again(jobs, index, console, options.ask_more)
             write(results(index, jobs), index.columns)
             return tally
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from camvo.joint.graded_worth import GradedWorth
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.stage_worth import plan_by_stages
 from camvo.joint.worth import Worth
 from camvo.numerics.tolerances import TIE
+from camvo.stages.stage_worth import plan_by_stages
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
 from camvo.state.confidences import SureVote, level_of
 from camvo.state.vote_patterns import ExplorationRound, VotePattern

@@ -157,9 +157,8 @@ class ModelCaller:
         seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
         async with asyncio.timeout(seconds):
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
-            return await litellm_info.litellm().acompletion(
-                **request, **key, timeout=seconds, max_retries=0, num_retries=0, drop_params=True
-            )
+            options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
+            return await litellm_info.complete({**request, **key, **options})
 
     def _failure(self, error: Exception) -> ModelError:
         failure = model_error(error, self.model.settings.name)

@@ -32,7 +32,7 @@ from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
-from backend.telemetry import metrics
+from backend.telemetry import metrics, tracing
 from camvo.numerics.categories import with_category
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
@@ -170,8 +170,10 @@ class Annotator:
         policy = await self._allowances.keep(policy, job, expected)
         stage = await self._stage(job, questions, prompt)
         policy = policy if stage is None else stage.adapt(policy)
-        plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
-        plan = plan if stage is None else stage.fixed(plan)
+        with tracing.plan() as span:
+            plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
+            plan = plan if stage is None else stage.fixed(plan)
+            span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         known = {} if student is None else student.replies
         replies = await self._replies(policy, plan, job, prompt, known, stage)
         votes, confidences = votes_of(replies), confidences_of(replies)

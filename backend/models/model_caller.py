@@ -32,6 +32,7 @@ from backend.models.rates.stores import Clock, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
+from backend.telemetry.traced_call import traced
 
 _log = structlog.get_logger(__name__)
 
@@ -88,7 +89,8 @@ class ModelCaller:
                 raise refusal or error from None
             asked_at = self._clock()
             try:
-                response = await self._send(request, until)
+                call = self._send(request, until)
+                response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
                 failure = self._failure(error)
                 self._leave(passage, _end_of_failure(error, failure))

@@ -1,0 +1,57 @@
+"""Which blind labels are a random sample, and of which tasks.
+
+Blind tasks are chosen by a hash before any vote, and are labelled in the order of another hash
+(:mod:`camvo.scores.blind_queue`). Two kinds of them are a random sample of the tasks up to some round:
+
+- all blind tasks up to it, if every one is labelled;
+- the front of these blind tasks in the order of their places, if nobody looked past it.
+
+Only answers that count in the queue are considered, so a task that was passed over never is in the sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One blind task.
+
+    Attributes:
+        round: the number of its round; rounds are numbered in the order in which they were stored.
+        place: its place by the hash.
+        task: its number, which decides between equal places.
+        counts: whether it belongs to the run of labelled tasks that counts.
+    """
+
+    round: int
+    place: int
+    task: int
+    counts: bool
+
+
+def random_sample(arrivals: Sequence[Arrival], ends: Iterable[int]) -> tuple[list[Arrival], int] | None:
+    """Find the labelled blind tasks that are a random sample of all tasks up to a round.
+
+    Args:
+        arrivals: all blind tasks of a question.
+        ends: the rounds up to which the sample may reach; none of them may depend on an answer's content.
+
+    Returns:
+        The sample and the last round that it speaks for: the last one up to which all blind tasks are
+        labelled, or else the one with the largest sample. ``None`` if there is no such sample.
+    """
+    fronts: list[tuple[list[Arrival], int]] = []
+    for end in sorted(set(ends), reverse=True):
+        queue = sorted(
+            (arrival for arrival in arrivals if arrival.round <= end),
+            key=lambda arrival: (arrival.place, arrival.task),
+        )
+        counted = [arrival for arrival in queue if arrival.counts]
+        if counted and counted == queue:
+            return counted, end
+        if counted and counted == queue[: len(counted)]:
+            fronts.append((counted, end))
+    return max(fronts, key=lambda front: (len(front[0]), front[1]), default=None)

@@ -63,11 +63,10 @@ def _largest_rejected(x: Counts, n: Counts, size: Counts, tail: float) -> Counts
     too few for what the sample shows.
     """
     cases, index = np.unique(np.stack([x.ravel(), n.ravel(), size.ravel()]), axis=1, return_inverse=True)
-    # cases with the same x are summed together, in parts that fit into memory
     found = np.empty(cases.shape[1], dtype=np.int64)
     for least in range(0, cases.shape[1], _AT_ONCE):
         part = slice(least, least + _AT_ONCE)
-        found[part] = _bisect(*cases[:, part], tail)
+        found[part] = _bisect(cases[0, part], cases[1, part], cases[2, part], tail)
     return found[index].reshape(x.shape)
 
 

@@ -4,7 +4,10 @@ Blind tasks are chosen by a hash before any vote, and are labelled in the order 
 (:mod:`camvo.scores.blind_queue`). Two kinds of them are a random sample of the tasks up to some round:
 
 - all blind tasks up to it, if every one is labelled;
-- the front of these blind tasks in the order of their places, if nobody looked past it.
+- the front of the first cohort's blind tasks in the order of their places.
+
+A front of the tasks of several cohorts is none: it is labelled only after the first cohort is, so it would
+be taken where by chance none of the later tasks has a place in it.
 
 Only answers that count in the queue are considered, so a task that was passed over never is in the sample.
 """
@@ -37,21 +40,20 @@ def random_sample(arrivals: Sequence[Arrival], ends: Iterable[int]) -> tuple[lis
 
     Args:
         arrivals: all blind tasks of a question.
-        ends: the rounds up to which the sample may reach; none of them may depend on an answer's content.
+        ends: the last round of each cohort.
 
     Returns:
         The sample and the last round that it speaks for: the last one up to which all blind tasks are
-        labelled, or else the one with the largest sample. ``None`` if there is no such sample.
+        labelled, else that of the first cohort. ``None`` if there is no such sample.
     """
-    fronts: list[tuple[list[Arrival], int]] = []
-    for end in sorted(set(ends), reverse=True):
+    descending = sorted(set(ends), reverse=True)
+    for end in descending:
         queue = sorted(
             (arrival for arrival in arrivals if arrival.round <= end),
             key=lambda arrival: (arrival.place, arrival.task),
         )
         counted = [arrival for arrival in queue if arrival.counts]
-        if counted and counted == queue:
+        is_sample = counted == queue or (end == descending[-1] and counted == queue[: len(counted)])
+        if counted and is_sample:
             return counted, end
-        if counted and counted == queue[: len(counted)]:
-            fronts.append((counted, end))
-    return max(fronts, key=lambda front: (len(front[0]), front[1]), default=None)
+    return None

@@ -31,14 +31,15 @@ def test_tasks_that_came_later_and_are_labelled_in_part_are_left_out():
     assert sampled([2, 1, 4, 3], {1, 2, 3}, [2, 4]) == ({1, 2}, 2)
 
 
-def test_a_complete_sample_goes_before_a_larger_front():
-    assert sampled([5, 1, 2, 3, 4, 6], {1, 5, 2, 3, 4}, [2, 6]) == ({1, 5}, 2)
-
-
-def test_of_several_fronts_the_one_with_most_labels_is_taken():
-    assert sampled([4, 1, 2, 3], {1, 2}, [2, 3, 4]) == ({1, 2}, 4)
+def test_of_later_cohorts_no_front_is_taken():
+    assert sampled([1, 2, 3, 4], {1, 2, 3}, [2, 4]) == ({1, 2}, 2)
+    assert sampled([4, 1, 2, 3], {1, 2}, [2, 4]) == ({1}, 2)
 
 
 def test_without_a_label_there_is_none():
     assert sampled([1, 2], set(), [2]) is None
     assert random_sample([], []) is None
+
+
+def test_tasks_after_the_last_cohort_are_not_spoken_for():
+    assert sampled([2, 1, 3], {1, 2, 3}, [2]) == ({1, 2}, 2)

@@ -1,7 +1,7 @@
-"""The models' answers to all tasks, and the answers to blind tasks: what shares of labels are estimated from.
+"""The models' answers to all tasks, and the answers to blind tasks: the shares of labels come from them.
 
-An answer is the one of a task's first round. Later countings change it for some tasks and not for others, such
-as those that people have annotated, so only first answers are alike on blind tasks and on all others.
+An answer is the one of a task's first round. Later countings change it for some tasks and not for others, as
+those that people have annotated, so only first answers are alike on blind tasks and on all others.
 """
 
 from __future__ import annotations

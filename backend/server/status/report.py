@@ -20,10 +20,12 @@ from backend.server.status.evidence import (
 )
 from backend.server.status.parts.certify import CertifyReport
 from backend.server.status.parts.estimate import EstimateReport, ScoreCheckReport
+from backend.server.status.parts.issued import CertificateReport
 from backend.server.status.parts.labels import LabelsReport
 from backend.server.status.parts.progress import ProgressReport
 from backend.server.status.parts.questionable import QuestionableReport
 from backend.server.status.parts.recounts import RecountReport
+from backend.server.status.parts.shares import SharesReport
 from backend.server.status.parts.voters.annotators import AnnotatorReport
 from backend.server.status.parts.voters.best_single import BestSingleReport
 
@@ -98,6 +100,7 @@ class QuestionReport:
         labels: what its labels are like; ``None`` in an earlier epoch.
         questionable: the labels on which vote and people differ; ``None`` in an earlier epoch.
         certify: how many more blind labels a certificate needs; ``None`` without a blind task.
+        shares: the share of each label; ``None`` unless that is asked for and blind labels say it.
     """
 
     control: str
@@ -115,6 +118,7 @@ class QuestionReport:
     labels: LabelsReport | None = None
     questionable: QuestionableReport | None = None
     certify: CertifyReport | None = None
+    shares: SharesReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +237,7 @@ class ProjectReport:
         next_steps: what to do next, the most useful first.
         recounts: what counting the kept votes again has changed.
         annotators: what is known of each annotator; ``None`` unless that is asked for.
+        certificates: the certificates that were issued, the latest first; ``None`` unless asked for.
     """
 
     key: str
@@ -258,6 +263,7 @@ class ProjectReport:
     url: str | None = None
     next_steps: tuple[NextStep, ...] = ()
     annotators: tuple[AnnotatorReport, ...] | None = None
+    certificates: tuple[CertificateReport, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

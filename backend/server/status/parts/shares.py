@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.ledger.blind_tasks import QueuedTask, latest_counting
+from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.certificates.hashes import resting_on
 from backend.ledger.certificates.label_answers import blind_answers, count_answers
 from backend.ledger.reports import counts
 from backend.questions import ConfigQuestion
 from backend.questions.controls.closed_set import AnyOf, OneOf
-from camvo.scores.blind_queue import unbroken_run
 from camvo.shares.answers import Answer, LabelShare, answer_shares
 from camvo.shares.sample import Arrival, random_sample
 from camvo.votes.sets import read_subset
@@ -99,17 +99,8 @@ def _answer(label: str, several: bool) -> Answer:
 
 
 def _arrivals(queue: Sequence[QueuedTask]) -> list[Arrival]:
-    """The blind tasks with those that count: the runs of earlier countings, and that of the latest one.
-
-    A counting leaves the run of the one before where it was, and takes all tasks behind it.
-    """
-    latest = latest_counting(queue)
-    run = {blind.task for blind in unbroken_run(latest)}
-    behind = {blind.task for blind in latest} - run
-    return [
-        Arrival(blind.round_id, blind.place, blind.task, blind.task not in behind and blind.reward is not None)
-        for blind in queue
-    ]
+    counting = {blind.task for blind in resting_on(queue)}
+    return [Arrival(blind.round_id, blind.place, blind.task, blind.task in counting) for blind in queue]
 
 
 def _ends(queue: Sequence[QueuedTask]) -> list[int]:

@@ -140,10 +140,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
                 yield "early stops", line
     for issued in project.certificates or ():
         verdict = "holds" if issued.reason is None else f"no longer holds: {issued.message}"
-        line = (
-            f"number {issued.number} of {moment(issued.issued_at)}, {of(issued.labels, 'label')}: {verdict}"
-        line += f" (SHA-256 {issued.file_hash[:16]}…)"
-        )
+        what = f"number {issued.number} of {moment(issued.issued_at)}, {of(issued.labels, 'label')}"
+        line = f"{what} (SHA-256 {issued.file_hash[:16]}…): {verdict}"
         yield "certificate", line
     for model in project.models:
         if (examples := model.examples) is not None:

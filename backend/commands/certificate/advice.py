@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from backend.ledger.projects import is_of_label_studio
 from backend.server.status.formats import count, of, share_of_hundred
-from backend.server.status.parts.labels import HISTOGRAM
 from backend.server.status.report import ProjectReport, QuestionReport
-from camvo.scores.labels_needed import labels_to_certify
-
-_MOST = 5000
-"""The most blind labels that are considered."""
 
 
 def what_to_label(project: ProjectReport, question: QuestionReport) -> str | None:
@@ -19,7 +14,7 @@ def what_to_label(project: ProjectReport, question: QuestionReport) -> str | Non
         return None
     target = share_of_hundred(guarantee.target)
     if certify is None:
-        needed = _from_nothing(question)
+        needed = question.blind_needed
         if needed is None:
             return f"no number of blind labels is expected to certify {target}: too many labels are wrong"
         return f"about {count(needed)} blind labels are expected to certify {target}; {_how(project)}"
@@ -31,14 +26,6 @@ def what_to_label(project: ProjectReport, question: QuestionReport) -> str | Non
     waiting = f"{count(certify.waiting)} wait" if certify.waiting else "none waits"
     more = f"about {count(certify.needed)} more blind labels are expected to certify {wanted}"
     return f"{more}, and {waiting}; {_how(project)}"
-
-
-def _from_nothing(question: QuestionReport) -> int | None:
-    """How many blind labels are expected to certify the target if there is none yet, by the scores alone."""
-    if question.labels is None or not sum(question.labels.histogram):
-        return None
-    scores = [((place + 0.5) / HISTOGRAM, labels) for place, labels in enumerate(question.labels.histogram)]
-    return labels_to_certify([], scores, question.guarantee.target, most=_MOST)
 
 
 def _where(project: ProjectReport) -> str:

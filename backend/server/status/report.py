@@ -101,6 +101,8 @@ class QuestionReport:
         questionable: the labels on which vote and people differ; ``None`` in an earlier epoch.
         certify: how many more blind labels a certificate needs; ``None`` without a blind task.
         shares: the share of each label; ``None`` unless that is asked for and blind labels say it.
+        blind_needed: how many blind labels are expected to certify, by scores alone; ``None`` with a blind
+            task, if no number suffices, and unless shares are asked for.
     """
 
     control: str
@@ -119,6 +121,7 @@ class QuestionReport:
     questionable: QuestionableReport | None = None
     certify: CertifyReport | None = None
     shares: SharesReport | None = None
+    blind_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

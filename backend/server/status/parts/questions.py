@@ -13,7 +13,7 @@ from backend.ledger.blind_tasks import QueuedTask
 from backend.ledger.reports import RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.evidence import Share, VotesReport
-from backend.server.status.parts.certify import certify_report
+from backend.server.status.parts.certify import blind_labels_needed, certify_report
 from backend.server.status.parts.drift import stops_report
 from backend.server.status.parts.estimate import estimate_report, score_check_report
 from backend.server.status.parts.guarantee import guarantee_report
@@ -95,4 +95,5 @@ def _with_labels(
         questionable=questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target),
         shares=None if asked is None else shares_report(*question, asked, queue),
+        blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,
     )

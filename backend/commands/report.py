@@ -17,8 +17,8 @@ from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent
+from backend.server.status.parts.certificates.shares import SharesReport
 from backend.server.status.parts.estimate import EstimateReport
-from backend.server.status.parts.shares import SharesReport
 from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
 

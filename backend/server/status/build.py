@@ -19,9 +19,9 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.server.status.alarms.project import Found, is_connected, project_alerts
 from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
+from backend.server.status.parts.certificates.issued import certificate_reports
 from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.failed import failed_task_reports
-from backend.server.status.parts.issued import certificate_reports
 from backend.server.status.parts.next_steps import next_steps
 from backend.server.status.parts.progress import label_studio_address, progress_report
 from backend.server.status.parts.questions import QuestionSource, question_reports

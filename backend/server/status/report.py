@@ -18,14 +18,14 @@ from backend.server.status.evidence import (
     StopsReport,
     VotesReport,
 )
+from backend.server.status.parts.certificates.issued import CertificateReport
+from backend.server.status.parts.certificates.shares import SharesReport
 from backend.server.status.parts.certify import CertifyReport
 from backend.server.status.parts.estimate import EstimateReport, ScoreCheckReport
-from backend.server.status.parts.issued import CertificateReport
 from backend.server.status.parts.labels import LabelsReport
 from backend.server.status.parts.progress import ProgressReport
 from backend.server.status.parts.questionable import QuestionableReport
 from backend.server.status.parts.recounts import RecountReport
-from backend.server.status.parts.shares import SharesReport
 from backend.server.status.parts.voters.annotators import AnnotatorReport
 from backend.server.status.parts.voters.best_single import BestSingleReport
 

@@ -21,7 +21,7 @@ from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects
 from backend.ledger.certificates import issued
 from backend.ledger.recounts import countings
 from backend.ledger.recounts.countings import Counting
-from backend.server.status.parts.issued import CertificateReport
+from backend.server.status.parts.certificates.issued import CertificateReport
 from backend.settings import Environment, load
 
 SECRET = "Our shop sells garden gnomes"

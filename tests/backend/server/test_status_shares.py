@@ -9,7 +9,7 @@ from blind_project import BlindProject
 from stored_rounds import PROJECT
 
 from backend.ledger import Ledger, blind_tasks, deleted_tasks
-from backend.server.status.parts.shares import SharesReport
+from backend.server.status.parts.certificates.shares import SharesReport
 from camvo.shares.answers import LabelShare
 
 LABELS = ["Glad", "Glad", "Glad", "Sad", "Odd"] * 40

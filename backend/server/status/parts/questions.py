@@ -13,13 +13,13 @@ from backend.ledger.blind_tasks import QueuedTask
 from backend.ledger.reports import RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.evidence import Share, VotesReport
+from backend.server.status.parts.certificates.shares import shares_report
 from backend.server.status.parts.certify import blind_labels_needed, certify_report
 from backend.server.status.parts.drift import stops_report
 from backend.server.status.parts.estimate import estimate_report, score_check_report
 from backend.server.status.parts.guarantee import guarantee_report
 from backend.server.status.parts.labels import labels_report
 from backend.server.status.parts.questionable import questionable_report
-from backend.server.status.parts.shares import shares_report
 from backend.server.status.report import QuestionReport
 
 

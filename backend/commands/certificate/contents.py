@@ -22,7 +22,7 @@ from backend.settings.policies import policy_in_force
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class NamedModel:
     """A model as the certificate names it: its name, litellm's name, and what was set of it."""
 
     name: str
@@ -53,7 +53,7 @@ class Contents:
     evidence: Mapping[str, Mapping[str, Any]]
     config_hash: str
     instructions_hash: str | None
-    voters: tuple[Voter, ...]
+    voters: tuple[NamedModel, ...]
     settings: Mapping[str, str]
 
 
@@ -93,10 +93,10 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> Con
     )
 
 
-def _voters(settings: Settings) -> list[Voter]:
+def _voters(settings: Settings) -> list[NamedModel]:
     shown = ("temperature", "max_tokens", "structured_output", "system_message", "vision", "logprobs")
     return [
-        Voter(
+        NamedModel(
             model.name,
             model.model,
             ", ".join(

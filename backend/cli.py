@@ -11,6 +11,7 @@ import typer
 
 from backend.commands.accept import accept_command
 from backend.commands.connect import connect_command
+from backend.commands.jobs import jobs_command
 from backend.commands.label import label_command
 from backend.commands.ledger import forget_command, upkeep_commands
 from backend.commands.predict import predict_command
@@ -151,6 +152,7 @@ def report(
 
 
 app.command()(label_command.label)
+app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)
 app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)

@@ -30,6 +30,7 @@ ROOMS = {
         "policies",
         "questions",
         "scores",
+        "shares",
         "replays",
     ),
     "backend": (
@@ -46,6 +47,7 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
+        "batches",
         "upkeep",
         "server",
         "commands",

@@ -26,8 +26,8 @@ _TRUSTED_LABELS = 50.0
 _SLACK, _SLACK_AT_LEAST = 1.5, 0.01
 """A promise is the plan's own estimate, half as much again, and one in a hundred more.
 
-The estimate is about right on average. It is of a plan that was chosen by the same estimates, and a model that
-was fitted to few rounds misses rare patterns.
+The estimate is about right on average. It is of a plan that was chosen by the same estimates, and a model
+that was fitted to few rounds misses rare patterns.
 """
 
 

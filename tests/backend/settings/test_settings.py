@@ -168,7 +168,12 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
         (THREE + "policy: {name: single}", "policy.model", "missing", "a, b, c"),
         (THREE + "policy: {name: single, model: d}", "policy.model", "'d'", "a, b, c"),
         (THREE + "policy: {name: camvo, detla: 0.9}", "policy.detla", "not a key", "delta?"),
-        (THREE + "policy: {k_min: 3}", "policy.name", "missing", "camvo, ccamvo, joint, sequential, stacked"),
+        (
+            THREE + "policy: {k_min: 3}",
+            "policy.name",
+            "missing",
+            "camvo, ccamvo, joint, sequential, baseline",
+        ),
         (THREE + "policy: {name: null, agreement: 0.9}", "policy.name", "missing", "add one of camvo"),
         (
             THREE + "policy: {name: sequential, k_min: 3}",
@@ -177,7 +182,7 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
             "camvo",
         ),
         (
-            THREE + "policy: {name: stacked, agreement: 0.9}",
+            THREE + "policy: {name: joint, agreement: 0.9}",
             "policy.agreement",
             "of sequential, not",
             "remove it",

@@ -87,8 +87,8 @@ class PolicySettings(BaseModel):
             raise mistake(
                 "name",
                 "is stacked, which this version no longer has",
-                "set policy.name to joint, or remove the section. Rounds of stacked keep their predictions and "
-                "still learn from human labels",
+                "set policy.name to joint, or remove the section. Rounds of stacked keep their predictions, "
+                "and still learn from human labels",
             )
         return data
 

@@ -46,6 +46,7 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
+        "upkeep",
         "server",
         "commands",
         "cli",

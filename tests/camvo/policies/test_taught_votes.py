@@ -135,8 +135,8 @@ def test_the_score_is_what_human_labels_give_to_the_label(taught):
     votes = {arm: {"q": "yes" if arm == "best" else "no"} for arm in ARMS}
     decision = taught.policy.decide(plan, votes)["q"]
     origin = plan.stages.questions["q"].vote_weights
-    chances = origin.stack.probabilities({arm: votes[arm]["q"] for arm in ARMS}, origin.agreed, LABELS)
-    assert (decision.label, decision.trust) == ("yes", origin.stack.trust)
+    chances = origin.corrected.probabilities({arm: votes[arm]["q"] for arm in ARMS}, origin.agreed, LABELS)
+    assert (decision.label, decision.trust) == ("yes", origin.corrected.trust)
     assert decision.posterior == chances
     assert decision.score == chances["yes"] > 0.5
 
@@ -162,7 +162,7 @@ def test_labels_on_models_that_have_left_say_nothing(items):
     project = Project(Sequential(), table(items=30), labelled(30, 15))
     left = {"new": 1.0, "other": 2.0}
     plan = project.policy.plan({"q": Observation(project.state, CONTEXT, LABELS)}, left)
-    assert plan.stages.questions["q"].vote_weights.stack is None
+    assert plan.stages.questions["q"].vote_weights.corrected is None
 
 
 def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(taught):

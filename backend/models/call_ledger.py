@@ -128,6 +128,7 @@ class CallLedger:
                 day_usd=query.budget.day_usd,
                 counted_tokens=estimate.counted_tokens,
                 seconds=seconds + _GRACE,
+                purse=query.purse,
             )
             claims.note_call(connection, key, self._owner, call)
             return ClaimResult(call=call)

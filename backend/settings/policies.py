@@ -65,6 +65,8 @@ class PolicySettings(BaseModel):
 
     ``None`` is the policy's own default.
     """
+    worth_usd: Worth | None = None
+    """The same in dollars (``joint``): it asks less where asking every model is dearer."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0
@@ -105,6 +107,8 @@ class PolicySettings(BaseModel):
                     f"is a parameter of {' and '.join(owners)}, not of {self.name}",
                     f"remove it, or set policy.name to {' or '.join(owners)}",
                 )
+        if self.worth is not None and self.worth_usd is not None:
+            raise mistake("worth_usd", "is set beside worth", "keep one of both")
         return self
 
 

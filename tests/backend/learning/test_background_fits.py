@@ -97,9 +97,9 @@ def test_other_agreement_weights_start_a_fit_of_the_same_rounds(process: Process
     asyncio.run(run())
 
 
-def test_another_asking_order_has_its_own_fit(process: Process) -> None:
+def test_another_pool_has_its_own_fit(process: Process) -> None:
     one = fit_data(20)
-    other = replace(one, order=("red", "blue"))
+    other = replace(one, weights=(*one.weights, ("green", 0.7)))
 
     async def run() -> None:
         first = await process.current(one)

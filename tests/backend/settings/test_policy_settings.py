@@ -53,7 +53,7 @@ def test_the_worth_of_a_right_label_can_be_set() -> None:
 # -- the section of camvo.yaml
 
 
-@pytest.mark.parametrize("key", ["delta", "k_min", "agreement", "max_stages", "worth", "first", "lambda_l"])
+@pytest.mark.parametrize("key", ["delta", "k_min", "agreement", "max_stages", "worth", "lambda_l"])
 def test_a_section_must_name_its_policy(key: str) -> None:
     with pytest.raises(ValidationError, match="is missing"):
         PolicySettings.model_validate({key: 1})

@@ -165,6 +165,7 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
         (THREE + "policy: {name: camvo, lambda_r: -1}", "policy.lambda_r", "-1", "0 or more"),
         (THREE + "policy: {name: camvo, n0: 0}", "policy.n0", "0", "1 or more"),
         (THREE + "policy: {name: best}", "policy.name", "best", "'camvo'"),
+        (THREE + "policy: {name: stacked}", "policy.name", "no longer has", "policy.name to joint"),
         (THREE + "policy: {name: single}", "policy.model", "missing", "a, b, c"),
         (THREE + "policy: {name: single, model: d}", "policy.model", "'d'", "a, b, c"),
         (THREE + "policy: {name: camvo, detla: 0.9}", "policy.detla", "not a key", "delta?"),
@@ -382,7 +383,7 @@ def test_a_project_overrides_these_settings_and_no_more(
     }
     own = settings.for_project(form(params))
     assert (own.policy.delta, own.policy.k_min, own.instructions) == (0.5, 1, "Take your time.")
-    assert (own.policy.max_stages, own.policy.worth, own.policy.first) == (7, 50.0, 300)
+    assert (own.policy.max_stages, own.policy.worth) == (7, 50.0)
     assert ([model.name for model in own.models], own.show_votes) == (["a", "c"], True)
     restored = own.model_copy(
         update={
@@ -405,6 +406,7 @@ def test_a_project_overrides_these_settings_and_no_more(
         ('{"delta": NaN}', "extra_params.delta", "nan"),
         ({"k_min": 4}, "extra_params.k_min", "3 or less"),
         ({"worth": 0}, "extra_params.worth", "more than 0"),
+        ({"worth": 1, "worth_usd": 1}, "extra_params.worth_usd", "keep one of both"),
         ({"max_stages": 0}, "extra_params.max_stages", "1 or more"),
         ({"first": -1}, "extra_params.first", "0 or more"),
         ({"models": ["a"]}, "extra_params.models", "k_min"),

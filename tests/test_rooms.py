@@ -46,6 +46,7 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
+        "batches",
         "upkeep",
         "server",
         "commands",

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import fit_joint
-from camvo.joint.kept_labels import kept_labels
+from camvo.joint.plans.graded_worth import plan_by_graded_worth
+from camvo.joint.plans.kept_labels import kept_labels
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.sure_votes import SureVotes
-from camvo.joint.worth import plan_by_worth
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import SILENT, UNASKED

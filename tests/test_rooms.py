@@ -30,6 +30,7 @@ ROOMS = {
         "policies",
         "questions",
         "scores",
+        "shares",
         "replays",
     ),
     "backend": (

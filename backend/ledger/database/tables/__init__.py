@@ -209,6 +209,20 @@ countings = Table(
     Column("created_at", Double, nullable=False),
 )
 
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("issued_at", Double, nullable=False),
+    Column("counting", BigInteger, nullable=False),
+    Column("through", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("labels_hash", Text, nullable=False),
+    Column("evidence", _JSON, nullable=False),
+    Column("file_hash", Text, nullable=False),
+)
+
 recount_looks = Table(
     "recount_looks",
     metadata,

@@ -196,6 +196,18 @@ recounts = Table(
     Index(None, "project", "task"),
 )
 
+recount_checks = Table(
+    "recount_checks",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("confirmed", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
 countings = Table(
     "countings",
     metadata,

@@ -22,8 +22,8 @@ _HEAD = """# Commands
 Every command with its options, as `camvo COMMAND --help` prints them. This page is made from the help by
 `python docs/site_commands.py`.
 
-Expected errors are one line on standard error that says what went wrong, where, and what to do; the exit code is then 2. Exit code 1 says
-that something is left to do, and 130 that somebody interrupted the command.
+Expected errors are one line on standard error that says what went wrong, where, and what to do; the exit
+code is then 2. Exit code 1 says that something is left to do, and 130 that somebody interrupted the command.
 """
 
 

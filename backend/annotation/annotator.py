@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import structlog
 from sqlalchemy import Connection
@@ -14,6 +15,7 @@ from backend.annotation.asking import ask_models, confidences_of, no_vote_error,
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
+from backend.annotation.pack_checks import PackGuard, compared, offered
 from backend.annotation.planning import Planner
 from backend.annotation.recording import forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
@@ -57,6 +59,7 @@ class Annotator:
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._pack_guard = PackGuard(ledger, readers)
         self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
 
@@ -152,14 +155,15 @@ class Annotator:
         aggregations = [question.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
         contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
-        prompt = await write_prompt(job, questions, contexts, self._examples)
-        expected = self._voters.expected_costs(job, prompt)
+        prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
+        unpacked = await self._pack_guard.unpacked(job)
+        policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
         policy = await self._allowances.keep(policy, job, expected)
         plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
         known = {} if student is None else student.replies
-        replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)
+        replies, beside = await ask_models(policy, plan, self._voters, job, prompt, known=known)
         votes, confidences = votes_of(replies), confidences_of(replies)
-        costs = {arm: reply.cost for arm, reply in replies.items()}
+        costs = {arm: reply.cost for arm, reply in (beside | replies).items()}
         decisions = policy.decide(plan, votes, confidences=confidences)
         if not decisions:
             raise no_vote_error(job, replies)
@@ -170,6 +174,7 @@ class Annotator:
         outcome = TaskOutcome(
             policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
         )
+        outcome = replace(outcome, packs=compared(job, plan, replies, beside))
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
+from camvo.state.twins import model_of
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 
@@ -105,12 +106,24 @@ class Settings(BaseModel):
                     f"{name!r} is used twice",
                     "give each model a unique name",
                 )
+        for position, name in enumerate(names):
+            if (model := model_of(name)) in names:
+                raise mistake(
+                    f"models[{position}].name",
+                    f"{name!r} is the name of a packed arm of {model!r}",
+                    f"rename the model, or set pack at {model}",
+                )
         if self.student and STUDENT in names:
             raise mistake("student", f"a model has the student's name, {STUDENT!r}", "rename the model")
         problem = _misfit(self.policy, names)
         if problem is not None:
             raise mistake(f"policy.{problem[0]}", *problem[1:])
         return self
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The names of all arms: each model, and after it its packed arm if it has one."""
+        return tuple(arm.name for model in self.models for arm in (model, model.packed) if arm is not None)
 
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:
         """Return these settings with one project's overrides.

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from camvo.state.twins import once_each
+
 _STEPS_PER_DOUBLING: Final = 4.0
 """Into how many steps a doubling of an arm's weight is rounded.
 
@@ -21,11 +23,13 @@ def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[f
         costs: arm → its price, in any one unit, at least one arm.
 
     Returns:
-        The arms, the cheapest first, and each arm's share of the price of all, in the same order. Shares are
+        The arms, the cheapest first, and each arm's share of the price of asking all models once
+        (:func:`camvo.state.twins.once_each`), in the same order. Shares are
         rounded to two digits, so that a task of a few more words is planned in the same way.
     """
     order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
-    total = sum(costs[arm] for arm in order)
+    each = once_each(costs)
+    total = sum(each[arm] for arm in order if arm in each)
     shares = (float(f"{costs[arm] / total:.2g}") if total > 0.0 else 1.0 / len(order) for arm in order)
     return order, tuple(shares)
 

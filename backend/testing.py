@@ -131,7 +131,7 @@ class Reply:
         leave_out: Collection[str] = (),
         **options: Any,
     ) -> Reply:
-        """Make a chat completion about the task of a prompt, or about each task of a prompt with several.
+        r"""Make a chat completion about the task of a prompt, or about each task of a prompt with several.
 
         Args:
             body: the request's JSON body.
@@ -140,7 +140,7 @@ class Reply:
             leave_out: texts of tasks that the answer to a prompt about several says nothing about.
             options: as for :meth:`says`.
 
-        >>> body = {"messages": [{"role": "user", "content": "BEGIN 417\\nNice.\\nEND 417\\nLabel each."}]}
+        >>> body = {"messages": [{"role": "user", "content": "BEGIN 417\nNice.\nEND 417\nLabel each."}]}
         >>> Reply.answers(body, lambda text: "Glad").body["choices"][0]["message"]["content"]
         '{"417": "Glad"}'
         """

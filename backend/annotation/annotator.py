@@ -83,7 +83,8 @@ class Annotator:
             TaskError: no prediction is possible; says why.
         """
         try:
-            return await self._annotate(job, alone)
+            with self._voters.preparing(alone=alone):
+                return await self._annotate(job, alone)
         except TaskError as error:
             failure = error  # Python unbinds ``error`` after this block, perhaps before the writer's turn
             if not job.stored_only:

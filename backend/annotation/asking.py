@@ -61,7 +61,10 @@ async def ask_models(
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
         arms = (*arms, *to_check(job, arms, {*arms, *replies, *beside}))
-        stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)
+        with voters.waiting(prompt):
+            stage = await asyncio.gather(
+                *(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
+            )
         for arm, reply in zip(arms, stage, strict=True):
             if isinstance(reply, BudgetExhaustedError):
                 refused, reply = reply, _unpaid_vote(job, arm, reply)  # noqa: PLW2901

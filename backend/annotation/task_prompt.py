@@ -32,6 +32,7 @@ class TaskPrompt:
         tasks: the tasks shown as examples.
         shown: how many examples each model gets; empty if there are none.
         pack: the task for a prompt with others; ``None`` if it is to be asked about alone.
+        alone: whether somebody may be waiting for this one task, so that it waits for no others.
     """
 
     questions: Sequence[TaskQuestion]
@@ -41,6 +42,7 @@ class TaskPrompt:
     tasks: Sequence[int] = ()
     shown: Mapping[str, int] = field(default_factory=dict)
     pack: PackedTask | None = None
+    alone: bool = False
 
     def for_model(self, arm: str) -> Messages:
         """The messages for one model."""
@@ -73,6 +75,7 @@ async def write_prompt(
         prompt_messages(asked, job.settings.instructions),
         answer_schema(asked),
         pack=packed_task(asked, job.settings.instructions) if packs else None,
+        alone=alone,
     )
     if job.settings.few_shot and len(questions) == 1:
         return await _with_examples(prompt, job, questions[0], contexts[0], examples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -81,6 +82,19 @@ class Voters:
                 texts = prompt.pack.fenced(TYPICAL_ID)
                 costs[packed.name] = self._pool.packed_cost(packed.name, prompt.pack.system, texts)
         return costs
+
+    def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
+        """During the block, others wait for this task in case it shares their prompt.
+
+        Args:
+            alone: whether it will share none.
+        """
+        return nullcontext() if alone or self._packs is None else self._packs.collector.preparing()
+
+    def waiting(self, prompt: TaskPrompt) -> AbstractContextManager[None]:
+        """During the block, the task waits for answers, and nobody waits for it."""
+        packs = None if prompt.alone else self._packs
+        return nullcontext() if packs is None else packs.collector.waiting()
 
     def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:
         """Whether a model that may be asked can be shown images, at these addresses if any are given.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from backend.models.packing.members import Member
 
-QUIET: Final = 0.3
-"""Seconds without another task after which a prompt is sent as it is."""
+QUIET: Final = 0.1
+"""Seconds without news after which prompts are sent, if no other task is on its way."""
 
 LONGEST: Final = 2.0
 """Seconds that a task waits for others at most."""
@@ -20,6 +21,10 @@ _SHARE_OF_PATIENCE: Final = 0.05
 
 MOST_TOKENS: Final = 16_000
 """Input tokens from which a prompt is full, however few tasks it holds."""
+
+
+_BinKey: TypeAlias = tuple[str, str, str]
+"""Project, arm and system message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +41,8 @@ class Collector:
     """The bins of one process. Used from one event loop only.
 
     Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
-    instructions.
+    instructions. Whoever knows that a task may be on its way into a bin says so (:meth:`preparing`). Soon
+    after none is, all bins are sent. Otherwise they wait for a bounded time.
 
     Args:
         send: sends a prompt about some tasks.
@@ -45,8 +51,31 @@ class Collector:
 
     def __init__(self, send: Callable[[list[Member]], Awaitable[None]], clock: Callable[[], float]) -> None:
         self._send, self._clock = send, clock
-        self._bins: dict[tuple[str, str, str], _Bin] = {}
+        self._bins: dict[_BinKey, _Bin] = {}
         self._under_way: set[asyncio.Task[None]] = set()
+        self._on_their_way = 0
+        self._quiet: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """During the block, a task may be on its way into a bin."""
+        self._on_their_way += 1
+        try:
+            yield
+        finally:
+            self._on_their_way -= 1
+            if self._quiet is not None:
+                self._quiet.cancel()
+            self._quiet = asyncio.get_running_loop().call_later(QUIET, self._send_if_idle)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """During the block, a task that is prepared waits for answers, and is on its way nowhere."""
+        self._on_their_way -= 1
+        try:
+            yield
+        finally:
+            self._on_their_way += 1
 
     def add(self, member: Member, most: int) -> None:
         """Let a task wait for others.
@@ -60,22 +89,27 @@ class Collector:
         if waiting is not None and waiting.tokens + member.own_tokens > MOST_TOKENS:
             self._flush(key)
             waiting = None
-        now = asyncio.get_running_loop().time()
-        patience = max(member.until - self._clock(), 0.0) * _SHARE_OF_PATIENCE
+        loop = asyncio.get_running_loop()
+        patience = min(max(member.until - self._clock(), 0.0) * _SHARE_OF_PATIENCE, LONGEST)
         if waiting is None:
-            waiting = self._bins[key] = _Bin(now + LONGEST)
+            waiting = self._bins[key] = _Bin(loop.time() + patience)
+        else:
+            waiting.latest = min(waiting.latest, loop.time() + patience)
         waiting.members.append(member)
         waiting.tokens += member.own_tokens
-        waiting.latest = min(waiting.latest, now + patience)
         if waiting.timer is not None:
             waiting.timer.cancel()
         if len(waiting.members) >= most:
             self._flush(key)
         else:
-            due = min(now + QUIET, waiting.latest)
-            waiting.timer = asyncio.get_running_loop().call_at(due, self._flush, key)
+            waiting.timer = loop.call_at(waiting.latest, self._flush, key)
 
-    def _flush(self, key: tuple[str, str, str]) -> None:
+    def _send_if_idle(self) -> None:
+        if not self._on_their_way:
+            for key in list(self._bins):
+                self._flush(key)
+
+    def _flush(self, key: _BinKey) -> None:
         waiting = self._bins.pop(key)
         if waiting.timer is not None:
             waiting.timer.cancel()

@@ -53,6 +53,9 @@ class PackedPool:
         retries: the number of further calls after a failure that may be temporary.
         clock: unix seconds.
         rng: draws ids and the order of tasks.
+
+    Attributes:
+        collector: knows which tasks wait for a prompt, and which may be on their way.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class PackedPool:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
         self._retries, self._clock = retries, clock
         self._rng = rng or random.SystemRandom()
-        self._collector = Collector(self._send, clock)
+        self.collector = Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}
 
@@ -102,16 +105,17 @@ class PackedPool:
         self._running[key] = future
         future.add_done_callback(lambda done: self._remove(key, done))
         member = Member(query, task, key, self._clock() + patience, usable, future)
-        try:
-            stored = await self._packs.find(member)
-        except BaseException as error:
-            member.fail(error)
-            raise
-        if stored is not None:
-            metrics.answers_reused.labels(model=query.model).inc()
-            member.end(stored)
-        else:
-            self._collector.add(member, self._pool.pack_size(query.model))
+        with self.collector.preparing():
+            try:
+                stored = await self._packs.find(member)
+            except BaseException as error:
+                member.fail(error)
+                raise
+            if stored is not None:
+                metrics.answers_reused.labels(model=query.model).inc()
+                member.end(stored)
+            else:
+                self.collector.add(member, self._pool.pack_size(query.model))
         return await asyncio.shield(future)
 
     def _remove(self, key: str, future: asyncio.Future[PaidAnswer]) -> None:
@@ -253,7 +257,10 @@ class PackedPool:
     async def _end(
         self, pack: Pack, call: int | None, outcome: CallOutcome, parts: Mapping[str, str] | None
     ) -> None:
-        """Store the parts of an answer (id → part; ``None`` if none came), and give them to those who wait."""
+        """Store the parts of an answer, id → part, and give them to those who wait.
+
+        ``None`` stands for no answer.
+        """
         read = {
             member.key: part if (part := (parts or {}).get(number, "")) and member.usable(part) else ""
             for number, member in pack.members.items()

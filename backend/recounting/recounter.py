@@ -161,8 +161,7 @@ class Recounter:
                 linear=linear,
             )
             own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
-            names = [model.name for model in settings.models]
-            counter = QuestionCounter(self._ledger, policy, names, settings.calibrate, self._pause)
+            counter = QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
             found.append(await loop.run_in_executor(self._workers, counter.count, key, own))
         return ProjectCount(tuple(found), stored.sequence, time.monotonic() - began)
 

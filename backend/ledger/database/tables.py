@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData(
@@ -247,6 +248,17 @@ calls = Table(
     Index(None, "state", "expires_at"),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),
+    Index(
+        "ix_calls_packs",
+        "project",
+        "model",
+        "state",
+        "error_code",
+        "tasks",
+        "cost",
+        sqlite_where=text("tasks > 1"),
+        postgresql_where=text("tasks > 1"),
+    ),
     sqlite_autoincrement=True,
 )
 

@@ -21,6 +21,7 @@ from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
 from backend.server.status.parts.failed import failed_task_reports
 from backend.server.status.parts.next_steps import next_steps
+from backend.server.status.parts.packs import pack_reports
 from backend.server.status.parts.progress import is_of_label_studio, label_studio_address, progress_report
 from backend.server.status.parts.questions import QuestionSource, question_reports
 from backend.server.status.parts.recounts import recount_report
@@ -125,7 +126,7 @@ def _project_report(
     shown, ours = stored.model_version, settings.model_version
     source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {})
     questions = question_reports(source, rounds)
-    models = model_reports(connection, key, calls, [model.name for model in own_settings.models])
+    models = model_reports(connection, key, calls, own_settings.arms)
     progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
@@ -153,6 +154,7 @@ def _project_report(
         label_studio=label_studio,
         url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
         recounts=recount_report(connection, key),
+        packs=pack_reports(connection, key),
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
         report = replace(report, next_steps=next_steps(report))

@@ -14,6 +14,14 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("calls", sa.Column("tasks", sa.Integer, nullable=False, server_default="1"))
     op.add_column("calls", sa.Column("cached_tokens", sa.BigInteger))
+    several = sa.text("tasks > 1")
+    op.create_index(
+        "ix_calls_packs",
+        "calls",
+        ["project", "model", "state", "error_code", "tasks", "cost"],
+        sqlite_where=several,
+        postgresql_where=several,
+    )
     op.create_table(
         "call_shares",
         sa.Column("call", sa.BigInteger, nullable=False, autoincrement=False),

@@ -16,7 +16,7 @@ from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
-from camvo.state.twins import once_each
+from camvo.twins.same_model import once_each
 
 _SECONDS: Final = 2.0
 """For so long a count of the finished tasks is good enough."""

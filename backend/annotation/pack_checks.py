@@ -21,8 +21,8 @@ from camvo.policies.baselines import Single
 from camvo.policies.joint import Joint
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
-from camvo.scores.pack_test import judge_pack
-from camvo.state.twins import twins
+from camvo.twins.pack_test import judge_pack
+from camvo.twins.same_model import twins
 
 COIN: Final = 0.02
 """The share of packed tasks whose models are asked singly, too."""

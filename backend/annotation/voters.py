@@ -20,7 +20,7 @@ from backend.questions.prompts.message_parts import image_addresses
 from backend.questions.prompts.packs import PACK_VERSION, TYPICAL_ID, PackedTask
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
-from camvo.state.twins import twins
+from camvo.twins.same_model import twins
 
 _log = structlog.get_logger(__name__)
 

@@ -109,7 +109,7 @@ class Model:
             system: the system message, which is shared.
             texts: the task's own part of the prompt.
         """
-        shared, own = (litellm_info.count_tokens((part,)) for part in (system, texts))
+        shared, own = litellm_info.count_tokens((system,)), litellm_info.count_text(texts)
         return self._cost_of(shared / self.meter.tasks_in_prompt + own)
 
     def _cost_of(self, counted: float, tasks: int = 1) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from camvo.state.twins import packed_arm
+from camvo.twins.same_model import packed_arm
 
 from .mistakes import Real, Whole, mistake
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
-from camvo.state.twins import model_of
+from camvo.twins.same_model import model_of
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 

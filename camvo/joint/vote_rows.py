@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.state.twins import same_model
+from camvo.twins.same_model import same_model
 from camvo.state.vote_patterns import UNASKED, VotePattern
 from camvo.typing import Array
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from camvo.state.twins import once_each
+from camvo.twins.same_model import once_each
 
 _STEPS_PER_DOUBLING: Final = 4.0
 """Into how many steps a doubling of an arm's weight is rounded.
@@ -24,7 +24,7 @@ def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[f
 
     Returns:
         The arms, the cheapest first, and each arm's share of the price of asking all models once
-        (:func:`camvo.state.twins.once_each`), in the same order. Shares are
+        (:func:`camvo.twins.same_model.once_each`), in the same order. Shares are
         rounded to two digits, so that a task of a few more words is planned in the same way.
     """
     order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))

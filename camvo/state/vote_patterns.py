@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from camvo.state.twins import same_model
+from camvo.twins.same_model import same_model
 
 SILENT, UNASKED = -1, -2
 """The groups of arms that were asked and gave no vote, and of arms that were not asked."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.models.litellm_info import count_tokens
+from backend.models.litellm_info import count_text, count_tokens
 from backend.models.model_query import ModelQuery, PaidAnswer
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.packs import (
@@ -54,7 +54,7 @@ class Member:
     @property
     def own_tokens(self) -> int:
         """The tokens of the task's own texts, by our count."""
-        return count_tokens((self.task.fenced(TYPICAL_ID),))
+        return count_text(self.task.fenced(TYPICAL_ID))
 
     def end(self, answer: PaidAnswer) -> None:
         """Give whoever waits the answer, once."""

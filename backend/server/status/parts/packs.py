@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from backend.ledger import reports
 from backend.ledger.calls import pack_checks
 from backend.server.status.evidence import PackComparison, PackReport
-from camvo.scores.pack_test import judge_pack
-from camvo.state.twins import model_of
+from camvo.twins.pack_test import judge_pack
+from camvo.twins.same_model import model_of
 
 
 def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:

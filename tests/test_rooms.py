@@ -47,6 +47,7 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
+        "upkeep",
         "server",
         "commands",
         "cli",

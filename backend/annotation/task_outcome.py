@@ -9,8 +9,8 @@ from typing import Any
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.stages.stages import on_question
-from camvo.twins.same_model import once_each
 from camvo.student.taught_texts import StudiedText
+from camvo.twins.same_model import once_each
 from camvo.typing import Confidences
 from camvo.votes import registry
 from camvo.votes.decision import Decision

@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
-from camvo.twins.same_model import model_of
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
+from camvo.twins.same_model import model_of
 
 from .alerts import AlertSettings
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.twins.same_model import same_model
 from camvo.state.vote_patterns import UNASKED, VotePattern
+from camvo.twins.same_model import same_model
 from camvo.typing import Array
 
 Rows = NDArray[np.int64]

@@ -22,8 +22,8 @@ from camvo.policies.staged import Staged
 from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
-from camvo.twins.same_model import once_each
 from camvo.student.taught_texts import STUDENT
+from camvo.twins.same_model import once_each
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 

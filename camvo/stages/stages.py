@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from camvo.stages.exploration import Exploration
-from camvo.twins.same_model import same_model
 from camvo.state.vote_patterns import ExplorationRound
+from camvo.twins.same_model import same_model
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl
 from backend.errors import ConfigError
+
+if TYPE_CHECKING:
+    from backend.commands.label.options import LabelOptions
 
 
 def label(  # noqa: PLR0917 - a command's options
@@ -66,6 +69,18 @@ def label(  # noqa: PLR0917 - a command's options
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
+    ] = None,
+    engine: Annotated[
+        Literal["asyncio", "ray"] | None,
+        typer.Option(
+            "--engine",
+            help="Label in parts, here or on a Ray cluster; --out is then a folder.",
+            show_default=False,
+        ),
+    ] = None,
     server: Annotated[
         bool, typer.Option("--server", help="With --project: let the running server do it (camvo predict).")
     ] = False,
@@ -86,6 +101,8 @@ def label(  # noqa: PLR0917 - a command's options
         "--id-column": id_column,
         "--name": name,
         "--blind": blind or None,
+        "--shard": shard,
+        "--engine": engine,
     }
     of_projects = {"--label-studio": label_studio, "--backend-url": backend_url, "--server": server or None}
     if project is not None:
@@ -99,11 +116,16 @@ def label(  # noqa: PLR0917 - a command's options
     if project is not None:
         _label_project(project, config, label_studio, backend_url, server, budget, retry_failed)
         return
-    from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.label.options import LabelOptions  # noqa: PLC0415
+    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+    from backend.datasets.shard import WHOLE, Shard  # noqa: PLC0415
 
     if source is None or out is None:
         raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
+    if blind and (shard or engine):
+        fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
+        raise ConfigError("draws one sample of a file that one process labels", where="--blind", fix=fix)
+    if engine:
+        _refuse({"--shard": shard}, "divides a file among hosts, as --engine does itself", "leave one out")
     options = LabelOptions(
         label_config=None if label_config is None else _text(label_config),
         labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],
@@ -114,9 +136,26 @@ def label(  # noqa: PLR0917 - a command's options
         blind_file=out.parent / "blind.csv",
         budget=budget,
         retry_failed=retry_failed,
+        shard=WHOLE if shard is None else Shard.parse(shard),
     )
-    if not label_file(source, out, options, config):
+    if not _label_file(source, out, options, config, engine):
         raise typer.Exit(1)
+
+
+def _label_file(
+    source: Path,
+    out: Path,
+    options: LabelOptions,
+    config: Path | None,
+    engine: Literal["asyncio", "ray"] | None,
+) -> bool:
+    if engine is None:
+        from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
+
+        return label_file(source, out, options, config)
+    from backend.commands.label.engines.engine_run import label_in_parts  # noqa: PLC0415
+
+    return label_in_parts(source, out, options, config, engine)
 
 
 def _label_project(  # noqa: PLR0917 - the options that have a meaning for projects

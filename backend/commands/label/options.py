@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.datasets.plain_config import plain_label_config, text_key
+from backend.datasets.shard import WHOLE, Shard
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
 from backend.errors import ConfigError
@@ -33,6 +34,7 @@ class LabelOptions:
         blind_file: where these are written.
         budget: the most that the project may cost over all runs, in $.
         retry_failed: whether only tasks that failed before are asked about.
+        shard: the part of the dataset to label.
     """
 
     label_config: str | None = None
@@ -44,6 +46,7 @@ class LabelOptions:
     blind_file: Path = Path("blind.csv")
     budget: float | None = None
     retry_failed: bool = False
+    shard: Shard = WHOLE
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config.
@@ -59,11 +62,11 @@ class LabelOptions:
                 fix="give --label-config FILE, or --labels A,B with --text-column NAME",
             )
         if self.label_config is not None:
-            dataset = Dataset(source, self.label_config, self.id_column)
+            dataset = Dataset(source, self.label_config, self.id_column, shard=self.shard)
         else:
             column = str(self.text_column)
             xml = plain_label_config(self.labels, column)
-            dataset = Dataset(source, xml, self.id_column, {text_key(column): column})
+            dataset = Dataset(source, xml, self.id_column, {text_key(column): column}, self.shard)
         require_questions(parse_label_config(dataset.label_config))
         return dataset
 

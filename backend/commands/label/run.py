@@ -23,6 +23,7 @@ from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
+from backend.datasets.indexed_tasks import IndexedTasks
 from backend.datasets.sinks.result import Result
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
@@ -69,13 +70,34 @@ def run_label(  # noqa: PLR0917 - what a run needs
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
-            own_settings = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
-            jobs = DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
+            jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            tally = _label(jobs, index, options, console)
-            write(results(dataset, index, jobs), index.columns)
+            tally = label_tasks(jobs, index, console)
+            write(results(index, jobs), index.columns)
             return tally
+
+
+def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
+    process: AnnotationProcess,
+    dataset: Dataset,
+    project: str,
+    settings: Settings,
+    options: LabelOptions,
+    tasks: int,
+) -> DatasetJobs:
+    """Store what is known of a dataset's project, and return what makes jobs of its tasks.
+
+    Args:
+        process: where it is annotated.
+        dataset: the dataset.
+        project: its name in the ledger.
+        settings: those of every project, with the run's budget.
+        options: how to label.
+        tasks: how many tasks the whole source has.
+    """
+    own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
+    return DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
 
 
 @contextmanager
@@ -157,22 +179,28 @@ def _with_blind_sample(
     return blind
 
 
-def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Console) -> RunTally:
+def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console) -> RunTally:
     """Ask models about the tasks that are not labelled yet.
 
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+
     Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
     process = jobs.process
     labelling = Labelling(process, jobs.settings.concurrency)
     spending = Spending(process.ledger, jobs.project)
-    tally = RunTally(index.rows, index.tasks, labelling, spending)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 
     def open_jobs() -> Iterator[Job]:
-        for stored in jobs.look_up(index.first_rows()):
+        for stored in jobs.look_up(tasks.first_rows()):
             if stored.complete:
                 tally.labelled_before += 1
-            elif options.retry_failed and stored.failure is None:
+            elif jobs.again and stored.failure is None:
                 tally.left_out += 1
             else:
                 yield stored.job
@@ -181,7 +209,7 @@ def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Cons
 
     try:
         with progress_bar(
-            console, "labelling", index.tasks, note=lambda done, total: tally.outlook()
+            console, "labelling", tasks.tasks, note=lambda done, total: tally.outlook()
         ) as advance:
             for _ in labelling.run(open_jobs()):
                 advance(1)

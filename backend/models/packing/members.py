@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backend.models.attempts import KEY_LENGTH
 from backend.models.litellm_info import count_text, count_tokens
 from backend.models.model_query import ModelQuery, PaidAnswer
 from backend.questions.prompts.message_parts import Messages
@@ -28,7 +29,8 @@ def pack_key(fingerprint: str, arm: str) -> str:
         arm: the name of the packed arm, which says how many tasks a prompt may hold.
     """
     size = arm.rpartition(":")[2]
-    return hashlib.sha256(f"pack {PACK_VERSION} {size} {fingerprint}".encode()).hexdigest()
+    identity = f"pack {PACK_VERSION} {size} {fingerprint}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:KEY_LENGTH]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

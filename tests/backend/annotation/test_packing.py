@@ -149,7 +149,7 @@ def test_a_deleted_task_takes_its_answer_and_leaves_those_of_its_neighbours(tmp_
             deleted_tasks.mark(connection, Project().key, [1], 1.0)
             deleted_tasks.forget(connection, Project().key, [1])
         with backend.ledger.read() as connection:
-            linked = connection.execute(select(tables.answer_tasks.c.task)).scalars().all()
+            linked = connection.execute(select(tables.answers.c.task)).scalars().all()
         assert sum(contents(backend).values()) == 8
     assert Counter(linked) == {2: 2, 3: 2, 4: 2, 5: 2}
 

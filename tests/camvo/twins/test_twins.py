@@ -9,8 +9,8 @@ import camvo
 from camvo.joint.families import excess_agreement
 from camvo.joint.vote_rows import tabulate
 from camvo.state.drift_tests import DriftTests
-from camvo.twins.same_model import once_each, same_model, twins
 from camvo.state.vote_patterns import ExplorationRound, ExplorationSums, VotePattern
+from camvo.twins.same_model import once_each, same_model, twins
 
 PRICES = {"haiku": 1.0, "haiku:20": 0.2, "gpt": 2.0, "gpt:20": 0.5, "small": 0.1}
 ARMS = sorted(PRICES)

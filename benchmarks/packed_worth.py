@@ -2,9 +2,9 @@
 
     python benchmarks/packed_worth.py [--items 3000] [--draws 3]
 
-Three models label items in five classes. Each has a packed arm at a fifth of its price. A packed arm says what
-its model says, except on some items, where its vote is drawn at random: that is what packing costs. The table
-shows, for several such shares, which arms are asked after the first 1,000 items, what that costs beside the
+Three models label items in five classes. Each has a packed arm at a fifth of its price. A packed arm says
+what its model says, except on some items, where its vote is drawn at random: that is what packing costs. The
+table shows, for several such shares, which arms are asked after the first 1,000 items, what that costs beside the
 same policy without packed arms, and how many labels are right.
 """
 
@@ -43,7 +43,7 @@ def with_packed_arms(table: VotesTable, spoilt: float, seed: int) -> VotesTable:
 
 
 def measure(table: VotesTable, prices: dict[str, float]) -> tuple[float, float, float]:
-    """The share of right labels, the mean cost, and the share of asked votes that are packed, late in a run."""
+    """The share of right labels, the mean cost, and the share of the votes that are packed, late in a run."""
     trace = replay(Joint(), table)
     late = slice(_BEGIN, None)
     is_packed = np.array([model_of(name) in prices for name in table.prices])

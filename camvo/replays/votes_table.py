@@ -82,5 +82,5 @@ class VotesTable:
 
     @property
     def full_cost(self) -> float:
-        """The cost of asking every model about one item, each by its cheaper arm, in the unit of the prices."""
+        """The cost of asking every model about one item, by its cheaper arm, in the unit of the prices."""
         return float(sum(once_each(self.prices).values()))

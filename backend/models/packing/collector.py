@@ -16,7 +16,7 @@ QUIET: Final = 0.1
 LONGEST: Final = 2.0
 """Seconds that a task waits for others at most."""
 
-_SHARE_OF_PATIENCE: Final = 0.05
+SHARE_OF_PATIENCE: Final = 0.05
 """A task in a hurry waits for others no longer than this share of its patience."""
 
 MOST_TOKENS: Final = 16_000
@@ -90,7 +90,7 @@ class Collector:
             self._flush(key)
             waiting = None
         loop = asyncio.get_running_loop()
-        patience = min(max(member.until - self._clock(), 0.0) * _SHARE_OF_PATIENCE, LONGEST)
+        patience = min(max(member.until - self._clock(), 0.0) * SHARE_OF_PATIENCE, LONGEST)
         if waiting is None:
             waiting = self._bins[key] = _Bin(loop.time() + patience)
         else:

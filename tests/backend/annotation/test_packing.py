@@ -38,6 +38,13 @@ def packed(tmp_path: Path, script: Any = honest, **settings: Any) -> Backend:
     return Backend(tmp_path, script, ("red", "green"), **settings)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine tasks take long to prepare; prompts wait for them."""
+    monkeypatch.setattr("backend.models.packing.collector.LONGEST", 60.0)
+    monkeypatch.setattr("backend.models.packing.collector.SHARE_OF_PATIENCE", 1.0)
+
+
 def labels(predictions: list[Any]) -> list[str]:
     return [prediction["result"][0]["value"]["choices"][0] for prediction in predictions]
 

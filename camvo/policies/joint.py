@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -23,7 +23,6 @@ from camvo.stages.asking_order import cheapest_first
 from camvo.stages.exploration import explore
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.student.taught_texts import STUDENT
-from camvo.twins.same_model import once_each
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 
@@ -37,9 +36,6 @@ The best plan of a model that was fitted to few rounds is chosen partly for the 
 on the side of stopping.
 """
 
-
-_BOTH: Final = 0.1
-"""The share of the rounds that ask all models in which both twins are asked: they show what packing costs."""
 
 _EXPLOIT: Final = 3.0
 """Under a small allowance, rounds that ask all arms take a third of the money. They teach the others."""
@@ -137,7 +133,7 @@ class Joint(Staged):
         else:
             first = tuple(next_arms(questions, prices, {}))
         if exploration == "everyone":
-            first = _everyone(order, costs, both=draw < rate * _BOTH)
+            first = order
         stages = JointStages(
             order=(*first, *[arm for arm in order if arm not in first]),
             exploration=exploration,
@@ -198,9 +194,3 @@ class Joint(Staged):
             else plan_by_worth(joint.beliefs, in_shortlist)
         )
         return JointQuestion(joint.labels, joint, worth, silent)
-
-
-def _everyone(order: Sequence[str], costs: Mapping[str, float], *, both: bool) -> tuple[str, ...]:
-    """The arms of a round that asks all models: each model once, by its cheaper arm, or by both."""
-    once = once_each(costs)
-    return tuple([arm for arm in order if both or arm in once])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.ledger.money.accounts import Purse
 from backend.ledger.rounds import RoundKey
 from backend.questions import LabelConfig, TaskQuestion
 from backend.settings import Settings
@@ -25,6 +26,7 @@ class Job:
         settings: the project's settings.
         again: whether models make another attempt after their last one.
         stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
+        purse: an account inside the project's that pays for the calls; ``None`` for none.
     """
 
     project: str
@@ -34,6 +36,7 @@ class Job:
     settings: Settings
     again: bool = False
     stored_only: bool = False
+    purse: Purse | None = None
 
     @property
     def audit(self) -> bool:

@@ -18,7 +18,6 @@ from backend.ledger.calls import pack_checks
 from backend.ledger.calls.pack_checks import PackCheck
 from backend.ledger.database import outages
 from camvo.policies.baselines import Single
-from camvo.policies.joint import Joint
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.twins.pack_test import judge_pack
@@ -45,13 +44,8 @@ def to_check(job: Job, arms: Collection[str], asked: Collection[str]) -> list[st
 
 
 def offered(policy: Policy, costs: Mapping[str, float]) -> tuple[Policy, Mapping[str, float]]:
-    """The policy and the arms that it may ask: both twins, or the packed one in its model's place.
-
-    The joint policy knows how much two arms say the same. Others would count a model twice.
-    """
+    """The policy and the arms that it may ask: of two twins the packed one, or a model would count twice."""
     packed = {model: arm for arm, model in twins(costs).items()}
-    if not packed or isinstance(policy, Joint):
-        return policy, costs
     if isinstance(policy, Single):
         policy = replace(policy, model=packed.get(policy.model, policy.model))
     return policy, {arm: cost for arm, cost in costs.items() if arm not in packed}

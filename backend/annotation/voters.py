@@ -125,7 +125,14 @@ class Voters:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
         settings = job.settings
         query = ModelQuery(
-            job.project, job.task, arm, prompt.messages, prompt.schema, settings.budget, prompt.questions
+            job.project,
+            job.task,
+            arm,
+            prompt.messages,
+            prompt.schema,
+            settings.budget,
+            prompt.questions,
+            purse=job.purse,
         )
         try:
             answer = await packs.ask(
@@ -142,7 +149,15 @@ class Voters:
         """Ask one model about this task alone."""
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
-            job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions, job.again
+            job.project,
+            job.task,
+            arm,
+            messages,
+            prompt.schema,
+            settings.budget,
+            prompt.questions,
+            job.again,
+            job.purse,
         )
         try:
             answer = await self._queries.ask(

@@ -131,6 +131,7 @@ class CallLedger:
                 day_usd=query.budget.day_usd,
                 counted_tokens=estimate.counted_tokens,
                 seconds=seconds + GRACE,
+                purse=query.purse,
             )
             claims.note_call(connection, key, self.owner, call)
             return ClaimResult(call=call)

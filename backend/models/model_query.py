@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.errors import Usage
+from backend.ledger.money.accounts import Purse
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import BudgetSettings
@@ -25,6 +26,7 @@ class ModelQuery:
         budget: the limits on the project's spending.
         questions: the questions in the prompt, for embedded voters; they do not read prompts.
         again: whether the model makes another attempt after its last one.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
     """
 
     project: str
@@ -35,6 +37,7 @@ class ModelQuery:
     budget: BudgetSettings
     questions: Sequence[TaskQuestion] = ()
     again: bool = False
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ deviations, which a few related pairs do not bend. What a pair agrees beyond tha
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import combinations
 from typing import Final
 
@@ -35,13 +34,12 @@ NEARLY_THE_SAME: Final = 0.9
 """Two arms without a third relative count as related only above this."""
 
 
-def excess_agreement(rows: VoteRows, labels: int, known: Collection[tuple[int, int]] = ()) -> Array:
+def excess_agreement(rows: VoteRows, labels: int) -> Array:
     """How much each pair of arms agrees beyond what their agreement with the other arms explains.
 
     Args:
-        rows: the votes; only rounds that asked all models count.
+        rows: the votes; only rounds that asked all arms count.
         labels: M, the number of labels.
-        known: pairs of positions that are the same model, packed and not.
 
     Returns:
         The excess of related pairs in (½, 1], and 0 for others, shape (K, K), symmetric.
@@ -50,8 +48,10 @@ def excess_agreement(rows: VoteRows, labels: int, known: Collection[tuple[int, i
     excess = np.zeros((arms, arms))
     if arms < 3 or rows.counts.sum() < _FEWEST_ROUNDS:
         return excess
-    pairs = [*combinations(range(arms), 2)]
     voted = rows.rows >= 0
+    pairs = [(i, j) for i, j in combinations(range(arms), 2) if (voted[:, i] & voted[:, j]).any()]
+    if not pairs:
+        return excess
     both = np.array([rows.counts @ (voted[:, i] & voted[:, j]) for i, j in pairs])
     same = np.array([rows.counts @ (voted[:, i] & (rows.rows[:, i] == rows.rows[:, j])) for i, j in pairs])
     shared = np.maximum(both, 1.0)
@@ -65,10 +65,7 @@ def excess_agreement(rows: VoteRows, labels: int, known: Collection[tuple[int, i
     for (i, j), certain, value in zip(pairs, surely.tolist(), found.tolist(), strict=True):
         if certain > CUT:
             excess[i, j] = excess[j, i] = min(value, 1.0)
-    alone = _without_mere_pairs(excess)
-    for i, j in known:  # of these it is known that they are no two models that are better than the rest
-        alone[i, j] = alone[j, i] = excess[i, j]
-    return alone
+    return _without_mere_pairs(excess)
 
 
 def tempers(excess: Array) -> Array:

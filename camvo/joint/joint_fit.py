@@ -20,7 +20,7 @@ from camvo.joint.models.taught_arm import MOST_OTHERS
 from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.models.vote_model import VoteModel
 from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
-from camvo.joint.vote_rows import Rows, models_of, row_of
+from camvo.joint.vote_rows import Rows, row_of
 from camvo.joint.votes_fit import ModelAmong, VotesFit, fit_votes, fit_votes_and_student, shortlist_of
 from camvo.numerics.tolerances import EPSILON
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
@@ -144,12 +144,8 @@ class JointFit:
         return self.human.correct(rows, right, sorted(self.labels) if len(self.labels) == 2 else [])
 
     def effective_votes(self) -> float:
-        """How many independent models the models are worth (Kish), from their excess agreement.
-
-        A model with a packed arm counts once.
-        """
-        once = [group[-1] for group in models_of(self.arms)]
-        return float(tempers(self.excess[np.ix_(once, once)]).sum())
+        """How many independent arms the K arms are worth (Kish), from their excess agreement."""
+        return float(tempers(self.excess).sum())
 
     def describe(self) -> dict[str, Any]:
         """The fit as plain JSON, stored with a round's plan."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from camvo.joint.families import excess_agreement, tempers
 from camvo.joint.models.taught_arm import others_say, with_taught_arm
 from camvo.joint.models.vote_model import VoteModel, fit_vote_model
-from camvo.joint.vote_rows import Rows, VoteRows, models_of, tabulate
+from camvo.joint.vote_rows import Rows, VoteRows, tabulate
 from camvo.state.vote_patterns import UNASKED, PatternCounts
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
@@ -59,18 +58,13 @@ class VotesFit:
         return replace(self.rows, rows=self.rows.rows[:, positions])
 
 
-def _twins(arms: Sequence[str]) -> list[tuple[int, int]]:
-    """The positions of the pairs of arms that are the same model."""
-    return [(i, j) for group in models_of(arms) for i, j in combinations(group, 2)]
-
-
 @lru_cache(maxsize=32)
 def fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
     """Fit the model of votes; cached, because human labels and prices change more often than votes."""
     rows = tabulate(evidence.patterns, arms, labels)
     partial = rows.partial.sum()
     weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
-    excess = excess_agreement(rows, labels, _twins(arms))
+    excess = excess_agreement(rows, labels)
     return VotesFit(rows, fit_vote_model(rows.rows, weights, labels, tempers(excess)), excess)
 
 
@@ -80,7 +74,7 @@ def fit_votes_and_student(evidence: PatternCounts, arms: tuple[str, ...], labels
     taught = arms.index(STUDENT)
     others = fit_votes(evidence, tuple([arm for arm in arms if arm != STUDENT]), labels)
     rows = tabulate(evidence.patterns, arms, labels)
-    temper = float(tempers(excess_agreement(rows, labels, _twins(arms)))[taught])
+    temper = float(tempers(excess_agreement(rows, labels))[taught])
     model = with_taught_arm(others.model, rows, taught, temper)
     excess = np.insert(np.insert(others.excess, taught, 0.0, axis=0), taught, 0.0, axis=1)
     return VotesFit(rows, model, excess, others.model, taught)

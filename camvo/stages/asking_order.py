@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from camvo.twins.same_model import once_each
-
 _STEPS_PER_DOUBLING: Final = 4.0
 """Into how many steps a doubling of an arm's weight is rounded.
 
@@ -23,13 +21,11 @@ def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[f
         costs: arm → its price, in any one unit, at least one arm.
 
     Returns:
-        The arms, the cheapest first, and each arm's share of the price of asking all models once
-        (:func:`camvo.twins.same_model.once_each`), in the same order. Shares are
+        The arms, the cheapest first, and each arm's share of the price of all, in the same order. Shares are
         rounded to two digits, so that a task of a few more words is planned in the same way.
     """
     order = tuple(sorted(costs, key=lambda arm: (costs[arm], arm)))
-    each = once_each(costs)
-    total = sum(each[arm] for arm in order if arm in each)
+    total = sum(costs[arm] for arm in order)
     shares = (float(f"{costs[arm] / total:.2g}") if total > 0.0 else 1.0 / len(order) for arm in order)
     return order, tuple(shares)
 

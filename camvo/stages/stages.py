@@ -9,7 +9,6 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from camvo.stages.exploration import Exploration
 from camvo.state.vote_patterns import ExplorationRound
-from camvo.twins.same_model import same_model
 from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 
@@ -60,7 +59,7 @@ def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]
 
     An arm that was asked because of the votes gets none: it was asked only where the others disagreed, so its
     rewards would understate its skill. A human label rewards the arms of the first stage. A voted label
-    rewards arms only if all models were asked independently of the votes, because the label of a few arms
+    rewards arms only if all of them were asked independently of the votes, because the label of a few arms
     agrees with those arms.
 
     Args:
@@ -68,9 +67,7 @@ def teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]
         first: how many arms of ``order`` were asked independently of the votes.
         human: whether the label is a human's.
     """
-    groups = same_model(order)
-    everyone = all(groups.get(arm, {arm}) & {*order[:first]} for arm in order[first:])
-    return frozenset(order[:first] if human or everyone else ())
+    return frozenset(order[:first] if human or first == len(order) else ())
 
 
 def on_question(confidences: Confidences, question: str) -> Sure:

@@ -70,3 +70,14 @@ def once_each(costs: Mapping[str, float]) -> dict[str, float]:
         for arm, cost in costs.items()
         if arm == min(groups.get(arm, {arm}), key=lambda twin: (costs[twin], twin))
     }
+
+
+def unheard(costs: Mapping[str, float], known: Iterable[str]) -> dict[str, float]:
+    """The arms with a price, without those whose twin has voted already.
+
+    >>> unheard({"haiku": 1.0, "gpt": 2.0}, ["haiku:20"])
+    {'gpt': 2.0}
+    """
+    voted = frozenset(known)
+    groups = same_model(voted.union(costs))
+    return {arm: cost for arm, cost in costs.items() if not (groups.get(arm, frozenset()) - {arm}) & voted}

@@ -12,6 +12,7 @@ from backend.annotation.job import Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
+from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
@@ -78,7 +79,7 @@ class DatasetJobs:
             keys = [question.key for questions, _ in asked for question in questions]
             numbers = [task.number for task in some]
             with self.process.ledger.read() as connection:
-                found = rounds.find_by_key(connection, keys)
+                found = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
                 failures = failed_tasks.codes_of(connection, self.project, numbers)
                 also(connection, numbers)
             for task, job, (questions, code) in zip(some, jobs, asked, strict=True):

@@ -69,6 +69,21 @@ def label(  # noqa: PLR0917 - a command's options
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
     ] = False,
+    recount: Annotated[
+        bool,
+        typer.Option(
+            "--recount", help="At the end, count kept votes again by what is known then. Costs nothing."
+        ),
+    ] = False,
+    ask_more: Annotated[
+        float | None,
+        typer.Option(
+            "--ask-more",
+            min=0,
+            help="With --recount: ask models that were left out, where that is worth most, for at most so"
+            " many dollars over all runs.",
+        ),
+    ] = None,
     shard: Annotated[
         str | None,
         typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
@@ -106,6 +121,8 @@ def label(  # noqa: PLR0917 - a command's options
     }
     of_projects = {"--label-studio": label_studio, "--backend-url": backend_url, "--server": server or None}
     if project is not None:
+        fix = f"use camvo predict --project {project} --recount"
+        _refuse({"--recount": recount or None, "--ask-more": ask_more}, "is for files", fix)
         _refuse(of_files, "is for files", "leave it out: Label Studio has the tasks and the label config")
         if server:
             _refuse({"--config": config, "--budget": budget}, "is set at the server", "leave it out")
@@ -124,6 +141,11 @@ def label(  # noqa: PLR0917 - a command's options
     if blind and (shard or engine):
         fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
         raise ConfigError("draws one sample of a file that one process labels", where="--blind", fix=fix)
+    if ask_more is not None and not recount:
+        raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
+    if recount and (shard or engine):
+        fix = "run it once more for the whole file, without --shard and --engine: nothing is paid twice"
+        raise ConfigError("goes through the whole file in one process", where="--recount", fix=fix)
     if engine:
         _refuse({"--shard": shard}, "divides a file among hosts, as --engine does itself", "leave one out")
     options = LabelOptions(
@@ -136,6 +158,8 @@ def label(  # noqa: PLR0917 - a command's options
         blind_file=out.parent / "blind.csv",
         budget=budget,
         retry_failed=retry_failed,
+        recount=recount,
+        ask_more=ask_more,
         shard=WHOLE if shard is None else Shard.parse(shard),
     )
     if not _label_file(source, out, options, config, engine):

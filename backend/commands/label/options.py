@@ -34,6 +34,8 @@ class LabelOptions:
         blind_file: where these are written.
         budget: the most that the project may cost over all runs, in $.
         retry_failed: whether only tasks that failed before are asked about.
+        recount: whether kept votes are counted again at the end.
+        ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
         shard: the part of the dataset to label.
     """
 
@@ -46,6 +48,8 @@ class LabelOptions:
     blind_file: Path = Path("blind.csv")
     budget: float | None = None
     retry_failed: bool = False
+    recount: bool = False
+    ask_more: float | None = None
     shard: Shard = WHOLE
 
     def dataset(self, source: Source) -> Dataset:

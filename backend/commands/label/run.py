@@ -14,6 +14,7 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.annotation.job import Job, is_audit
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
+from backend.commands.label.counting_again import count_again
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.labelling import Labelling
 from backend.commands.label.options import LabelOptions
@@ -74,6 +75,8 @@ def run_label(  # noqa: PLR0917 - what a run needs
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
             tally = label_tasks(jobs, index, console)
+            if options.recount:
+                count_again(jobs, index, console, options.ask_more)
             write(results(index, jobs), index.columns)
             return tally
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from typing import Final, Literal
 
 from sqlalchemy import Connection, Dialect, Insert, bindparam, select
 
@@ -17,7 +18,18 @@ EVERY_PROJECT = "*"
 """The owner of the daily accounts: a day's budget covers all projects of the ledger."""
 
 TOTAL = "total"
-"""The scope of a project's account over all days; any other scope is a day, such as 2026-03-14."""
+"""The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
+
+PurseName = Literal["further", "background"]
+"""What the money of a project is set aside for: votes that somebody asked for after the first round
+(``--ask-more``), and votes that the server asks for by itself (``background_share``)."""
+
+_PURPOSES: Final[dict[PurseName, str]] = {
+    "further": "further votes",
+    "background": "votes that the server asks for by itself",
+}
+
+PURSES: Final = frozenset(_PURPOSES)
 
 _table = tables.accounts
 _READ = select(_table.c.spent, _table.c.reserved).where(
@@ -31,6 +43,19 @@ class Account:
 
     spent: int = 0
     reserved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """An account inside a project's account, with a limit of its own.
+
+    Attributes:
+        name: its name, which is also its scope.
+        usd: the most that may be spent from it, over all runs, in $.
+    """
+
+    name: PurseName
+    usd: float
 
 
 def day_of(now: float) -> str:
@@ -80,10 +105,46 @@ def check_budget(
     raise error
 
 
-def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:
-    """Add picodollars to the accounts of a project and of a day; negative amounts are taken away."""
+def check_purse(connection: Connection, project: str, purse: Purse, amount: int) -> None:
+    """Check that ``amount`` more picodollars fit into a purse.
+
+    Args:
+        connection: in a write transaction.
+        project: the project's key.
+        purse: the purse.
+        amount: picodollars that the next call may cost.
+
+    Raises:
+        BudgetExhaustedError: the amount does not fit.
+    """
+    account, limit = balance(connection, project, purse.name), to_picodollars(purse.usd)
+    if account.spent + account.reserved + amount <= limit:
+        return
+    error = BudgetExhaustedError(
+        f"${purse.usd:.6g} for {_PURPOSES[purse.name]} do not cover the next call: "
+        f"${from_picodollars(account.spent):.6g} is spent, ${from_picodollars(account.reserved):.6g} is "
+        f"reserved for running calls, and the next call may cost ${from_picodollars(amount):.6g}",
+        where=f"project {project}",
+        fix="raise --ask-more" if purse.name == "further" else "raise background_share in camvo.yaml",
+    )
+    error.held = account.reserved > 0 and account.spent + amount <= limit
+    raise error
+
+
+def book(
+    connection: Connection,
+    project: str,
+    day: str,
+    purse: str | None = None,
+    *,
+    spent: int = 0,
+    reserved: int = 0,
+) -> None:
+    """Add picodollars to the accounts of a project, a day and a purse; negative amounts are taken away."""
     amounts = {"spent": spent, "reserved": reserved}
-    accounts = ({"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day})
+    accounts = [{"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day}]
+    if purse is not None:
+        accounts.append({"project": project, "scope": purse})
     connection.execute(_addition(connection.dialect), [account | amounts for account in accounts])
 
 

@@ -17,6 +17,7 @@ from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.clock import now
 from backend.ledger.money import accounts
+from backend.ledger.money.accounts import Purse
 from backend.ledger.money.picodollars import to_picodollars
 
 NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
@@ -42,6 +43,7 @@ def reserve(
     counted_tokens: int,
     seconds: float,
     shares: Mapping[int, float] = NOBODY_ELSE,
+    purse: Purse | None = None,
 ) -> int:
     """Reserve money for one call, before it is made.
 
@@ -57,6 +59,7 @@ def reserve(
         counted_tokens: the prompt's input tokens by CaMVo's own count.
         seconds: time until the reservation expires.
         shares: the tasks of a call that is for several, each with its share of the cost; together 1.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
 
     Returns:
         The call's id, for :func:`settle`.
@@ -68,7 +71,10 @@ def reserve(
     amount, day = to_picodollars(usd), accounts.day_of(at)
     accounts.check_budget(connection, project, accounts.TOTAL, amount, project_usd)
     accounts.check_budget(connection, accounts.EVERY_PROJECT, day, amount, day_usd)
-    accounts.book(connection, project, day, reserved=amount)
+    if purse is not None:
+        accounts.check_purse(connection, project, purse, amount)
+    name = None if purse is None else purse.name
+    accounts.book(connection, project, day, name, reserved=amount)
     call = {
         "project": project,
         "task": task,
@@ -81,6 +87,7 @@ def reserve(
         "expires_at": at + seconds,
         "created_at": at,
         "tasks": len(shares) or 1,
+        "purse": name,
     }
     number = int(connection.execute(_RESERVE, call).scalar_one())
     if shares:
@@ -162,4 +169,11 @@ def _end(connection: Connection, call: Row[Any], state: str, cost: int, **report
     still_reserved = call.reserved if call.state == "reserved" else 0
     already_spent = call.cost or 0
     connection.execute(_END, {"call": call.id, "state": state, "cost": cost, **report})
-    accounts.book(connection, call.project, call.day, spent=cost - already_spent, reserved=-still_reserved)
+    accounts.book(
+        connection,
+        call.project,
+        call.day,
+        call.purse,
+        spent=cost - already_spent,
+        reserved=-still_reserved,
+    )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from backend.ledger.money.accounts import Purse
 from backend.models.packing.members import Member
 
 QUIET: Final = 0.1
@@ -23,8 +24,8 @@ MOST_TOKENS: Final = 16_000
 """Input tokens from which a prompt is full, however few tasks it holds."""
 
 
-_BinKey: TypeAlias = tuple[str, str, str]
-"""Project, arm and system message."""
+_BinKey: TypeAlias = tuple[str, str, str, Purse | None]
+"""Project, arm, system message, and who pays."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +85,7 @@ class Collector:
             member: the task.
             most: the most tasks of a prompt.
         """
-        key = (member.query.project, member.query.model, member.task.system)
+        key = (member.query.project, member.query.model, member.task.system, member.query.purse)
         waiting = self._bins.get(key)
         if waiting is not None and waiting.tokens + member.own_tokens > MOST_TOKENS:
             self._flush(key)

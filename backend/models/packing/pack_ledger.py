@@ -128,6 +128,7 @@ class PackLedger:
             counted_tokens=round(estimate.counted_tokens * part),
             seconds=seconds + GRACE,
             shares=by_task,
+            purse=query.purse,
         )
 
     async def settle(

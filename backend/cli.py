@@ -11,6 +11,7 @@ import typer
 
 from backend.commands.accept import accept_command
 from backend.commands.connect import connect_command
+from backend.commands.jobs import jobs_command
 from backend.commands.label import label_command
 from backend.commands.ledger import forget_command, upkeep_commands
 from backend.commands.predict import predict_command
@@ -142,6 +143,7 @@ def report(
 
 
 app.command()(label_command.label)
+app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)
 app.command()(replay_command.replay)
 app.command()(synthetic_command.synthetic)
@@ -160,6 +162,7 @@ for _ledger_command in (
     upkeep_commands.verify,
     upkeep_commands.export,
     upkeep_commands.copy,
+    upkeep_commands.migrate,
 ):
     ledger.command()(_ledger_command)
 app.add_typer(ledger)

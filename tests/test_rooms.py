@@ -47,6 +47,7 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
+        "batches",
         "upkeep",
         "server",
         "commands",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.pack_checks import to_check
 from backend.annotation.task_prompt import TaskPrompt
-from backend.annotation.voters import ModelReply, Voters
+from backend.annotation.voters import ModelReply
 from backend.errors import (
     BudgetExhaustedError,
     NoUsableAnswerError,
@@ -18,7 +20,7 @@ from backend.errors import (
     TaskError,
     UnusableAnswersError,
 )
-from backend.telemetry import metrics
+from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
@@ -26,14 +28,23 @@ from camvo.policies.policy import Policy
 _log = structlog.get_logger(__name__)
 
 
+class Asked(Protocol):
+    """What votes on a task: the models themselves, or the stage of a batch."""
+
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """Ask one model; one that fails gives a reply without votes."""
+        ...
+
+
 async def ask_models(
     policy: Policy,
     plan: Plan,
-    voters: Voters,
+    voters: Asked,
     job: Job,
     prompt: TaskPrompt,
     *,
     known: Mapping[str, ModelReply],
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
     """Ask models as the policy says; those of one stage are asked at the same time.
 
@@ -48,6 +59,7 @@ async def ask_models(
         job: the task.
         prompt: what the models are shown.
         known: the replies that are there already.
+        waiting: entered while the task waits for answers.
 
     Returns:
         The reply of each arm that was asked, and the known ones; and those of models that a coin asked singly
@@ -58,10 +70,12 @@ async def ask_models(
     """
     replies, beside = dict(known), dict[str, ModelReply]()
     refused: BudgetExhaustedError | None = None
+    number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
         arms = (*arms, *to_check(job, arms, {*arms, *replies, *beside}))
-        with voters.waiting(prompt):
+        number += 1
+        with tracing.stage(number, arms), waiting():
             stage = await asyncio.gather(
                 *(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
             )

@@ -46,6 +46,22 @@ class ModelReply:
     version: str | None = None
     together: bool = False
 
+    @classmethod
+    def voted(
+        cls, votes: Mapping[str, str], cost: float, confidences: Mapping[str, float], version: str | None
+    ) -> ModelReply:
+        """The reply of a model that voted.
+
+        Args:
+            votes: question → vote.
+            cost: what was paid for it, $.
+            confidences: those of the answer, also of questions without a vote.
+            version: what the provider says answered.
+        """
+        sure = {name: confidence for name, confidence in confidences.items() if name in votes}
+        # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
+        return cls(votes, cost, confidences=sure, version=(version or "").partition(" ")[0] or None)
+
 
 class Voters:
     """The pool's models, as voters on one task at a time. Used from one event loop only."""
@@ -69,16 +85,18 @@ class Voters:
         names = [model.name for model in job.settings.models]
         if addresses := image_addresses(prompt.messages):
             names = self._shown(job, addresses)
-        awake = [name for name in names if not self._pool.resting(name)]
+        batched = frozenset() if job.batching is None else job.batching.models
+        awake = [name for name in names if name in batched or not self._pool.resting(name)]
         costs: dict[str, float] = {}
         for model in job.settings.models:
-            if model.name not in (awake or names):
+            name, packed = model.name, model.packed
+            if name not in (awake or names):
                 continue
-            costs[model.name] = self._pool.cost(model.name, prompt.for_model(model.name))
-            packed = model.packed
-            if packed is None or prompt.pack is None or self._packs is None or packed.name in unpacked:
+            price = self._pool.batch_cost if name in batched else self._pool.cost
+            costs[name] = price(name, prompt.for_model(name))
+            if packed is None or prompt.pack is None or self._packs is None or name in batched:
                 continue
-            if not self._pool.resting(packed.name):
+            if packed.name not in unpacked and not self._pool.resting(packed.name):
                 texts = prompt.pack.fenced(TYPICAL_ID)
                 costs[packed.name] = self._pool.packed_cost(packed.name, prompt.pack.system, texts)
         return costs
@@ -136,12 +154,12 @@ class Voters:
         )
         try:
             answer = await packs.ask(
-                query, task, settings.deadline, lambda content: bool(_votes(content, prompt.questions))
+                query, task, settings.deadline, lambda content: bool(votes_in(content, prompt.questions))
             )
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
-        votes = _votes(answer.content, prompt.questions)
+        votes = votes_in(answer.content, prompt.questions)
         version = packed_version((answer.version or "").partition(" ")[0])
         return ModelReply(votes, answer.cost, version=version, together=True)
 
@@ -163,18 +181,15 @@ class Voters:
             answer = await self._queries.ask(
                 query,
                 patience=settings.deadline,
-                usable=lambda content: bool(_votes(content, prompt.questions)),
+                usable=lambda content: bool(votes_in(content, prompt.questions)),
             )
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
-        votes = _votes(answer.content, prompt.questions)
+        votes = votes_in(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
         if votes:
-            sure = {name: confidence for name, confidence in answer.confidences.items() if name in votes}
-            # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
-            version = (answer.version or "").partition(" ")[0] or None
-            return ModelReply(votes, answer.cost, confidences=sure, version=version)
+            return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)
@@ -189,7 +204,7 @@ def packed_version(version: str | None) -> str:
     return f"{version or 'unnamed'} pack-{PACK_VERSION}"
 
 
-def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     """Return the votes in an answer by question; empty if it is unusable."""
     try:
         return parse_answer(content, questions)

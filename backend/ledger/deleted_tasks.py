@@ -18,6 +18,8 @@ from backend.ledger import (
     rounds,
     votes,
 )
+from backend.ledger.batches import lines as batch_lines
+from backend.ledger.batches import tasks as batch_tasks
 from backend.ledger.calls import answers, pack_checks
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
@@ -67,6 +69,8 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
     accepted.forget_tasks(connection, project, tasks)
+    batch_lines.forget_tasks(connection, project, tasks)
+    batch_tasks.forget_tasks(connection, project, tasks)
     chosen = among(connection.dialect, _left.c.task, tasks)
     connection.execute(delete(_left).where(_left.c.project == project, chosen))
 

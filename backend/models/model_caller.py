@@ -23,7 +23,7 @@ from backend.models.calls import ModelAnswer, longest_answer, read_response, res
 from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error
 from backend.models.model import Model
-from backend.models.prices import Used
+from backend.models.prices import TokenPrices, Used
 from backend.models.rates import headers
 from backend.models.rates.gate import RateGate
 from backend.models.rates.lease_holder import Passage
@@ -33,6 +33,7 @@ from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
+from backend.telemetry.traced_call import traced
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +98,8 @@ class ModelCaller:
                 raise refusal or error from None
             asked_at = self._clock()
             try:
-                response = await self._send(request, until)
+                call = self._send(request, until)
+                response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
                 failure = self._failure(error)
                 self._leave(passage, _end_of_failure(error, failure))
@@ -166,19 +168,38 @@ class ModelCaller:
         seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
         async with asyncio.timeout(seconds):
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
-            return await litellm_info.litellm().acompletion(
-                **request, **key, timeout=seconds, max_retries=0, num_retries=0, drop_params=True
-            )
+            options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
+            return await litellm_info.complete({**request, **key, **options})
 
     def _failure(self, error: Exception) -> ModelError:
         failure = model_error(error, self.model.settings.name)
         self.breaker.failed(failure)
         return failure
 
+    def read_batched(self, response: Any, counted: int, most_input: int) -> ModelAnswer:
+        """Return the answer in a line of a batch, at the price of batches; see :meth:`_answer`."""
+        return self._answer(self.model, response, counted, most_input, 0.0, 1, self.model.batch_prices)
+
     def _answer(  # noqa: PLR0917 - what is known of the call
-        self, model: Model, response: Any, counted: int, most_input: int, seconds: float, tasks: int
+        self,
+        model: Model,
+        response: Any,
+        counted: int,
+        most_input: int,
+        seconds: float,
+        tasks: int,
+        prices: TokenPrices | None = None,
     ) -> ModelAnswer:
         """Return the answer in a response, and learn from the usage that it reports.
+
+        Args:
+            model: the model, for so many tasks.
+            response: in litellm's form.
+            counted: our own count of the input tokens.
+            most_input: the most input tokens that are believed.
+            seconds: how long the call took.
+            tasks: the number of tasks in the prompt.
+            prices: those of the call; ``None`` for the model's own.
 
         Raises:
             RefusedError: the model, or a filter of its provider, refused.
@@ -190,7 +211,7 @@ class ModelCaller:
         output_tokens = self._believed("output", received.output_tokens, model.settings.max_tokens)
         output_tokens = output_tokens or _tokens_of(received.content, model.settings)
         cached = min(received.cached_tokens, input_tokens)
-        cost = model.prices.cost(input_tokens, output_tokens, cached)
+        cost = (prices or model.prices).cost(input_tokens, output_tokens, cached)
         model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
         error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import Batching, Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
@@ -30,6 +30,7 @@ class Stored:
         task: the task.
         job: the same as a job.
         decided: its questions that have a round, with the rounds.
+        open: its questions that have none and can be asked.
         askable: whether there is a question that can be asked.
         complete: whether all of these have a round.
         failure: the code of the reason why the task cannot be or was not labelled, if there is one.
@@ -38,6 +39,7 @@ class Stored:
     task: DatasetTask
     job: Job
     decided: Sequence[tuple[JobQuestion, Round]]
+    open: Sequence[JobQuestion]
     askable: bool
     complete: bool
     failure: str | None
@@ -53,6 +55,7 @@ class DatasetJobs:
         config: its label config.
         settings: its settings.
         again: whether models make another attempt after their last one.
+        batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
     """
 
     process: AnnotationProcess
@@ -60,6 +63,7 @@ class DatasetJobs:
     config: LabelConfig
     settings: Settings
     again: bool = False
+    batching: Batching | None = None
 
     def look_up(
         self,
@@ -86,7 +90,15 @@ class DatasetJobs:
                 yield self._stored(task, job, questions, found, code or failures.get(task.number))
 
     def _job(self, task: DatasetTask) -> Job:
-        return Job(self.project, task.number, task.data, self.config, self.settings, self.again)
+        return Job(
+            self.project,
+            task.number,
+            task.data,
+            self.config,
+            self.settings,
+            self.again,
+            batching=self.batching,
+        )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:
         """The questions that can be asked; without one, the code of the reason."""
@@ -104,5 +116,6 @@ class DatasetJobs:
         failure: str | None,
     ) -> Stored:
         decided = [(question, found[question.key]) for question in questions if question.key in found]
+        undecided = [question for question in questions if question.key not in found]
         askable = bool(questions)
-        return Stored(task, job, decided, askable, askable and len(decided) == len(questions), failure)
+        return Stored(task, job, decided, undecided, askable, askable and not undecided, failure)

@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 from backend.ledger import deleted_tasks
 from backend.ledger.calls import answers, claims
 from backend.ledger.calls.answers import StoredAnswer
+from backend.ledger.calls.bookings import CallOutcome
 from backend.ledger.money import spending
 from backend.models.call_ledger import GRACE, CallLedger
-from backend.models.model_query import CallEstimate, CallOutcome, PaidAnswer
+from backend.models.model_query import CallEstimate, PaidAnswer
 from backend.models.packing.members import Member, Pack
 
 

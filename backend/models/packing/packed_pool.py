@@ -23,10 +23,11 @@ from backend.errors import (
     StoppingError,
     Usage,
 )
+from backend.ledger.calls.bookings import CallOutcome
 from backend.ledger.database.outages import outlast
 from backend.models.caching_pool import OVERTIME
 from backend.models.call_ledger import POLL, CallLedger
-from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
+from backend.models.model_query import CallEstimate, ModelQuery, PaidAnswer
 from backend.models.packing.collector import Collector
 from backend.models.packing.members import Member, Pack, pack_key
 from backend.models.packing.pack_ledger import PackLedger

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -19,7 +18,6 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
     Text,
     UniqueConstraint,
@@ -29,18 +27,12 @@ from sqlalchemy import (
 )
 
 from backend.ledger.database.packing import PackedJson
+from backend.ledger.database.tables.batches import batch_jobs, batch_lines, batch_tasks
+from backend.ledger.database.tables.schema import JSON_VALUE as _JSON
+from backend.ledger.database.tables.schema import ROW_ID as _ROW_ID
+from backend.ledger.database.tables.schema import metadata
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    }
-)
-
-# SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
-_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-_JSON = JSON(none_as_null=True)
+__all__ = ["batch_jobs", "batch_lines", "batch_tasks", "metadata"]
 
 RESERVED: ColumnElement[str] = literal_column("'reserved'")
 """The state of a running call. A partial index serves only queries that name it in their text."""

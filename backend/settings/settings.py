@@ -23,6 +23,10 @@ from .redaction import load_redact_function
 FewShot = Annotated[Whole, Field(ge=0, le=20)]
 
 
+_PROMPTS_AT_ONCE = 8
+"""A run has at least so many tasks under way for each task of its largest prompts."""
+
+
 class BudgetSettings(BaseModel):
     """What may be spent, in dollars; null means no limit."""
 
@@ -129,6 +133,12 @@ class Settings(BaseModel):
         if problem is not None:
             raise mistake(f"policy.{problem[0]}", *problem[1:])
         return self
+
+    @property
+    def tasks_at_once(self) -> int:
+        """Tasks that a run works on at once: enough to fill some prompts that hold several."""
+        largest = max((model.pack or 0 for model in self.models), default=0)
+        return max(self.concurrency, _PROMPTS_AT_ONCE * largest)
 
     @property
     def arms(self) -> tuple[str, ...]:

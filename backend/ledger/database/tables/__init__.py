@@ -196,6 +196,18 @@ recounts = Table(
     Index(None, "project", "task"),
 )
 
+recount_checks = Table(
+    "recount_checks",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("confirmed", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
 countings = Table(
     "countings",
     metadata,
@@ -207,6 +219,20 @@ countings = Table(
     Column("labels", BigInteger, nullable=False),
     Column("scores", BigInteger, nullable=False),
     Column("created_at", Double, nullable=False),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("issued_at", Double, nullable=False),
+    Column("counting", BigInteger, nullable=False),
+    Column("through", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("labels_hash", Text, nullable=False),
+    Column("evidence", _JSON, nullable=False),
+    Column("file_hash", Text, nullable=False),
 )
 
 recount_looks = Table(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Protocol
 
 import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import TaskPrompt
-from backend.annotation.voters import ModelReply, Voters
+from backend.annotation.voters import ModelReply
 from backend.errors import (
     BudgetExhaustedError,
     NoUsableAnswerError,
@@ -17,7 +18,7 @@ from backend.errors import (
     TaskError,
     UnusableAnswersError,
 )
-from backend.telemetry import metrics
+from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
@@ -25,10 +26,18 @@ from camvo.policies.policy import Policy
 _log = structlog.get_logger(__name__)
 
 
+class Asked(Protocol):
+    """What votes on a task: the models themselves, or the stage of a batch."""
+
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """Ask one model; one that fails gives a reply without votes."""
+        ...
+
+
 async def ask_models(
     policy: Policy,
     plan: Plan,
-    voters: Voters,
+    voters: Asked,
     job: Job,
     prompt: TaskPrompt,
     *,
@@ -56,9 +65,14 @@ async def ask_models(
     """
     replies = dict(known)
     refused: BudgetExhaustedError | None = None
+    number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
-        stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)
+        number += 1
+        with tracing.stage(number, arms):
+            stage = await asyncio.gather(
+                *(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
+            )
         for arm, reply in zip(arms, stage, strict=True):
             if isinstance(reply, BudgetExhaustedError):
                 refused, reply = reply, _unpaid_vote(job, arm, reply)  # noqa: PLW2901

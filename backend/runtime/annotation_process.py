@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from backend.annotation.annotator import Annotator
+from backend.annotation.batched.batch_stage import BatchStages
 from backend.annotation.images import Images
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planning import Planner
@@ -32,6 +33,7 @@ from backend.runtime.lost_calls import settle_lost_calls
 from backend.runtime.past_usage import recall_usage
 from backend.runtime.warm_up import warm_up
 from backend.settings import Environment, Settings
+from backend.telemetry import tracing
 
 _SETTLING = 1.0
 """The fewest seconds that a stopping process has to store the answers that have arrived."""
@@ -72,6 +74,7 @@ class AnnotationProcess:
         thread: LoopThread | None = None,
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
+        tracing.configure(environment.otlp_endpoint, content=environment.trace_content)
         self.settings = settings
         self.clock = clock
         self.ledger = Ledger(environment.database_url, clock=clock)
@@ -120,6 +123,7 @@ class AnnotationProcess:
             examples=examples,
             planner=planner,
             voters=voters,
+            batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
             scorers=Scorers(ledger, readers, clock=clock),
             clock=clock,
         )
@@ -154,3 +158,4 @@ class AnnotationProcess:
         self.readers.shutdown()
         self.embedder.close()
         self.ledger.close()
+        tracing.shut_down()

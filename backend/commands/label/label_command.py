@@ -69,6 +69,13 @@ def label(  # noqa: PLR0917 - a command's options
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
     ] = False,
+    batch: Annotated[
+        bool,
+        typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+    ] = False,
     recount: Annotated[
         bool,
         typer.Option(
@@ -158,6 +165,8 @@ def label(  # noqa: PLR0917 - a command's options
         blind_file=out.parent / "blind.csv",
         budget=budget,
         retry_failed=retry_failed,
+        batch=batch,
+        wait=wait,
         recount=recount,
         ask_more=ask_more,
         shard=WHOLE if shard is None else Shard.parse(shard),

@@ -4,8 +4,9 @@
     OMP_NUM_THREADS=1 python benchmarks/catch_up.py [--events 100000]
 
 Texts are labelled by two scripted models under the default policy. Their events are then repeated until the
-ledger, on SQLite, has so many. Timed are: adding up all of them from the first one, starting from a snapshot, and
-reading while another process appends events all the time. Memory is what this process takes at the end of each step.
+ledger, on SQLite, has so many. Timed are: adding up all of them from the first one, starting from a snapshot,
+and reading while another process appends events all the time. Memory is what this process takes at the end of
+each step.
 """
 
 from __future__ import annotations

@@ -91,6 +91,10 @@ def label(  # noqa: PLR0917 - a command's options
             " many dollars over all runs.",
         ),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+    ] = None,
     shard: Annotated[
         str | None,
         typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
@@ -125,6 +129,7 @@ def label(  # noqa: PLR0917 - a command's options
         "--blind": blind or None,
         "--shard": shard,
         "--engine": engine,
+        "--certificate": certificate,
     }
     of_projects = {"--label-studio": label_studio, "--backend-url": backend_url, "--server": server or None}
     if project is not None:
@@ -171,8 +176,20 @@ def label(  # noqa: PLR0917 - a command's options
         ask_more=ask_more,
         shard=WHOLE if shard is None else Shard.parse(shard),
     )
-    if not _label_file(source, out, options, config, engine):
+    done = _label_file(source, out, options, config, engine)
+    if certificate is not None:
+        _issue(certificate, options.project(source), config)
+    if not done:
         raise typer.Exit(1)
+
+
+def _issue(certificate: Path, project: str, config: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.certificate.issue import issue_certificate  # noqa: PLC0415
+    from backend.commands.environment import environment_with  # noqa: PLC0415
+
+    issue_certificate(Console(), environment_with(config), project, certificate)
 
 
 def _label_file(

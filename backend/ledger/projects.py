@@ -35,10 +35,10 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One project of Label Studio.
+    """One project of Label Studio, or of a labelled file.
 
     Attributes:
-        key: Label Studio's name of the project, ``<id>.<created_at in unix seconds>``.
+        key: Label Studio's name of the project, ``<id>.<created_at in unix seconds>``; a file's name.
         sequence: the number of the project's last event, 0 before the first.
         extra_params: the overrides sent with ``/setup``, as parsed JSON.
         label_config: the XML received last.
@@ -60,6 +60,11 @@ class Project:
     hostname: str | None = None
     task_number: int | None = None
     predicted: Mapping[str, str] | None = None
+
+
+def is_of_label_studio(key: str) -> bool:
+    """Whether a project is one of Label Studio; that of a file (``camvo label``) has a name as its key."""
+    return key.partition(".")[0].isdigit()
 
 
 def ensure(connection: Connection, project: str, now: float) -> None:

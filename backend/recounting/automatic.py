@@ -165,8 +165,11 @@ class AutomaticRecounts:
             return [
                 stored.key
                 for stored in projects.list_all(connection)
-                if _is_due(connection, stored.key)
-                or (self._by_itself and recounts.pending(connection, stored.key, limit=1))
+                if projects.is_of_label_studio(stored.key)  # a labelled file stays as it was written
+                and (
+                    _is_due(connection, stored.key)
+                    or (self._by_itself and recounts.pending(connection, stored.key, limit=1))
+                )
             ]
 
     def _read(self, function: Callable[[Connection], bool]) -> bool:

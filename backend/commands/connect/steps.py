@@ -45,10 +45,8 @@ def connect_and_prove(
         lambda name, text: report(Fact(name, text)),
         proved=lambda: _all_hold(prove_reachable(client, backend, wanted), report),
     )
-    added = False
-    if not wanted.review_queue:  # where a project has stored tabs, "Label All" no longer goes by its sampling
-        address, added = tabs.ensure_overview(client, wanted.project)
-        report(Fact("tab", f"{tabs.OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
+    address, added = tabs.ensure_overview(client, wanted.project, first=wanted.review_queue)
+    report(Fact("tab", f"{tabs.OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
     _all_hold(prove_useful(client, wanted), report)
     return changed or added
 

@@ -21,10 +21,16 @@ _DEFAULT: Final = "Default"
 _NO_TASK: Final = 0
 
 
-def ensure_overview(client: Client, project: int) -> tuple[str, bool]:
+def ensure_overview(client: Client, project: int, *, first: bool = False) -> tuple[str, bool]:
     """Ensure that there is a tab with all tasks, their label and their score, least confident first.
 
     It is created once; what people change in it stays.
+
+    Args:
+        client: Label Studio.
+        project: the project's number.
+        first: whether it is to be the first tab of a project that has none. The address of a label stream
+            without a tab takes the first one, and its order instead of the project's ``sampling``.
 
     Returns:
         The tab's address, and whether it was added.
@@ -36,7 +42,7 @@ def ensure_overview(client: Client, project: int) -> tuple[str, bool]:
     number = next((tab["id"] for tab in tabs if _title(tab) == OVERVIEW_TITLE), None)
     if number is not None:
         return _address(client, project, number), False
-    number = _add(client, project, tabs, {"title": OVERVIEW_TITLE, "ordering": [_SCORE]})
+    number = _add(client, project, tabs, {"title": OVERVIEW_TITLE, "ordering": [_SCORE]}, first=first)
     return _address(client, project, number), True
 
 
@@ -92,16 +98,25 @@ def remove_tabs(client: Client, project: int) -> list[str]:
     return [_title(tab) for tab in ours]
 
 
-def _add(client: Client, project: int, tabs: Sequence[Mapping[str, Any]], content: dict[str, Any]) -> int:
+def _add(
+    client: Client,
+    project: int,
+    tabs: Sequence[Mapping[str, Any]],
+    content: dict[str, Any],
+    *,
+    first: bool = False,
+) -> int:
     """Add a tab and return its number.
 
     Label Studio's pages create a tab "Default" only for a project without tabs. Our tab alone would be the
     first that people see, and might hide tasks, so "Default" is created here too.
     """
     defaults = {"type": "list", "target": "tasks", "hiddenColumns": _hidden(client, project)}
-    if not tabs:
-        client.add_tab(project, defaults | {"title": _DEFAULT})
-    return client.add_tab(project, defaults | content)
+    if tabs:
+        return client.add_tab(project, defaults | content)
+    titles = [content, {"title": _DEFAULT}] if first else [{"title": _DEFAULT}, content]
+    numbers = [client.add_tab(project, defaults | each) for each in titles]
+    return numbers[0 if first else 1]
 
 
 def _address(client: Client, project: int, tab: int) -> str:

@@ -13,15 +13,16 @@ from backend.learning.projects import closed_controls, project_settings
 from backend.ledger import projects, reports
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
-from backend.ledger.projects import Project
+from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.reports import RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status.alarms.project import Found, is_connected, project_alerts
 from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
+from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.failed import failed_task_reports
 from backend.server.status.parts.next_steps import next_steps
-from backend.server.status.parts.progress import is_of_label_studio, label_studio_address, progress_report
+from backend.server.status.parts.progress import label_studio_address, progress_report
 from backend.server.status.parts.questions import QuestionSource, question_reports
 from backend.server.status.parts.recounts import recount_report
 from backend.server.status.parts.reliability import reliability_report
@@ -147,7 +148,7 @@ def _project_report(
         audit=reliability_report(row for row in bins if row.audit),
         reviewed=reliability_report(row for row in bins if not row.audit),
         skipped=_skipped_controls(config),
-        failed=failed_task_reports(connection, key),
+        failed=failed_task_reports(connection, key, commands_of(key)),
         progress=progress,
         title=stored.title,
         label_studio=label_studio,

@@ -22,10 +22,11 @@ from label_studio_requests import (
 )
 from same_state import assert_same_state
 from sqlalchemy import update as change
+from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend.learning.states import SNAPSHOT_EVERY, StateKey, States
-from backend.ledger import Writer, events, snapshots
+from backend.ledger import Writer, snapshots
 from backend.ledger.database import tables
 from backend.ledger.rounds import Round
 from camvo.state.contribution import Contribution
@@ -56,20 +57,8 @@ def remember(backend: Backend, rows: Iterable[KeptRound]) -> StateKey:
     """Store earlier rounds in the ledger, one event per row."""
     backend.predict(task(900))
     [round_] = backend.rounds(900)
-    key = round_.key
-    context = np.zeros(len(round_.context))
-    with backend.ledger.write() as connection:
-        for row in rows:
-            events.append(
-                connection,
-                key.project,
-                control=key.control,
-                epoch=key.epoch,
-                kind="round",
-                contribution=Contribution(context, (), kept=row).pack(),
-                round_id=None,
-                now=0.0,
-            )
+    key, context = round_.key, np.zeros(len(round_.context))
+    append_events(backend.ledger, key, [Contribution(context, (), kept=row) for row in rows])
     return StateKey(key.project, key.control, key.epoch)
 
 

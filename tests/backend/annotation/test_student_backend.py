@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from label_studio_requests import Annotation, annotated, annotations_deleted, task
+from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend.errors import ConfigError
-from backend.ledger import events
 from backend.settings import load
 from camvo.state.contribution import Contribution
 from camvo.student.ngrams import hashed_ngrams
@@ -30,21 +30,12 @@ def backend(tmp_path: Path) -> Iterator[Backend]:
 def teach(backend: Backend, count: int) -> None:
     """Store what so many rounds on sunny and grey texts would have taught the student."""
     [round_] = backend.rounds(1)
-    key, context = round_.key, np.zeros_like(round_.context)
-    with backend.ledger.write() as connection:
-        for number in range(count):
-            text, label = (f"{SUNNY} {number}", "Glad") if number % 2 else (f"{GREY} {number}", "Sad")
-            lesson = Contribution(context, (), rounds=0, taught=TaughtText(hashed_ngrams(text), label))
-            events.append(
-                connection,
-                key.project,
-                control=key.control,
-                epoch=key.epoch,
-                kind="round",
-                contribution=lesson.pack(),
-                round_id=round_.id,
-                now=1.0,
-            )
+    context = np.zeros_like(round_.context)
+    texts = [(f"{SUNNY} {n}", "Glad") if n % 2 else (f"{GREY} {n}", "Sad") for n in range(count)]
+    taught = [TaughtText(hashed_ngrams(text), label) for text, label in texts]
+    append_events(
+        backend.ledger, round_.key, [Contribution(context, (), rounds=0, taught=each) for each in taught]
+    )
 
 
 def wait_until_taught(backend: Backend) -> None:

@@ -120,6 +120,17 @@ def test_the_overview_shows_label_and_score_of_all_tasks_least_confident_first(a
     assert (tab["ordering"], "filters" in tab) == (["tasks:predictions_score"], False)
 
 
+@pytest.mark.parametrize(("first", "titles"), [(True, ["CaMVo", "Default"]), (False, ["Default", "CaMVo"])])
+def test_the_overview_is_the_first_tab_of_a_review_queue(
+    api: LabelStudioApi, first: bool, titles: list[str]
+) -> None:
+    api.tabs.clear()
+    address, _ = tabs.ensure_overview(api.client(), PROJECT, first=first)
+    assert [tab["data"]["title"] for _, tab in sorted(api.tabs.items())] == titles
+    [ours] = [number for number, tab in api.tabs.items() if tab["data"]["title"] == OVERVIEW_TITLE]
+    assert address.endswith(f"?tab={ours}")
+
+
 def test_links_are_for_a_browser(api: LabelStudioApi) -> None:
     client = Client(api.url, SecretStr(KEY), "http://localhost:8080/")
     address, _ = tabs.ensure_overview(client, PROJECT)

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from label_studio_requests import Annotation, annotated, task
 from sqlalchemy import select, update
+from stored_events import append_events
 from whole_backend import Backend, says, votes
 
 from backend.learning import states as module
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, events
+from backend.ledger import Ledger, Writer
 from backend.ledger.database import tables
 from backend.testing import Reply
 from camvo.state.contribution import Change, Contribution
@@ -70,17 +71,7 @@ def lesson(seed: int) -> Contribution:
 
 
 def append(ledger: Ledger, contribution: Contribution, key: StateKey = KEY) -> None:
-    with ledger.write() as connection:
-        events.append(
-            connection,
-            key.project,
-            control=key.control,
-            epoch=key.epoch,
-            kind="round",
-            contribution=contribution.pack(),
-            round_id=None,
-            now=1.0,
-        )
+    append_events(ledger, key, [contribution])
 
 
 def summed(*seeds: int, lambda_l: float = 1.0) -> State:

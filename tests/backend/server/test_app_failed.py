@@ -70,7 +70,7 @@ def test_the_status_counts_failed_tasks_by_reason_and_says_what_to_do(backend: B
 def test_the_page_shows_them(backend: Backend) -> None:
     page = backend.client.get("/status?format=html").text
     assert "Tasks without a prediction" in page
-    for words in ("no_usable_answer", "field_missing", "camvo predict --failed", "final"):
+    for words in ("no_usable_answer", "field_missing", "camvo predict --project 7 --failed", "final"):
         assert words in page
 
 

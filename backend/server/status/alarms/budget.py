@@ -33,16 +33,17 @@ def budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
 
 
-def refused_alerts(refused: int) -> list[Alert]:
+def refused_alerts(refused: int, command: str) -> list[Alert]:
     """The alarm about tasks that the budget left without a label, though some of it may be left.
 
     Args:
         refused: the number of such tasks.
+        command: the command that asks about them again.
     """
     if not refused:
         return []
     message = (
         f"The budget left {of(refused, 'task')} without a label, since calls could cost more than it had left"
     )
-    fix = "raise budget in camvo.yaml, or wait for the next UTC day; then run camvo predict --failed"
+    fix = f"raise budget in camvo.yaml, or wait for the next UTC day; then run {command}"
     return [Alert("budget_refused", message, fix)]

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.errors import BudgetExhaustedError
-from backend.ledger.projects import Project
+from backend.ledger.projects import Project, is_of_label_studio
 from backend.server.status.alarms.budget import budget_alerts, refused_alerts
 from backend.server.status.alarms.models import family_alerts, model_alerts
 from backend.server.status.formats import of, percent
+from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.drift import restart_alert
-from backend.server.status.parts.progress import is_of_label_studio
 from backend.server.status.report import Alert, ProjectReport, QuestionReport
 from camvo.errors import CamvoError
 
@@ -59,7 +59,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
     alerts += model_alerts(project.models, found.outcomes)
     alerts += budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
-    alerts += refused_alerts(refused)
+    alerts += refused_alerts(refused, commands_of(project.key).failed)
     alerts += _config_alerts(project, found)
     alerts += _recount_alerts(project)
     alerts += _connection_alerts(project, model_version, found)
@@ -77,7 +77,7 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
     fix = (
         "do not accept labels by their score. Label more tasks, which corrects the scores of later "
         "predictions; look at the questionable labels for a hint or an instruction that the models miss; "
-        f"then run camvo predict --project {project.id} --refresh"
+        f"then {commands_of(project.key).correct_scores}"
     )
     return [Alert("score_off", f"{message} ({interval})", fix, subject=question.control)]
 
@@ -92,7 +92,7 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         message = f"Controls without predictions: {names}"
         fix = "see the reasons below; people label these by hand"
         alerts.append(Alert("config_partly_supported", message, fix, level="note"))
-    refresh = f"run camvo predict --project {project.id} --refresh"
+    refresh = f"run {commands_of(project.key).refresh}"
     if project.progress.config_changed:
         controls = ", ".join(project.progress.config_changed)
         message = f"The label config has changed since the latest predictions: {controls}"
@@ -132,15 +132,8 @@ def _connection_alerts(project: ProjectReport, model_version: str, found: Found)
             )
         )
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
-        alerts.append(
-            Alert(
-                "no_human_answer",
-                "No annotation has arrived yet",
-                "if people have annotated, look at Settings → Webhooks in Label Studio: one must end in "
-                "/webhook and be active",
-                level="note",
-            )
-        )
+        message, fix = "No annotation has arrived yet", commands_of(project.key).hear_people
+        alerts.append(Alert("no_human_answer", message, fix, level="note"))
     return alerts
 
 

@@ -15,6 +15,7 @@ from backend.errors import (
     NoVoteError,
 )
 from backend.ledger import failed_tasks
+from backend.server.status.parts.commands import Commands
 from backend.server.status.report import FailedTasksReport
 from backend.server.status.run_progress import whole_number
 
@@ -24,29 +25,38 @@ PAGE = 1000
 _FINAL = {NoUsableAnswerError.code}
 """Reasons that do not pass: asking again calls no model."""
 
-_THEN = "then run camvo predict --failed"
-_FIXES = {
-    NoUsableAnswerError.code: "label them by hand, give the labels hints, or name other models; "
-    "camvo predict --again makes one more attempt",
-    NoVoteError.code: f"look at the failures of the models below and mend their cause; {_THEN}",
-    BudgetExhaustedError.code: f"raise budget in camvo.yaml, or wait for the next UTC day; {_THEN}",
-    MissingFieldError.code: f"import the key that the label config reads, or set camvo_fields; {_THEN}",
-    EmptyTextError.code: f"import their texts; {_THEN}",
-    ImageUnavailableError.code: f"make the images available to a model (docs/tags.md); {_THEN}",
+_CURES = {
+    NoVoteError.code: "look at the failures of the models below and mend their cause",
+    BudgetExhaustedError.code: "raise budget in camvo.yaml, or wait for the next UTC day",
+    MissingFieldError.code: "import the key that the label config reads, or set camvo_fields",
+    EmptyTextError.code: "import their texts",
+    ImageUnavailableError.code: "make the images available to a model (docs/tags.md)",
 }
 
 
-def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTasksReport, ...]:
-    """The failed tasks of a project by reason, the most frequent first."""
+def failed_task_reports(
+    connection: Connection, project: str, commands: Commands
+) -> tuple[FailedTasksReport, ...]:
+    """The failed tasks of a project by reason, the most frequent first.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        commands: the commands that ask about them again.
+    """
     return tuple(
-        FailedTasksReport(
-            code=code,
-            tasks=tasks,
-            final=code in _FINAL,
-            fix=_FIXES.get(code, f"look the code up in docs/errors.md; {_THEN}"),
-        )
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=_fix(code, commands))
         for code, tasks in failed_tasks.count_by_code(connection, project).items()
     )
+
+
+def _fix(code: str, commands: Commands) -> str:
+    if code in _FINAL:
+        return (
+            "label them by hand, give the labels hints, or name other models; "
+            f"{commands.again} makes one more attempt"
+        )
+    return f"{_CURES.get(code, 'look the code up in docs/errors.md')}; then run {commands.failed}"
 
 
 def failed_task_list(

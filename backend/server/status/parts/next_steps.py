@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backend.server.status.formats import count, of, share_of_hundred
+from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.estimate import LEAST
 from backend.server.status.report import NextStep, ProjectReport, QuestionReport
 
@@ -27,7 +28,7 @@ def task_url(project: ProjectReport, task: int | None = None) -> str | None:
 def _predict(project: ProjectReport) -> Iterator[NextStep]:
     failed = sum(reason.tasks for reason in project.failed if not reason.final)
     if failed:
-        command = f"camvo predict --project {project.id} --failed"
+        command = commands_of(project.key).failed
         yield NextStep("failed_tasks", f"Ask again about {of(failed, 'task')} without a label", None, command)
     progress = project.progress
     if progress.tasks is None or not project.rounds:
@@ -35,7 +36,7 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
     open_ = progress.tasks - progress.predicted - sum(reason.tasks for reason in project.failed)
     if open_ > 0:
         text = f"Let models label the other {of(open_, 'task')}"
-        yield NextStep("predict", text, None, f"camvo predict --project {project.id}")
+        yield NextStep("predict", text, None, commands_of(project.key).predict)
 
 
 def _check(project: ProjectReport) -> Iterator[NextStep]:

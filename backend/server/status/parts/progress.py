@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from backend.learning.projects import asked_questions
 from backend.ledger import open_rounds, reports
-from backend.ledger.projects import Project
+from backend.ledger.projects import Project, is_of_label_studio
 from backend.questions import LabelConfig
 
 
@@ -50,11 +50,6 @@ def _changed(stored: Project, config: LabelConfig | None) -> tuple[str, ...]:
     now = asked_questions(config)
     names = sorted({*now, *stored.predicted})
     return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
-
-
-def is_of_label_studio(key: str) -> bool:
-    """Whether a project is one of Label Studio; that of a file (``camvo label``) has a name as its key."""
-    return key.partition(".")[0].isdigit()
 
 
 def label_studio_address(stored: Project, configured: str | None) -> str | None:

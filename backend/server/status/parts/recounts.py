@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from backend.ledger.recounts import countings
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Reason
+from backend.server.status.parts.commands import commands_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +61,5 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         would_change=waits.labels if waits else 0,
         would_count=waits.counted if waits else 0,
         would_move=waits.score_change if waits else 0.0,
-        command=f"camvo predict --project {project.partition('.')[0]} --recount" if waits else None,
+        command=commands_of(project).recount if waits else None,
     )

@@ -1,0 +1,58 @@
+"""What the status page says of a labelled file, which no Label Studio knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from labelling import LabelFolder, always
+
+from backend.server.status.build import build_report
+from backend.server.status.report import ProjectReport
+from backend.settings import load
+from backend.testing import Reply
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[LabelFolder]:
+    with LabelFolder(tmp_path, always("Glad")) as folder:
+        yield folder
+
+
+def reported(folder: LabelFolder) -> ProjectReport:
+    assert folder.environment.config is not None
+    with folder.ledger.read() as connection:
+        [project] = build_report(connection, load(folder.environment.config), now=2.0).projects
+    return project
+
+
+def test_failed_tasks_and_an_empty_budget_name_the_command_that_labels_the_file(folder: LabelFolder) -> None:
+    folder.table("lovely", "awful")
+    folder.label(budget=0.0)
+    project = reported(folder)
+    again = "camvo label … --name in --retry-failed"
+    assert {reason.code for reason in project.failed} == {"budget_exhausted"}
+    assert all(again in reason.fix for reason in project.failed)
+    [refused] = [alert for alert in project.alerts if alert.code == "budget_refused"]
+    assert again in refused.fix
+    said = json.dumps([[alert.fix for alert in project.alerts], [reason.fix for reason in project.failed]])
+    assert "camvo predict" not in said
+    assert "camvo connect" not in said
+
+
+def test_labels_nobody_could_vote_on_are_asked_for_again_with_another_attempt(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says("What a day!")
+    folder.table("lovely")
+    for _ in range(4):  # the fourth finds all attempts used up
+        folder.label()
+    assert "--retry-failed makes one more attempt" in reported(folder).failed[0].fix
+
+
+def test_scores_that_are_off_and_missing_people_are_cured_by_blind_labels_and_teaching(
+    folder: LabelFolder,
+) -> None:
+    folder.table(*(f"text {number}" for number in range(30)))
+    folder.label(blind=20)
+    assert "camvo teach" in next(a for a in reported(folder).alerts if a.code == "no_human_answer").fix

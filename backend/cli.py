@@ -14,6 +14,7 @@ from backend.commands.connect import connect_command
 from backend.commands.label import label_command
 from backend.commands.ledger import forget_command
 from backend.commands.predict import predict_command
+from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
 from backend.commands.teach import teach_command
@@ -141,6 +142,7 @@ def report(
     print_report(Console(), environment_with(config), project=project, as_json=as_json, annotators=annotators)
 
 
+app.command()(quote_command.quote)
 app.command()(label_command.label)
 app.command()(teach_command.teach)
 app.command()(replay_command.replay)

@@ -31,6 +31,7 @@ ROOMS = {
         "questions",
         "scores",
         "replays",
+        "quotes",
     ),
     "backend": (
         "errors",
@@ -46,6 +47,7 @@ ROOMS = {
         "annotation",
         "recounting",
         "runtime",
+        "quotes",
         "server",
         "commands",
         "cli",

@@ -32,6 +32,7 @@ from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics
 from camvo.numerics.categories import with_category
+from camvo.policies.everyone import asking_everyone
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
@@ -155,6 +156,8 @@ class Annotator:
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
         policy = await self._allowances.keep(policy, job, expected)
+        if job.everyone:
+            policy = asking_everyone(policy, len(expected))
         plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
         known = {} if student is None else student.replies
         replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)

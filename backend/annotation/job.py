@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.ledger.rounds import RoundKey
+from backend.models.model_query import JobAccount
 from backend.questions import LabelConfig, TaskQuestion
 from backend.settings import Settings
 from camvo.votes.aggregation import Aggregation
@@ -25,6 +26,8 @@ class Job:
         settings: the project's settings.
         again: whether models make another attempt after their last one.
         stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
+        account: the account of the project's job, if the task is part of it.
+        everyone: whether every model is asked, as in a pilot.
     """
 
     project: str
@@ -34,6 +37,8 @@ class Job:
     settings: Settings
     again: bool = False
     stored_only: bool = False
+    account: JobAccount | None = None
+    everyone: bool = False
 
     @property
     def audit(self) -> bool:
@@ -72,5 +77,10 @@ def is_audit(project: str, task: int, share: float) -> bool:
 
 def audit_draw(project: str, task: int) -> int:
     """The draw in [0, 2⁶⁴) that decides whether a task is kept blind: the smallest ones are."""
-    digest = hashlib.sha256(f"audit:{project}:{task}".encode()).digest()
+    return random_draw("audit", project, task)
+
+
+def random_draw(purpose: str, project: str, task: int) -> int:
+    """A draw in [0, 2⁶⁴), the same in every process: the tasks with the smallest are a random sample."""
+    digest = hashlib.sha256(f"{purpose}:{project}:{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big")

@@ -71,7 +71,15 @@ class Voters:
         """Ask one model; one that fails gives a reply without votes."""
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
-            job.project, job.task, arm, messages, prompt.schema, settings.budget, prompt.questions, job.again
+            job.project,
+            job.task,
+            arm,
+            messages,
+            prompt.schema,
+            settings.budget,
+            prompt.questions,
+            job.again,
+            job.account,
         )
         try:
             answer = await self._queries.ask(

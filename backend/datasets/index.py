@@ -95,6 +95,14 @@ class Index:
                 "has changed while it was read", where=str(self._dataset.source.path), fix="run it again"
             )
 
+    def count(self, chosen: Callable[[int], bool]) -> int:
+        """Count the chosen tasks.
+
+        Args:
+            chosen: whether a task, by its number, is among them.
+        """
+        return sum(chosen(row[0]) for row in self._database.execute("SELECT number FROM tasks"))
+
     def is_first(self) -> Iterator[bool]:
         """Whether each row, in its order, is the first of its task."""
         first = itertools.chain(

@@ -141,6 +141,28 @@ def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
     )
 
 
+def everyone_votes(
+    connection: Connection, project: str, control: str, epoch: str, most: int
+) -> list[tuple[dict[str, str | None], str | None]]:
+    """Return the votes and the human label of the latest rounds that a draw let ask everyone.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        control: the question's control.
+        epoch: its epoch.
+        most: the most rounds.
+    """
+    query = (
+        select(_table.c.votes, _table.c.human)
+        .where(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+        .where(_table.c.plan["stages"]["coin"].as_string() == "everyone")
+        .order_by(_table.c.id.desc())
+        .limit(most)
+    )
+    return [(dict(row.votes), row.human) for row in connection.execute(query)]
+
+
 def count_tasks(connection: Connection, project: str) -> int:
     """Count the tasks of a project that have a round."""
     counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == project)

@@ -11,7 +11,14 @@ from typing import Any
 from backend.errors import ConfigError
 from backend.models import litellm_info
 from backend.models.calls import litellm_request
-from backend.models.prices import IMAGE_TOKENS, TokenMeter, max_input_tokens, token_prices
+from backend.models.prices import (
+    IMAGE_TOKENS,
+    TokenMeter,
+    TokenPrices,
+    batch_prices,
+    max_input_tokens,
+    token_prices,
+)
 from backend.questions.prompts.message_parts import Messages, image_count, texts_of
 from backend.settings import ModelSettings
 from backend.settings.masking import masked
@@ -49,6 +56,11 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({self.settings.name})"
+
+    @property
+    def batch_prices(self) -> TokenPrices | None:
+        """The prices in its provider's batches; ``None`` if neither the settings nor litellm have them."""
+        return batch_prices(self.settings, self.prices, litellm_info.price_map_entry(self.settings.model))
 
     @property
     def _is_open_server(self) -> bool:

@@ -67,6 +67,23 @@ def token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenP
     return TokenPrices(*prices)
 
 
+def batch_prices(
+    settings: ModelSettings, prices: TokenPrices, entry: Mapping[str, object]
+) -> TokenPrices | None:
+    """Return the prices in the provider's batches: from litellm's map, which knows them for some models.
+
+    Args:
+        settings: the model; prices of its own in the settings say nothing about batches.
+        prices: its prices outside batches.
+        entry: the model's entry in litellm's map, $ per token; may be empty.
+    """
+    if settings.input_price is not None or settings.output_price is not None:
+        return None
+    mapped = [entry.get(f"{direction}_cost_per_token_batches") for direction in ("input", "output")]
+    found = [float(price) * _MILLION for price in mapped if isinstance(price, int | float) and price > 0]
+    return TokenPrices(*found) if len(found) == len(mapped) else None
+
+
 def max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
     """Return an upper bound on the input tokens of texts, JSON schemas and images, for any tokenizer.
 

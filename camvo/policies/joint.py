@@ -46,7 +46,7 @@ def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
 
     Args:
         rate: how often they do without an allowance, in [0, 1].
-        allowance: what a task may cost on average, in prices of asking all arms; from 1 on it changes nothing.
+        allowance: what a task may cost on average, in prices of asking all arms; 1 and more change nothing.
     """
     if allowance >= 1.0:
         return rate, allowance
@@ -127,14 +127,14 @@ class Joint(Staged):
         allowance = self.allowance
         if self.allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
+        rate = 1.0 if self.everyone else rate
         exploration = explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
         caution = 1.0 + CAUTION_ROUNDS / max(everyone, 1)
         prices = {arm: share / (self.worth * caution) for arm, share in zip(order, shares, strict=True)}
         if self.allowance < 1.0:
-            dearer = self._shadow_price(
-                observations, costs, prices, allowance=allowance, draw=max(draw - rate, 0.0) / (1.0 - rate)
-            )
+            draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
+            dearer = self._shadow_price(observations, costs, prices, allowance=allowance, draw=draw)
             prices = {arm: dearer * price for arm, price in prices.items()}
         questions = {
             name: self._question(observation, costs, prices) for name, observation in observations.items()

@@ -96,6 +96,8 @@ class Sequential(StagedInOrder):
         states = [observation.state for observation in observations.values()]
         rounds = min(state.rounds - state.restarted_at for state in states)
         everyone, certificate = _propensities(rounds, questions.values(), settled=settled)
+        if self.everyone:
+            everyone = certificate = 1.0
         exploration = explore(draw, everyone, certificate)
         if exploration == "nobody":
             questions = {

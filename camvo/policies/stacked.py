@@ -87,6 +87,7 @@ class Stacked(StagedInOrder):
             if observation.aggregation == LABEL_VOTE
         ]
         rate = 1.0 if min(complete_rounds, default=0) < self.first else _EXPLORATION
+        rate = 1.0 if self.everyone else rate
         exploration = explore(draw, rate, rate)
         ask_all = Stops((len(order),), (-math.inf,))
         questions, weights = {}, dict(plan.weights)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import Fit, FitData, fitted
@@ -23,9 +23,21 @@ from camvo.votes.labels import LABEL_VOTE
 
 @dataclass(frozen=True, kw_only=True)
 class Staged(Ensemble):
-    """Ask in stages. A subclass defines its stages in :meth:`_staged`, and their class in ``_kind``."""
+    """Ask in stages. A subclass defines its stages in :meth:`_staged`, and their class in ``_kind``.
+
+    Attributes:
+        everyone: whether all arms are asked, whatever they vote; see :meth:`asking_everyone`.
+    """
 
     _kind: ClassVar[type[Stages[Any]]]
+
+    everyone: bool = field(default=False, init=False)
+
+    def asking_everyone(self) -> Self:
+        """The same policy for a task about which all arms are to be asked, as by a draw."""
+        policy = replace(self)
+        object.__setattr__(policy, "everyone", True)
+        return policy
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""

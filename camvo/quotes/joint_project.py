@@ -1,7 +1,8 @@
 """A project of the joint policy, replayed with votes that are all known: thousands of tasks in a second.
 
-It is :func:`camvo.replays.replay` where only the bill is wanted. Between two fits all tasks have the same plan,
-so the plan is followed for each distinct row of votes. Contexts, confidences and human labels are left out.
+It is :func:`camvo.replays.replay` where only the bill is wanted. Between two fits all tasks have the same
+plan, so the plan is followed for each distinct row of votes. Contexts, confidences and human labels are left
+out.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from numpy.typing import NDArray
 from camvo.joint.allowance import shadow_price
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
-from camvo.joint.worth import plan_by_worth
 from camvo.policies.joint import CAUTION_ROUNDS, FIRST, exploration_within
 from camvo.quotes.known_votes import KnownVotes
-from camvo.quotes.plan_walk import walk
 from camvo.state.vote_patterns import UNASKED
+from camvo.typing import Array
 
 _GROWTH: Final = 1.4
-"""The growth of the number of rounds after which the fit is renewed. The policy renews it at 1.2. Plans change
-little from fit to fit, and this takes half the time."""
+"""The growth of the number of rounds after which the fit is renewed. The policy renews it at 1.2. Plans
+change little from fit to fit, and this takes half the time."""
 
 _LEAST: Final = 64
 """The fewest tasks between two fits: a busy server plans about as many at once."""
@@ -73,7 +73,7 @@ class JointProject:
             until = max(fitted_at + _LEAST, int(fitted_at * self.growth)) - len(self.known.rows)
             if math.isfinite(self.aim):
                 until = min(until, tasks + max(_LEAST, len(self.further) // _LOOKS))
-            self._block(slice(tasks, min(until, len(self.further))))
+            self._block(slice(tasks, min(until, len(self.further))), self.fit)
             tasks = min(until, len(self.further))
         return self
 
@@ -82,14 +82,14 @@ class JointProject:
         """What a task costs on average, in prices of asking everyone."""
         return float((self.asked @ self.known.relative_prices).mean())
 
-    def _block(self, block: slice) -> None:
+    def _block(self, block: slice, fit: JointFit) -> None:
         """Decide about tasks that share a fit."""
         everyone = len(self.known.rows) + int(self.explored[: block.start].sum())
         left = self.aim - float((self.asked[: block.start] @ self.known.relative_prices).sum())
         allowance = max(left, 0.0) / (len(self.further) - block.start)
         rate, allowance = exploration_within(_rate(everyone, block.stop - block.start), allowance)
         self.explored[block] = self.rng.random(block.stop - block.start) < rate
-        self.asked[block] = self._planned(self.further[block], everyone, allowance)
+        self.asked[block] = self._planned(fit, self.further[block], everyone, allowance)
         self.asked[block][self.explored[block]] = True
 
     def _seen(self, tasks: int) -> VoteRows:
@@ -101,30 +101,27 @@ class JointProject:
         everyone = np.arange(len(rows)) < len(rows) - len(stopped)
         unique, place = np.unique(rows, axis=0, return_inverse=True)
         counts = [
-            np.bincount(place.reshape(-1), kind.astype(np.float64), len(unique))
+            np.bincount(place.reshape(-1), kind, len(unique)).astype(np.float64)
             for kind in (everyone, ~everyone)
         ]
         return VoteRows(unique, *counts)
 
-    def _planned(self, rows: Rows, everyone: int, allowance: float) -> NDArray[np.bool_]:
+    def _planned(self, fit: JointFit, rows: Rows, everyone: int, allowance: float) -> NDArray[np.bool_]:
         """Whom the plan asks about each row; under an allowance, two plans share the rows by a draw."""
-        assert self.fit is not None
-        positions = [self.fit.arms.index(arm) for arm in self.fit.shortlist]
+        positions = [fit.arms.index(arm) for arm in fit.shortlist]
         caution = 1.0 + CAUTION_ROUNDS / max(everyone, 1)
         prices = self.known.shares[positions] / (self.worth * caution)
         asked = np.zeros(rows.shape, dtype=np.bool_)
-        draws = self.rng.random(len(rows))
-        dearer = np.ones(len(rows))
+        dearer: Array = np.ones(len(rows))
         if allowance < 1.0:
+            draws = self.rng.random(len(rows))
             paid, asking = tuple(self.known.shares[positions].tolist()), tuple(prices.tolist())
             dearer = np.array(
-                [shadow_price(self.fit.beliefs, asking, paid, allowance, draw) for draw in draws.tolist()]
+                [shadow_price(fit.beliefs, asking, paid, allowance, draw) for draw in draws.tolist()]
             )
         for times in np.unique(dearer).tolist():
-            plan = plan_by_worth(self.fit.beliefs, tuple((times * prices).tolist()))
             some = dearer == times
-            unique, place = np.unique(rows[some], axis=0, return_inverse=True)
-            asked[some] = walk(self.fit, plan, unique, int(self.known.shares.argmin()))[place.reshape(-1)]
+            asked[some] = self.known.planned(fit, rows[some], self.worth * caution / times)
         return asked
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit, fit_label_free
 from camvo.joint.lattice import most_arms
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.joint.votes_fit import fit_vote_rows
+from camvo.joint.worth import plan_by_worth
+from camvo.quotes.plan_walk import walk
 from camvo.stages.asking_order import cheapest_first
 from camvo.state.vote_patterns import SILENT
 from camvo.typing import Array
@@ -69,6 +72,19 @@ class KnownVotes:
             votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
         )
 
+    def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
+        """Whom the plan of a fit asks about each task, shape (n, K), if no draw lets it ask everyone.
+
+        Args:
+            fit: the fit.
+            rows: the votes, as vote rows, shape (n, K).
+            worth: the worth of one more right label, in prices of asking everyone.
+        """
+        prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
+        plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
+        unique, place = np.unique(rows, axis=0, return_inverse=True)
+        return walk(fit, plan, unique, int(self.shares.argmin()))[place.reshape(-1)]
+
     def draw(self, count: int, worth: float, rng: np.random.Generator) -> Rows:
         """Draw the votes of further tasks, as vote rows, shape (count, K).
 
@@ -81,7 +97,7 @@ class KnownVotes:
         if len(self.arms) > most_arms(len(self.labels)):
             return self.canonical[rng.choice(len(self.rows), count, p=weights / weights.sum())]
         unique, place = np.unique(self.canonical, axis=0, return_inverse=True)
-        counts = np.bincount(place.reshape(-1), weights, len(unique))
+        counts = np.bincount(place.reshape(-1), weights, len(unique)).astype(np.float64)
         beliefs = self.fit(VoteRows(unique, counts, np.zeros(len(unique))), worth).beliefs
         lattice, nodes = beliefs.lattice, np.zeros(count, dtype=np.int64)
         for arm, (level, votes) in enumerate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -13,6 +13,7 @@ from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
 from backend.ledger.rounds import Round, RoundKey
+from backend.models.model_query import JobAccount
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
@@ -28,7 +29,8 @@ class Stored:
     Attributes:
         task: the task.
         job: the same as a job.
-        decided: its questions that have a round, with the rounds.
+        questions: its questions that can be asked.
+        decided: those that have a round, with the rounds.
         askable: whether there is a question that can be asked.
         complete: whether all of these have a round.
         failure: the code of the reason why the task cannot be or was not labelled, if there is one.
@@ -36,10 +38,17 @@ class Stored:
 
     task: DatasetTask
     job: Job
+    questions: Sequence[JobQuestion]
     decided: Sequence[tuple[JobQuestion, Round]]
     askable: bool
     complete: bool
     failure: str | None
+
+    @property
+    def open_questions(self) -> list[JobQuestion]:
+        """The questions that can be asked and have no round."""
+        decided = {question.name for question, _ in self.decided}
+        return [question for question in self.questions if question.name not in decided]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class DatasetJobs:
         config: its label config.
         settings: its settings.
         again: whether models make another attempt after their last one.
+        account: the account of the project's job.
     """
 
     process: AnnotationProcess
@@ -59,6 +69,7 @@ class DatasetJobs:
     config: LabelConfig
     settings: Settings
     again: bool = False
+    account: JobAccount = field(default_factory=JobAccount)
 
     def look_up(
         self,
@@ -85,7 +96,9 @@ class DatasetJobs:
                 yield self._stored(task, job, questions, found, code or failures.get(task.number))
 
     def _job(self, task: DatasetTask) -> Job:
-        return Job(self.project, task.number, task.data, self.config, self.settings, self.again)
+        return Job(
+            self.project, task.number, task.data, self.config, self.settings, self.again, account=self.account
+        )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:
         """The questions that can be asked; without one, the code of the reason."""
@@ -104,4 +117,5 @@ class DatasetJobs:
     ) -> Stored:
         decided = [(question, found[question.key]) for question in questions if question.key in found]
         askable = bool(questions)
-        return Stored(task, job, decided, askable, askable and len(decided) == len(questions), failure)
+        complete = askable and len(decided) == len(questions)
+        return Stored(task, job, questions, decided, askable, complete, failure)

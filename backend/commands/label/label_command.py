@@ -2,70 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl
+from backend.commands.label import arguments
+from backend.commands.label.arguments import options_of, refuse
 from backend.errors import ConfigError
 
 
 def label(  # noqa: PLR0917 - a command's options
-    source: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The tasks: .csv, .jsonl, .parquet, or Label Studio's .json.", show_default=False
-        ),
-    ] = None,
-    project: Annotated[
-        int | None,
-        typer.Option(
-            "--project",
-            min=1,
-            help="Label this project of Label Studio instead, and store predictions there.",
-        ),
-    ] = None,
-    label_config: Annotated[
-        Path | None, typer.Option("--label-config", help="The label config, an XML file.")
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option("--labels", help="Instead of a label config: the labels, with commas.")
-    ] = None,
-    text_column: Annotated[
-        str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
-        ),
-    ] = None,
+    source: arguments.SourceFile = None,
+    project: arguments.ProjectInstead = None,
+    label_config: arguments.LabelConfigFile = None,
+    labels: arguments.Labels = None,
+    text_column: arguments.TextColumn = None,
+    out: arguments.Out = None,
     config: Config = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="The project in the ledger.", show_default="the file's name"),
-    ] = None,
-    blind: Annotated[
-        int,
-        typer.Option(
-            "--blind",
-            min=0,
-            help="Keep so many random tasks blind, and write them to blind.csv beside --out.",
-        ),
-    ] = 0,
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", min=0, help="The most dollars that the project may cost over all runs."),
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
-    ] = False,
+    id_column: arguments.IdColumn = None,
+    name: arguments.Name = None,
+    blind: arguments.Blind = 0,
+    sample: arguments.Sample = 0,
+    pilot: arguments.Pilot = 0,
+    budget: arguments.Budget = None,
+    yes: arguments.Yes = False,
+    retry_failed: arguments.RetryFailed = False,
     server: Annotated[
         bool, typer.Option("--server", help="With --project: let the running server do it (camvo predict).")
     ] = False,
@@ -74,81 +37,72 @@ def label(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Label a whole file, or a Label Studio project. Calls models, which costs money.
 
-    After Ctrl-C or a crash, the same command goes on where it stopped: nothing that was paid for is lost.
+    It says first what it will cost, and asks before it spends more than a dollar. After Ctrl-C or a crash,
+    the same command goes on where it stopped: nothing that was paid for is lost.
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
-    of_files = {
-        "--label-config": label_config,
-        "--labels": labels,
-        "--text-column": text_column,
-        "--out": out,
-        "--id-column": id_column,
-        "--name": name,
-        "--blind": blind or None,
-    }
-    of_projects = {"--label-studio": label_studio, "--backend-url": backend_url, "--server": server or None}
+    require_one_source(source, project)
+    spending = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
+    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     if project is not None:
-        _refuse(of_files, "is for files", "leave it out: Label Studio has the tasks and the label config")
-        if server:
-            _refuse({"--config": config, "--budget": budget}, "is set at the server", "leave it out")
+        others = {"out": out, "id_column": id_column, "name": name, "blind": blind, "sample": sample}
+        refuse(
+            "is for files",
+            "leave it out: Label Studio has the tasks and the label config",
+            **of_file,
+            **others,
+        )
+        done = _label_project(project, config, label_studio, backend_url, server=server, **spending)
     else:
-        _refuse(of_projects, "is for projects", "give --project N in place of a file")
-    if (source is None) == (project is None):
-        raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
-    if project is not None:
-        _label_project(project, config, label_studio, backend_url, server, budget, retry_failed)
-        return
-    from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.label.options import LabelOptions  # noqa: PLC0415
+        refuse(
+            "is for projects",
+            "give --project N in place of a file",
+            label_studio=label_studio,
+            backend_url=backend_url,
+            server=server,
+        )
+        if source is None or out is None:
+            raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
+        from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
 
-    if source is None or out is None:
-        raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
-    options = LabelOptions(
-        label_config=None if label_config is None else _text(label_config),
-        labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],
-        text_column=text_column,
-        id_column=id_column,
-        name=name,
-        blind=blind,
-        blind_file=out.parent / "blind.csv",
-        budget=budget,
-        retry_failed=retry_failed,
-    )
-    if not label_file(source, out, options, config):
+        others = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
+        options = options_of(**of_file, **others, **spending, blind_file=out.parent / "blind.csv")  # type: ignore[arg-type]
+        done = label_file(source, out, options, config)
+    if not done:
         raise typer.Exit(1)
 
 
-def _label_project(  # noqa: PLR0917 - the options that have a meaning for projects
+def require_one_source(source: Path | None, project: int | None) -> None:
+    """Check that a command has either a file or a project.
+
+    Raises:
+        ConfigError: it has neither, or both.
+    """
+    if (source is None) == (project is None):
+        raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
+
+
+def _label_project(
     project: int,
     config: Path | None,
     label_studio: str | None,
     backend_url: str | None,
+    *,
     server: bool,
-    budget: float | None,
-    retry_failed: bool,
-) -> None:
+    **spending: Any,
+) -> bool:
+    """Label a project; returns whether no task is left."""
     if server:
+        refuse("is set at the server", "leave it out", config=config, budget=spending["budget"])
+        refuse("is for runs without --server", "leave it out", pilot=spending["pilot"])
         from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
 
-        predict(project, label_studio, backend_url, failed=retry_failed, again=retry_failed)
-        return
+        retry = spending["retry_failed"]
+        predict(project, label_studio, backend_url, failed=retry, again=retry, yes=spending["yes"])
+        return True
+    refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
+    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.project_run import label_project  # noqa: PLC0415 - keeps the help fast
 
-    if not label_project(project, config, label_studio, budget=budget, retry_failed=retry_failed):
-        raise typer.Exit(1)
-
-
-def _refuse(options: Mapping[str, object], message: str, fix: str) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise ConfigError(message, where=name, fix=fix)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} cannot be read: {type(error).__name__}", where="--label-config", fix="check the path"
-        ) from None
+    return label_project(project, config, label_studio, LabelOptions(**spending))

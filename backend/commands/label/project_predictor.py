@@ -17,9 +17,12 @@ from backend.ledger import failed_tasks
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.reports import counts
+from backend.models.model_query import JobAccount
 from backend.questions import parse_label_config
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
+
+_NO_LIMIT = JobAccount()
 
 _MOST = 1_000_000
 """The most failed tasks that are listed."""
@@ -32,10 +35,19 @@ class ProjectPredictor:
         process: annotates the tasks.
         settings: the project's settings.
         again: whether models make another attempt after their last one.
+        account: the account of the project's job.
     """
 
-    def __init__(self, process: AnnotationProcess, settings: Settings, *, again: bool) -> None:
+    def __init__(
+        self,
+        process: AnnotationProcess,
+        settings: Settings,
+        *,
+        again: bool,
+        account: JobAccount = _NO_LIMIT,
+    ) -> None:
         self._process, self._settings, self._again = process, settings, again
+        self._account = account
 
     def predict(
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
@@ -51,7 +63,7 @@ class ProjectPredictor:
         jobs = [
             None
             if (parsed := parse_task(task)) is None
-            else Job(project_key, *parsed, config, self._settings, self._again)
+            else Job(project_key, *parsed, config, self._settings, self._again, account=self._account)
             for task in tasks
         ]
         futures = [None if job is None else thread.submit(annotate_in_bulk(annotator, job)) for job in jobs]

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import JobQuestion
 from backend.commands.label.dataset_jobs import DatasetJobs, Stored
+from backend.commands.label.samples import Chosen, everything
 from backend.datasets.index import Index
 from backend.datasets.sinks.result import PREFIX, Result
 from backend.datasets.tasks import Dataset
@@ -17,11 +18,14 @@ from backend.ledger.money.task_costs import spent_on_tasks
 from backend.ledger.rounds import Round
 
 
-def results(dataset: Dataset, index: Index, jobs: DatasetJobs) -> Iterator[Result]:
+def results(
+    dataset: Dataset, index: Index, jobs: DatasetJobs, chosen: Chosen = everything
+) -> Iterator[Result]:
     """Read the dataset once more, and join each row with its rounds, its cost and its failure.
 
     Rows of one task have the same label; the first of them carries the task's cost, so that costs add up. The
-    label of a blind task is left out until somebody has labelled the task.
+    label of a blind task is left out until somebody has labelled the task. Rows of tasks that are not chosen
+    are left out.
     """
     costs: dict[int, float] = {}
 
@@ -31,7 +35,8 @@ def results(dataset: Dataset, index: Index, jobs: DatasetJobs) -> Iterator[Resul
 
     stored = jobs.look_up(dataset.tasks(), also=read_costs)
     for found, first in zip(stored, index.is_first(), strict=True):
-        yield _result(jobs, found, costs.get(found.task.number, 0.0) if first else 0.0)
+        if chosen(found.task.number):
+            yield _result(jobs, found, costs.get(found.task.number, 0.0) if first else 0.0)
 
 
 def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:

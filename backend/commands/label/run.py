@@ -6,32 +6,29 @@ A run keeps no state of its own. What was paid for is in the ledger, so the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from rich.console import Console
 
 from backend import settings as settings_module
-from backend.annotation.job import Job, is_audit
+from backend.annotation.job import is_audit
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.labelling import Labelling
+from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project_process import annotation_process, remembered_settings
+from backend.commands.label.quoting import agreed
 from backend.commands.label.results import results
 from backend.commands.label.run_tally import RunTally
-from backend.commands.label.spending import Spending
-from backend.commands.progress import progress_bar
+from backend.commands.label.samples import everything, random_sample
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
 from backend.datasets.sinks.result import Result
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
-from backend.errors import ConfigError
-from backend.learning.projects import project_settings, remember_project
-from backend.ledger import migrate, projects
+from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
-from backend.runtime.annotation_process import AnnotationProcess
-from backend.settings import Environment, Settings
+from backend.settings import Environment
 
 Write = Callable[[Iterator[Result], Columns], None]
 """Takes the result of every row, in order, and the columns of the source."""
@@ -63,68 +60,23 @@ def run_label(  # noqa: PLR0917 - what a run needs
     """
     dataset = options.dataset(source)
     project = options.project(source.path)
-    settings = options.settings(settings_module.load(environment.config))
+    settings = settings_module.load(environment.config)
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
             own_settings = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
-            jobs = DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
+            jobs = DatasetJobs(
+                process, project, dataset.config, own_settings, options.retry_failed, options.account
+            )
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            tally = _label(jobs, index, options, console)
-            write(results(dataset, index, jobs), index.columns)
+            chosen = random_sample(index, project, options.sample) if options.sample else everything
+            jobs = agreed(jobs, index, chosen, options, console)
+            tally = label_tasks(jobs, index, chosen, options, console)
+            write(results(dataset, index, jobs, chosen), index.columns)
             return tally
-
-
-@contextmanager
-def annotation_process(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None
-) -> Iterator[AnnotationProcess]:
-    """A started process whose models all have a key.
-
-    Raises:
-        ConfigError: a key is missing.
-    """
-    process = AnnotationProcess(settings, environment, embedder=embedder)
-    process.start()
-    try:
-        if missing := process.pool.missing_keys():
-            raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
-        process.embedder.load()
-        yield process
-    finally:
-        process.store_paid_answers(0.0)
-        process.close()
-
-
-def remembered_settings(
-    process: AnnotationProcess,
-    project: str,
-    label_config: str,
-    settings: Settings,
-    tasks: int | None = None,
-) -> Settings:
-    """Store what is known of a project, and return its own settings.
-
-    Args:
-        process: where it is annotated.
-        project: its name.
-        label_config: its label config, by which people's labels are read later.
-        settings: those of every project.
-        tasks: how many tasks it has, so that its budget lasts for all of them; ``None`` if that is unknown.
-
-    Raises:
-        ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-    """
-    with process.ledger.write() as connection:
-        columns = {"label_config": label_config} | ({} if tasks is None else {"task_number": tasks})
-        remember_project(connection, project, columns, process.clock())
-        own_settings, problem = project_settings(projects.get(connection, project), settings)
-    if problem is not None:
-        raise problem
-    return own_settings
 
 
 def _with_blind_sample(
@@ -155,43 +107,3 @@ def _with_blind_sample(
         soft_wrap=True,
     )
     return blind
-
-
-def _label(jobs: DatasetJobs, index: Index, options: LabelOptions, console: Console) -> RunTally:
-    """Ask models about the tasks that are not labelled yet.
-
-    Raises:
-        KeyboardInterrupt: after the calls under way have ended.
-    """
-    process = jobs.process
-    labelling = Labelling(process, jobs.settings.concurrency)
-    spending = Spending(process.ledger, jobs.project)
-    tally = RunTally(index.rows, index.tasks, labelling, spending)
-
-    def open_jobs() -> Iterator[Job]:
-        for stored in jobs.look_up(index.first_rows()):
-            if stored.complete:
-                tally.labelled_before += 1
-            elif options.retry_failed and stored.failure is None:
-                tally.left_out += 1
-            else:
-                yield stored.job
-                continue
-            advance(1)
-
-    try:
-        with progress_bar(
-            console, "labelling", index.tasks, note=lambda done, total: tally.outlook()
-        ) as advance:
-            for _ in labelling.run(open_jobs()):
-                advance(1)
-    except BaseException:
-        process.stop_asking()
-        console.print(
-            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
-            soft_wrap=True,
-        )
-        labelling.wait(jobs.settings.deadline)
-        console.print(tally.summary(), highlight=False, soft_wrap=True)
-        raise
-    return tally

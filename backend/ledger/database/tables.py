@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData(
@@ -242,6 +243,7 @@ calls = Table(
     Column("day", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("of_job", Boolean, nullable=False, server_default=false()),
     Index(None, "state", "expires_at"),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),

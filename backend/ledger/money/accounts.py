@@ -19,6 +19,9 @@ EVERY_PROJECT = "*"
 TOTAL = "total"
 """The scope of a project's account over all days; any other scope is a day, such as 2026-03-14."""
 
+JOB = "job"
+"""The scope of what a project has spent on its job: all runs of ``camvo label`` on it."""
+
 _table = tables.accounts
 _READ = select(_table.c.spent, _table.c.reserved).where(
     _table.c.project == bindparam("owner"), _table.c.scope == bindparam("of")
@@ -52,7 +55,7 @@ def check_budget(
     Args:
         connection: in a write transaction.
         project: the project's key, or :data:`EVERY_PROJECT`.
-        scope: :data:`TOTAL`, or a UTC day.
+        scope: :data:`TOTAL`, :data:`JOB`, or a UTC day.
         amount: picodollars that the next call may cost.
         budget_usd: in $; ``None`` for no limit.
 
@@ -65,25 +68,49 @@ def check_budget(
     if account.spent + account.reserved + amount <= to_picodollars(budget_usd):
         return
     spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
-    name, period, wait = (
-        ("project_usd", "project's", "")
-        if scope == TOTAL
-        else ("day_usd", "day's", ", or wait for the next UTC day")
+    period, fix = _WORDS.get(
+        scope, ("day's", "raise budget.day_usd in camvo.yaml, or wait for the next UTC day")
     )
     error = BudgetExhaustedError(
         f"the {period} budget of ${budget_usd:.6g} does not cover the next call: ${spent:.6g} is spent, "
         f"${reserved:.6g} is reserved for running calls, and the next call may cost ${next_call:.6g}",
         where="every project" if project == EVERY_PROJECT else f"project {project}",
-        fix=f"raise budget.{name} in camvo.yaml{wait}",
+        fix=fix,
     )
     error.held = account.reserved > 0 and account.spent + amount <= to_picodollars(budget_usd)
     raise error
 
 
-def book(connection: Connection, project: str, day: str, *, spent: int = 0, reserved: int = 0) -> None:
-    """Add picodollars to the accounts of a project and of a day; negative amounts are taken away."""
+_WORDS = {
+    TOTAL: ("project's", "raise budget.project_usd in camvo.yaml"),
+    JOB: ("job's", "run the same command again with a higher --budget"),
+}
+"""Scope → whose budget it is, and what to do when it is spent."""
+
+
+def book(
+    connection: Connection,
+    project: str,
+    day: str,
+    *,
+    spent: int = 0,
+    reserved: int = 0,
+    of_job: bool = False,
+) -> None:
+    """Add picodollars to the accounts of a project and of a day; negative amounts are taken away.
+
+    Args:
+        connection: in a write transaction.
+        project: the project's key.
+        day: the UTC day.
+        spent: picodollars spent.
+        reserved: picodollars reserved.
+        of_job: whether they belong to the project's job as well.
+    """
     amounts = {"spent": spent, "reserved": reserved}
-    accounts = ({"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day})
+    accounts = [{"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day}]
+    if of_job:
+        accounts.append({"project": project, "scope": JOB})
     connection.execute(_addition(connection.dialect), [account | amounts for account in accounts])
 
 

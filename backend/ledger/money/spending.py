@@ -35,6 +35,8 @@ def reserve(
     day_usd: float | None,
     counted_tokens: int,
     seconds: float,
+    of_job: bool = False,
+    job_usd: float | None = None,
 ) -> int:
     """Reserve money for one call, before it is made.
 
@@ -49,6 +51,8 @@ def reserve(
         day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
         counted_tokens: the prompt's input tokens by CaMVo's own count.
         seconds: time until the reservation expires.
+        of_job: whether the call belongs to the project's job (:data:`accounts.JOB`).
+        job_usd: the job's budget, in $; ``None`` for no limit.
 
     Returns:
         The call's id, for :func:`settle`.
@@ -59,8 +63,9 @@ def reserve(
     at = now(connection)
     amount, day = to_picodollars(usd), accounts.day_of(at)
     accounts.check_budget(connection, project, accounts.TOTAL, amount, project_usd)
+    accounts.check_budget(connection, project, accounts.JOB, amount, job_usd)
     accounts.check_budget(connection, accounts.EVERY_PROJECT, day, amount, day_usd)
-    accounts.book(connection, project, day, reserved=amount)
+    accounts.book(connection, project, day, reserved=amount, of_job=of_job)
     call = {
         "project": project,
         "task": task,
@@ -69,6 +74,7 @@ def reserve(
         "state": "reserved",
         "reserved": amount,
         "counted_tokens": counted_tokens,
+        "of_job": of_job,
         "day": day,
         "expires_at": at + seconds,
         "created_at": at,
@@ -143,4 +149,7 @@ def _end(connection: Connection, call: Row[Any], state: str, cost: int, **report
     still_reserved = call.reserved if call.state == "reserved" else 0
     already_spent = call.cost or 0
     connection.execute(_END, {"call": call.id, "state": state, "cost": cost, **report})
-    accounts.book(connection, call.project, call.day, spent=cost - already_spent, reserved=-still_reserved)
+    spent = cost - already_spent
+    accounts.book(
+        connection, call.project, call.day, spent=spent, reserved=-still_reserved, of_job=call.of_job
+    )

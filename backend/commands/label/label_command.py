@@ -95,11 +95,11 @@ def _label_project(
     """Label a project; returns whether no task is left."""
     if server:
         refuse("is set at the server", "leave it out", config=config, budget=spending["budget"])
-        refuse("is for runs without --server", "leave it out", pilot=spending["pilot"])
+        refuse("is for runs without --server", "leave it out", pilot=spending["pilot"], yes=spending["yes"])
         from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
 
         retry = spending["retry_failed"]
-        predict(project, label_studio, backend_url, failed=retry, again=retry, yes=spending["yes"])
+        predict(project, label_studio, backend_url, failed=retry, again=retry)
         return True
     refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast

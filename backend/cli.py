@@ -12,7 +12,7 @@ import typer
 from backend.commands.accept import accept_command
 from backend.commands.connect import connect_command
 from backend.commands.label import label_command
-from backend.commands.ledger import forget_command
+from backend.commands.ledger import forget_command, upkeep_commands
 from backend.commands.predict import predict_command
 from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command, synthetic_command
@@ -153,8 +153,17 @@ app.command()(predict_command.predict)
 app.command()(review_command.review)
 app.command()(accept_command.accept)
 
-ledger = typer.Typer(name="ledger", help="Change what the ledger holds.", no_args_is_help=True)
-ledger.command()(forget_command.forget)
+ledger = typer.Typer(
+    name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True
+)
+for _ledger_command in (
+    forget_command.forget,
+    upkeep_commands.prune,
+    upkeep_commands.verify,
+    upkeep_commands.export,
+    upkeep_commands.copy,
+):
+    ledger.command()(_ledger_command)
 app.add_typer(ledger)
 
 

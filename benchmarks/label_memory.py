@@ -63,7 +63,7 @@ def measure(ending: str, rows: int) -> str:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             process.submit(generate, source, rows).result()
         if ending == "parquet":
-            import pyarrow.parquet  # noqa: F401, PLC0415 - its own memory is not that of rows
+            import pyarrow.parquet  # noqa: F401 - its own memory is not that of rows
         dataset = Dataset(open_source(source), plain_label_config(["Glad", "Sad"], "text"))
         started = time.monotonic()
         with Index(dataset) as index:

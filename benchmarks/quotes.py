@@ -1,11 +1,12 @@
 """Measure how often the quote after a pilot holds the bill, and how wide its interval is.
 
-    OMP_NUM_THREADS=1 python benchmarks/quotes.py VOTES.csv … [--runs 20] [--tasks 5000] [--pilot 200] [--out FILE]
+    OMP_NUM_THREADS=1 python benchmarks/quotes.py VOTES.csv … [--runs 20] [--tasks 5000] [--out FILE]
 
 Each run draws a job from a table, asks everyone about the pilot, and forecasts the rest. Then the rest is
 replayed with its real votes: free, and keeping to the upper end of the forecast, as ``camvo label`` does.
-With --exact the free bill is that of :func:`camvo.replays.replay`, which takes minutes. One JSON line for each
-run goes to --out; a run that is in it is not computed again. DRIFT in ``camvo/quotes/forecast.py`` is from it.
+With --exact the free bill is that of :func:`camvo.replays.replay`, which takes minutes. One JSON line for
+each run goes to --out; a run that is in it is not computed again. DRIFT in ``camvo/quotes/forecast.py`` is
+from it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable
         )
     if not paths:
         sys.path.insert(0, str(Path(__file__).parent / "labels_per_dollar"))
-        from made_up.families import copying  # noqa: PLC0415 - of the folder just added
+        from made_up.families import copying
 
         for labels in (2, 4):
             yield f"copies, {labels} labels", copying(labels)(np.random.default_rng(0), 3 * number).table

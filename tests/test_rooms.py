@@ -48,6 +48,7 @@ ROOMS = {
         "recounting",
         "runtime",
         "quotes",
+        "upkeep",
         "server",
         "commands",
         "cli",

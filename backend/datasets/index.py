@@ -17,6 +17,9 @@ from backend.errors import DatasetError
 _ROWS = 5_000
 """Rows that one statement inserts."""
 
+_FIRST_ROWS = "SELECT position, number FROM tasks WHERE position IS NOT NULL ORDER BY rowid"
+"""The first row of each task of the shard, in the order of the rows."""
+
 _MEMORY_KB = 2_000
 """SQLite's cache. Each of its sorters takes as much."""
 
@@ -24,17 +27,20 @@ _MEMORY_KB = 2_000
 class Index:
     """The index of one dataset. A context manager; the file disappears at the end.
 
+    The whole source is read and checked, also where only a shard of it is labelled.
+
     Attributes:
-        rows: how many rows the dataset has.
-        tasks: how many tasks, rows of equal content counted once.
-        columns: the columns of the rows.
+        rows: how many rows the dataset's shard has.
+        tasks: how many tasks the shard has, rows of equal content counted once.
+        tasks_in_all: how many tasks the whole source has.
+        columns: the columns of the whole source.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         # Without a name, SQLite makes a file of its own that is gone with the process, also after kill -9.
         self._database = sqlite3.connect("", isolation_level=None)
-        self.rows = self.tasks = 0
+        self.rows = self.tasks = self.tasks_in_all = 0
         self.columns = Columns()
 
     def __enter__(self) -> Index:
@@ -57,14 +63,15 @@ class Index:
         execute = self._database.execute
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=FILE", f"cache_size=-{_MEMORY_KB}"):
             execute(f"PRAGMA {pragma}")
-        execute("CREATE TABLE rows (position INTEGER PRIMARY KEY, number INTEGER, id TEXT)")
-        for batch in _batched(enumerate(self._dataset.tasks()), _ROWS):
+        execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, position INTEGER, number INTEGER, id TEXT)")
+        lines = 0
+        for batch in _batched(enumerate(self._dataset.all_tasks()), _ROWS):
             execute("BEGIN")
-            self._database.executemany("INSERT INTO rows VALUES (?, ?, ?)", map(self._entry, batch))
+            self._database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", map(self._entry, batch))
             execute("COMMIT")
-            self.rows += len(batch)
+            lines += len(batch)
             advance(len(batch))
-        if not self.rows:
+        if not lines:
             raise DatasetError("has no rows", where=str(self._dataset.source.path), fix="give it some")
         self._refuse_repeated_ids()
         # The sorts go through files: an index that grows row by row would need all its pages in memory.
@@ -72,7 +79,11 @@ class Index:
             "CREATE TABLE tasks AS SELECT min(position) AS position, number FROM rows GROUP BY number"
             " ORDER BY 1"
         )
-        (self.tasks,) = execute("SELECT count(*) FROM tasks").fetchone()
+        self.tasks_in_all, self.tasks = execute("SELECT count(*), count(position) FROM tasks").fetchone()
+
+    def every_row(self) -> Iterator[DatasetTask]:
+        """Read the task of each row of the shard, in the order of the rows."""
+        return self._dataset.tasks()
 
     def first_rows(self) -> Iterator[DatasetTask]:
         """Read each task once, from the first of its rows.
@@ -80,7 +91,7 @@ class Index:
         Raises:
             DatasetError: the file has changed since :meth:`build`.
         """
-        wanted = iter(self._database.execute("SELECT position, number FROM tasks ORDER BY rowid"))
+        wanted = self._database.execute(_FIRST_ROWS)
         next_one = next(wanted, None)
         for position, task in enumerate(self._dataset.tasks()):
             if next_one is None:
@@ -95,19 +106,9 @@ class Index:
                 "has changed while it was read", where=str(self._dataset.source.path), fix="run it again"
             )
 
-    def count(self, chosen: Callable[[int], bool]) -> int:
-        """Count the chosen tasks.
-
-        Args:
-            chosen: whether a task, by its number, is among them.
-        """
-        return sum(chosen(row[0]) for row in self._database.execute("SELECT number FROM tasks"))
-
     def is_first(self) -> Iterator[bool]:
         """Whether each row, in its order, is the first of its task."""
-        first = itertools.chain(
-            (row[0] for row in self._database.execute("SELECT position FROM tasks ORDER BY rowid")), [-1]
-        )
+        first = itertools.chain((row[0] for row in self._database.execute(_FIRST_ROWS)), [-1])
         next_one = next(first)
         for position in range(self.rows):
             yield position == next_one
@@ -119,27 +120,31 @@ class Index:
 
         Args:
             draw: from a task's number to a number in [0, 2⁶³).
-            count: how many; fewer if there are not so many tasks.
+            count: how many; fewer if there are not so many tasks. Drawn from the whole source.
         """
         self._database.create_function("draw", 1, draw, deterministic=True)
         drawn = self._database.execute("SELECT draw(number) AS d FROM tasks ORDER BY d LIMIT ?", (count,))
         return [row[0] for row in drawn]
 
-    def _entry(self, item: tuple[int, DatasetTask]) -> tuple[int, int, str | None]:
-        position, task = item
+    def _entry(self, item: tuple[int, DatasetTask]) -> tuple[int, int | None, int, str | None]:
+        line, task = item
         self.columns.add(task.row.data)
+        position = None
+        if self._dataset.shard.holds(task.number):
+            position = self.rows
+            self.rows += 1
         has_own_id = self._dataset.id_column is not None or task.row.id is not None
-        return position, task.number, task.id if has_own_id else None
+        return line, position, task.number, task.id if has_own_id else None
 
     def _refuse_repeated_ids(self) -> None:
         repeated = self._database.execute(
-            "SELECT min(position), max(position) FROM rows WHERE id IS NOT NULL GROUP BY id"
+            "SELECT min(line), max(line) FROM rows WHERE id IS NOT NULL GROUP BY id"
             " HAVING count(*) > 1 ORDER BY 1 LIMIT 1"
         ).fetchone()
         if repeated is None:
             return
         first, last = (
-            next(itertools.islice(self._dataset.source.rows(), position, None)).place for position in repeated
+            next(itertools.islice(self._dataset.source.rows(), line, None)).place for line in repeated
         )
         raise DatasetError(
             f"{last} has the same id as {first}",

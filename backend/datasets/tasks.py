@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.datasets.shard import WHOLE, Shard
 from backend.datasets.sources.row import Row, Source
 from backend.errors import DatasetError, MissingFieldError, TaskError
 from backend.questions import LabelConfig, parse_label_config
@@ -49,12 +50,14 @@ class Dataset:
         label_config: the label config as XML.
         id_column: the column of the ids; ``None`` for those of the format, or made of the content.
         renamed: key of the task's data → the column that holds it, where the two differ.
+        shard: the part of the source whose rows are labelled.
     """
 
     source: Source
     label_config: str
     id_column: str | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    shard: Shard = WHOLE
 
     @property
     def config(self) -> LabelConfig:
@@ -68,7 +71,15 @@ class Dataset:
         return config
 
     def tasks(self) -> Iterator[DatasetTask]:
-        """Read the tasks in the order of the rows.
+        """Read the shard's tasks in the order of the rows.
+
+        Raises:
+            DatasetError: as for :meth:`all_tasks`.
+        """
+        return (task for task in self.all_tasks() if self.shard.holds(task.number))
+
+    def all_tasks(self) -> Iterator[DatasetTask]:
+        """Read the tasks of the whole source in the order of the rows.
 
         Raises:
             DatasetError: a row cannot be read, has no id, or lacks the columns that the label config reads.

@@ -11,10 +11,14 @@ from typing import TypeVar
 import structlog
 from sqlalchemy import Connection
 
+from backend.errors import LedgerError
 from backend.learning.teaching import append_restart
 from backend.ledger import Ledger, Writer, drift_tests, events, snapshots
 from backend.ledger.database import outages
 from backend.ledger.events import Event
+from backend.ledger.retention import bases
+from backend.ledger.retention.bases import Base
+from backend.ledger.snapshots import Snapshot
 from camvo.errors import SnapshotError
 from camvo.state.contribution import Contribution
 from camvo.state.findings import findings
@@ -29,6 +33,9 @@ COPIES = 64
 
 _PORTION = 256
 """Events added at once."""
+
+_IDLE = 3600.0
+"""Seconds after which a copy looks for a base before it catches up. Only older events are ever folded."""
 
 _NEWS = 1.05
 """The growth of the number of rounds after which what the tests have found is stored again."""
@@ -54,6 +61,7 @@ class _Copy:
     sequence: int = 0
     snapshot: int = 0
     reported: int = 0
+    read_at: float = 0.0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -89,9 +97,10 @@ class States:
         self._copies[key] = copy
         self._forget_idle()
         async with copy.turn:
-            if copy.sequence == 0:
+            if copy.sequence == 0 or self._clock() - copy.read_at >= _IDLE:
                 await self._restore(key, copy)
             await self._catch_up(key, copy)
+            copy.read_at = self._clock()
             while (restart := copy.state.restart_due()) is not None:
                 await self._append(key, copy, restart)
                 await self._catch_up(key, copy)
@@ -108,9 +117,19 @@ class States:
                 del self._copies[key]
 
     async def _restore(self, key: StateKey, copy: _Copy) -> None:
-        for snapshot in await self._in_reader(
-            lambda connection: snapshots.latest(connection, key.project, key.control, key.epoch)
-        ):
+        """Begin with the latest snapshot, or else the base, unless the copy has every event before these."""
+
+        def stored(connection: Connection) -> tuple[list[Snapshot], Base | None]:
+            names = (key.project, key.control, key.epoch)
+            return snapshots.latest(connection, *names), bases.get(connection, *names)
+
+        saved, base = await self._in_reader(stored)
+        folded = 0 if base is None else base.sequence
+        if 0 < copy.sequence >= folded:
+            return
+        for snapshot in saved:
+            if snapshot.sequence < folded:
+                break
             try:
                 state = State.restore(snapshot.state, linear=copy.state.linear)
             except SnapshotError as error:
@@ -119,6 +138,8 @@ class States:
             if _form(state) == _form(copy.state):
                 copy.state, copy.sequence, copy.snapshot = state, snapshot.sequence, snapshot.sequence
                 return
+        if base is not None:
+            copy.state, copy.sequence = _unfolded(base, copy.state), base.sequence
 
     async def _catch_up(self, key: StateKey, copy: _Copy) -> None:
         """Add new events in portions, on the event loop: no plan can see a half-added portion."""
@@ -178,6 +199,25 @@ class States:
 
     async def _in_reader(self, function: Callable[[Connection], _T]) -> _T:
         return await outages.read(self._ledger, self._readers, function)
+
+
+def _unfolded(base: Base, empty: State) -> State:
+    """A base's sums in the form of another state; an embedder of another dimension begins with nothing.
+
+    Raises:
+        LedgerError: the base cannot be read, and without it the state would be wrong.
+    """
+    try:
+        state = State.restore(base.state, linear=empty.linear)
+    except SnapshotError as error:
+        raise LedgerError(
+            f"the base of folded events cannot be read: {error}",
+            where=f"project {base.project}, control {base.control}",
+            fix="run `camvo ledger verify`, and restore the ledger from a backup",
+        ) from error
+    if state.dimension != empty.dimension:
+        return State(empty.dimension, empty.lambda_l, linear=empty.linear)
+    return state if state.lambda_l == empty.lambda_l else state.with_ridge(empty.lambda_l)
 
 
 def _form(state: State) -> tuple[int, float, bool]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
-from backend.ledger import blind_tasks, events, rounds, votes
+from backend.ledger import blind_tasks, events, projects, rounds, votes
 from backend.ledger.events import Kind
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
@@ -50,12 +50,18 @@ def store_round(
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
     """Make the rewards and vote outcomes of a task's rounds agree with the current human labels.
 
+    What people say about pruned rounds is counted, and changes nothing that was learnt.
+
     Returns:
         How many rounds are now taught by another label, or by somebody else.
     """
     corrected = 0
     for round_ in rounds.of_task(connection, project, task):
         human = human_label(connection, round_.key, round_.plan)
+        if round_.pruned:
+            if human != round_.human:
+                _refuse_feedback(connection, round_, human)
+            continue
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
@@ -71,6 +77,13 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -> None:
+    """Note what people say about a pruned round, and that it teaches nothing: its context is deleted."""
+    rounds.set_human(connection, round_.id, human, round_.confirmed)
+    projects.count_refused_feedback(connection, round_.key.project)
+    metrics.feedback_refused.labels(project=round_.key.project).inc()
 
 
 def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
@@ -125,6 +138,7 @@ def _append(  # noqa: PLR0917 - the columns of one event
         contribution=contribution.pack(),
         round_id=round_id,
         now=now,
+        context_of_round=True,
     )
 
 

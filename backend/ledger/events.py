@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Select, bindparam, insert, select
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
 from backend.ledger import projects
 from backend.ledger.database import tables
+from backend.ledger.database.packing import with_context, without_context
 
-_table = tables.events
+_table, _contexts = tables.events, tables.contexts
 _APPEND = insert(_table)
 
 Kind = Literal["round", "revision", "restart"]
@@ -54,8 +55,22 @@ def append(
     contribution: bytes,
     round_id: int | None,
     now: float,
+    context_of_round: bool = False,
 ) -> int:
-    """Append an event to the project's list and return its number."""
+    """Append an event to the project's list and return its number.
+
+    Args:
+        connection: a write transaction.
+        project: the project's key.
+        control: the name of the question's control tag.
+        epoch: the question's epoch.
+        kind: the event's kind.
+        contribution: packed bytes.
+        round_id: the round the event belongs to.
+        now: unix seconds.
+        context_of_round: whether the contribution's context is the one stored with the round, so that the
+            event need not hold it too.
+    """
     projects.ensure(connection, project, now)
     sequence = projects.next_sequence(connection, project)
     row = {
@@ -65,7 +80,7 @@ def append(
         "epoch": epoch,
         "kind": kind,
         "round_id": round_id,
-        "contribution": contribution,
+        "contribution": without_context(contribution) if context_of_round else contribution,
         "created_at": now,
     }
     connection.execute(_APPEND, row)
@@ -87,12 +102,22 @@ def after(
     """
     values = {"of": project, "number": sequence, "most": limit, "name": control, "hash": epoch}
     rows = connection.execute(_after(control is not None, epoch is not None), values)
-    return [Event(**row._mapping) for row in rows]
+    return [_event(row) for row in rows]
+
+
+def _event(row: Row[Any]) -> Event:
+    """The event with its whole contribution."""
+    values = dict(row._mapping)
+    context = values.pop("context")
+    values["contribution"] = with_context(values["contribution"], context)
+    return Event(**values)
 
 
 @cache
 def _after(of_control: bool, of_epoch: bool) -> Select[Any]:
-    query = select(_table).where(_table.c.project == bindparam("of"), _table.c.sequence > bindparam("number"))
+    beside = _contexts.c.round_id == _table.c.round_id
+    query = select(_table, _contexts.c.context).outerjoin(_contexts, beside)
+    query = query.where(_table.c.project == bindparam("of"), _table.c.sequence > bindparam("number"))
     if of_control:
         query = query.where(_table.c.control == bindparam("name"))
     if of_epoch:

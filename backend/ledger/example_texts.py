@@ -9,11 +9,11 @@ from sqlalchemy import Connection, and_, bindparam, delete, select
 
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
+from backend.ledger.database.packing import unpack_context
 from backend.ledger.database.upsert import insert_or_replace
-from backend.ledger.rounds import unpack_context
 from camvo.typing import Array
 
-_table, _rounds = tables.example_texts, tables.rounds
+_table, _rounds, _contexts = tables.example_texts, tables.rounds, tables.contexts
 _FORGET_PROJECT = delete(_table).where(_table.c.project == bindparam("of"))
 
 MAX_TASKS = 1000
@@ -57,8 +57,9 @@ def labelled_tasks(connection: Connection, project: str, control: str, epoch: st
         *(_table.c[name] == _rounds.c[name] for name in ("project", "task", "control", "question"))
     )
     query = (
-        select(_rounds.c.task, _rounds.c.question, _table.c.texts, _rounds.c.human, _rounds.c.context)
+        select(_rounds.c.task, _rounds.c.question, _table.c.texts, _rounds.c.human, _contexts.c.context)
         .join(_table, same_task)
+        .join(_contexts, _contexts.c.round_id == _rounds.c.id)
         .where(_rounds.c.project == project, _rounds.c.control == control, _rounds.c.epoch == epoch)
         .where(_rounds.c.human.is_not(None), ~_rounds.c.audit)
         .order_by(_rounds.c.id.desc())

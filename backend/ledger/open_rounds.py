@@ -49,11 +49,12 @@ def latest_epochs(connection: Connection, project: str) -> dict[str, str]:
 def latest_per_task(connection: Connection, project: str, control: str, epoch: str) -> list[OpenRound]:
     """Return the latest round of each task that nobody has annotated, without audits (blind labelling).
 
-    A skipped task counts as annotated; a task whose annotations are all withdrawn does not.
+    Pruned rounds are left out: people can teach them nothing. A skipped task counts as annotated; a task
+    whose annotations are all withdrawn does not.
     """
     fields = (_columns.id, _columns.task, _columns.votes, _columns.label, _columns.score)
     query = select(*fields).where(
-        _of(project, control, epoch), ~_columns.audit, is_open(project, _columns.task)
+        _of(project, control, epoch), ~_columns.audit, ~_columns.pruned, is_open(project, _columns.task)
     )
     rows = connection.execute(query.order_by(_columns.id))
     latest = {row.task: OpenRound(**row._mapping) for row in rows}
@@ -77,7 +78,7 @@ def count_blind_tasks(connection: Connection, project: str) -> int:
 def labelled_round_ids(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
     """Return the ids of the latest rounds that people teach, at most :data:`MAX_LABELLED_ROUNDS`."""
     query = select(_columns.id).where(
-        _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit
+        _of(project, control, epoch), _columns.human.is_not(None), ~_columns.audit, ~_columns.pruned
     )
     return list(connection.scalars(query.order_by(_columns.id.desc()).limit(MAX_LABELLED_ROUNDS)))
 

@@ -48,6 +48,7 @@ class Project:
         hostname: Label Studio's own address, ``None`` before it has called ``/setup``.
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
+        feedback_refused: how often people labelled a task whose rounds were pruned.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Project:
     hostname: str | None = None
     task_number: int | None = None
     predicted: Mapping[str, str] | None = None
+    feedback_refused: int = 0
 
 
 def is_of_label_studio(key: str) -> bool:
@@ -120,6 +122,12 @@ def next_sequence(connection: Connection, project: str) -> int:
             "the project is not in the ledger", where=f"project {project}", fix="call projects.ensure first"
         )
     return int(sequence)
+
+
+def count_refused_feedback(connection: Connection, project: str) -> None:
+    """Count that people labelled a task of the project whose rounds are pruned."""
+    counted = _table.c.feedback_refused + 1
+    connection.execute(update(_table).where(_table.c.key == project).values(feedback_refused=counted))
 
 
 def _project(row: Row[Any]) -> Project:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
-import numpy as np
 from sqlalchemy import Connection, Dialect, Row, bindparam, delete, func, or_, select, update
+from sqlalchemy import insert as add_row
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
+from backend.ledger.database.packing import pack_context, unpack_context
 from backend.ledger.database.upsert import insert_new
 from camvo.typing import Array
 
-_table = tables.rounds
+_table, _contexts = tables.rounds, tables.contexts
 
 _ROWS_PER_QUERY = 500
-_FIND = select(_table).where(
+_ROUNDS = select(_table, _contexts.c.context).outerjoin(_contexts, _contexts.c.round_id == _table.c.id)
+_FIND = _ROUNDS.where(
     _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
 )
+_KEEP_CONTEXT = add_row(_contexts)
 
 Teacher = Literal["vote", "human"]
 
@@ -62,10 +65,12 @@ class Round:
         audit: whether the prediction was held back for blind labelling.
         taught: the label from which the rewards in the state were computed, ``None`` if there are none.
         taught_by: whether ``taught`` is the voted or the human label.
-        context: e_t, shape (d,), float64; stored as float32 where that loses nothing.
+        context: e_t, shape (d,), float64; stored in 16 or 32 bits where that loses nothing. Shape (0,) once
+            the round is pruned.
         created_at: unix seconds.
         human: the human label, whether or not it teaches; ``None`` while there is none.
         confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
+        pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
         id: the row's id, 0 before the round is stored; ids are never reused.
     """
 
@@ -83,6 +88,7 @@ class Round:
     created_at: float
     human: str | None = None
     confirmed: float | None = None
+    pruned: bool = False
     id: int = 0
 
 
@@ -106,9 +112,8 @@ def insert(connection: Connection, round_: Round) -> int:
         LedgerError: a round with this key is stored already.
     """
     row = {field.name: getattr(round_, field.name) for field in fields(Round)}
-    del row["id"], row["key"]
+    del row["id"], row["key"], row["context"]
     row |= {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
-    row["context"] = _pack_context(round_.context)
     round_id = connection.execute(_insert(connection.dialect), row).scalar_one_or_none()
     if round_id is None:
         raise LedgerError(
@@ -116,6 +121,7 @@ def insert(connection: Connection, round_: Round) -> int:
             where=f"project {round_.key.project}, task {round_.key.task}, control {round_.key.control}",
             fix="look it up with rounds.find_by_key first, in the same transaction",
         )
+    connection.execute(_KEEP_CONTEXT, {"round_id": round_id, "context": pack_context(round_.context)})
     return int(round_id)
 
 
@@ -126,7 +132,7 @@ def _insert(dialect: Dialect) -> ReturningInsert[Any]:
 
 def of_task(connection: Connection, project: str, task: int) -> list[Round]:
     """Return every round of a task, of all controls and epochs, the oldest first."""
-    query = select(_table).where(_table.c.project == project, _table.c.task == task).order_by(_table.c.id)
+    query = _ROUNDS.where(_table.c.project == project, _table.c.task == task).order_by(_table.c.id)
     return [_round(row) for row in connection.execute(query)]
 
 
@@ -141,8 +147,8 @@ def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
     )
 
 
-def everyone_votes(
-    connection: Connection, project: str, control: str, epoch: str, most: int
+def everyone_votes(  # noqa: PLR0917 - a question, and what is wanted of its rounds
+    connection: Connection, project: str, control: str, epoch: str, arms: Set[str], most: int
 ) -> list[tuple[dict[str, str | None], str | None]]:
     """Return the votes and the human label of the latest rounds that a draw let ask everyone.
 
@@ -151,16 +157,26 @@ def everyone_votes(
         project: the project's key.
         control: the question's control.
         epoch: its epoch.
+        arms: the models that were all asked.
         most: the most rounds.
     """
-    query = (
-        select(_table.c.votes, _table.c.human)
-        .where(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
-        .where(_table.c.plan["stages"]["coin"].as_string() == "everyone")
-        .order_by(_table.c.id.desc())
-        .limit(most)
-    )
-    return [(dict(row.votes), row.human) for row in connection.execute(query)]
+    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+    # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
+    votes = select(_table.c.id, _table.c.votes).where(*of_question).order_by(_table.c.id.desc())
+    asked = [row.id for row in connection.execute(votes) if arms <= row.votes.keys()]
+    found: list[tuple[dict[str, str | None], str | None]] = []
+    for start in range(0, len(asked), _ROWS_PER_QUERY):
+        query = select(_table.c.plan, _table.c.votes, _table.c.human).where(
+            _table.c.id.in_(asked[start : start + _ROWS_PER_QUERY])
+        )
+        found += [
+            (dict(row.votes), row.human)
+            for row in connection.execute(query.order_by(_table.c.id.desc()))
+            if row.plan.get("stages", {}).get("coin") == "everyone"
+        ]
+        if len(found) >= most:
+            break
+    return found[:most]
 
 
 def count_tasks(connection: Connection, project: str) -> int:
@@ -170,13 +186,14 @@ def count_tasks(connection: Connection, project: str) -> int:
 
 
 def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
-    """Return the contexts of these rounds, each of shape (d,), in the order of ``ids``."""
+    """Return the contexts of these rounds, each of shape (d,), in the order of ``ids``.
+
+    Pruned rounds must not be among them.
+    """
     by_id: dict[int, Array] = {}
     for start in range(0, len(ids), _ROWS_PER_QUERY):
-        query = select(_table.c.id, _table.c.context).where(
-            _table.c.id.in_(ids[start : start + _ROWS_PER_QUERY])
-        )
-        by_id |= {row.id: unpack_context(row.context) for row in connection.execute(query)}
+        query = select(_contexts).where(_contexts.c.round_id.in_(ids[start : start + _ROWS_PER_QUERY]))
+        by_id |= {row.round_id: unpack_context(row.context) for row in connection.execute(query)}
     return [by_id[round_id] for round_id in ids]
 
 
@@ -211,14 +228,3 @@ def _round(row: Row[Any]) -> Round:
     values = dict(row._mapping)
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
     return Round(key=key, **(values | {"context": unpack_context(values["context"])}))
-
-
-def _pack_context(context: Array) -> bytes:
-    """Serialise a context: three letters of the dtype, then the numbers."""
-    dtype = "<f4" if np.array_equal(context.astype("<f4").astype(np.float64), context) else "<f8"
-    return dtype.encode() + context.astype(dtype).tobytes()
-
-
-def unpack_context(data: bytes) -> Array:
-    """Return the stored context as float64, shape (d,)."""
-    return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)

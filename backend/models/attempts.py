@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import hashlib
 
+KEY_LENGTH = 32
+"""Hexadecimal digits of a key."""
+
 ATTEMPTS = 3
 """The most answers of one model to one prompt."""
 
 
 def attempt_key(fingerprint: str, attempt: int) -> str:
-    """Return the key under which the answer of one attempt is stored.
+    """Return the key under which the answer of one attempt is stored: 128 bits, as a ledger holds many.
 
     Args:
-        fingerprint: of the request; the key of its first attempt, as in ledgers that know no attempts.
+        fingerprint: of the request; the key of its first attempt begins it.
         attempt: 0 for the first.
     """
-    return hashlib.sha256(f"{fingerprint}{attempt}".encode()).hexdigest() if attempt else fingerprint
+    if attempt:
+        fingerprint = hashlib.sha256(f"{fingerprint}{attempt}".encode()).hexdigest()
+    return fingerprint[:KEY_LENGTH]

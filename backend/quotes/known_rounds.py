@@ -42,11 +42,7 @@ def read_known_rounds(
     """
     arms, names = tuple(sorted(prices)), tuple(sorted(labels))
     place = {label: number for number, label in enumerate(names)}
-    found = [
-        (votes, human)
-        for votes, human in rounds.everyone_votes(connection, key.project, key.control, key.epoch, _MOST)
-        if votes.keys() >= set(arms)
-    ]
+    found = rounds.everyone_votes(connection, key.project, key.control, key.epoch, set(arms), _MOST)
     rows = [[place.get(votes[arm] or "", -1) for arm in arms] for votes, _ in found]
     return KnownRounds(
         KnownVotes(

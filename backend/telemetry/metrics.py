@@ -43,6 +43,9 @@ models_asked = Counter(
 tasks = Counter("camvo_tasks", "Tasks of prediction requests, by outcome.", ["outcome"])
 webhooks = Counter("camvo_webhooks", "Webhooks received, by Label Studio's action.", ["action"])
 revisions = Counter("camvo_revisions", "Rounds whose rewards a human label changed.", ["project"])
+feedback_refused = Counter(
+    "camvo_feedback_refused", "Human labels of pruned rounds, which teach nothing.", ["project"]
+)
 requests = Counter("camvo_requests", "HTTP requests, by endpoint and status.", ["endpoint", "status"])
 tasks_under_way = Gauge(
     "camvo_tasks_under_way",

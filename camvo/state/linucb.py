@@ -112,6 +112,12 @@ class Inverse:
             inverse._append(stored, signs)
         return inverse
 
+    def with_ridge(self, before: float, after: float) -> Inverse:
+        """The same contexts with another ridge strength: A⁻¹ of λ ``before`` becomes that of λ ``after``."""
+        full = np.linalg.inv(self.full())
+        full.flat[:: len(full) + 1] += after - before
+        return Inverse.from_arrays(np.linalg.inv(full), self._signs[:0], after)
+
     def _add(self, vectors: Array, sign: int) -> None:
         """Add ± Σ uuᵀ to A⁻¹, over the rows u of ``vectors``."""
         if self._matrix is None and self._count + len(vectors) <= len(self._vectors):

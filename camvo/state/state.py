@@ -319,6 +319,14 @@ class State:
         np.savez(buffer, header=encoded, pairs=self.pairs.sums, **arrays)
         return buffer.getvalue()
 
+    def with_ridge(self, lambda_l: float) -> State:
+        """The same sums with linear models of another ridge strength; exact to 1e-9, as withdrawals are."""
+        state = self.restore(self.snapshot())
+        for arm in state._arms.values() if self.linear else ():
+            arm._inverse = arm.inverse.with_ridge(self.lambda_l, lambda_l)
+        state.lambda_l = float(lambda_l)
+        return state
+
     @classmethod
     def restore(cls, data: bytes, *, linear: bool | None = None) -> State:
         """Inverse of :meth:`snapshot`.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import migrated
+import old_ledger
 import pytest
 import structlog
 from hypothesis import settings
@@ -45,6 +47,20 @@ logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     with Postgres(tmp_path_factory.mktemp("postgres")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def _old_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("old_ledger")
+    old_ledger.make(folder)
+    return folder
+
+
+@pytest.fixture
+def old_ledger_folder(_old_ledger: Path, tmp_path: Path) -> Path:
+    """A folder with its own copy of the ledger that :mod:`old_ledger` makes."""
+    shutil.copytree(_old_ledger, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from server_process import ServerProcess
 from sqlalchemy import select
 
 from backend.ledger.database import tables
+from backend.ledger.database.packing import with_context
 
 CREDENTIALS = {
     "BASIC_AUTH_USER": "label-studio",
@@ -129,13 +130,14 @@ class Installation:
 
     def rewards(self, task: int, control: str = "mood") -> dict[str, tuple[int, float]]:
         """Model → number and sum of its rewards for a task."""
-        events, rounds = tables.events, tables.rounds
+        events, rounds, contexts = tables.events, tables.rounds, tables.contexts
         query = (
-            select(events.c.contribution)
+            select(events.c.contribution, contexts.c.context)
             .join(rounds, rounds.c.id == events.c.round_id)
+            .join(contexts, contexts.c.round_id == rounds.c.id)
             .where(rounds.c.task == task, rounds.c.control == control)
         )
-        return rewards(row.contribution for row in self.server.rows(query))
+        return rewards(with_context(*row) for row in self.server.rows(query))
 
     def status(self, project: int) -> dict[str, Any]:
         """A project's part of ``GET /status``."""

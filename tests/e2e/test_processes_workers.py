@@ -23,6 +23,7 @@ from sqlalchemy import func, select
 
 from backend.ledger import rounds
 from backend.ledger.database import tables
+from backend.ledger.database.packing import with_context
 from backend.ledger.rounds import Round
 from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
@@ -165,10 +166,13 @@ def test_event_numbers_are_gapless(rush: Rush) -> None:
 
 
 def test_the_sum_over_the_ledger_is_the_one_counted_from_the_rounds(rush: Rush) -> None:
-    contributions = [
-        Contribution.unpack(row[0])
-        for row in rush.server.rows(select(tables.events.c.contribution).order_by(tables.events.c.sequence))
-    ]
+    events, contexts = tables.events.c, tables.contexts.c
+    stored = (
+        select(events.contribution, contexts.context)
+        .join(tables.contexts, contexts.round_id == events.round_id)
+        .order_by(events.sequence)
+    )
+    contributions = [Contribution.unpack(with_context(*row)) for row in rush.server.rows(stored)]
     state = State(len(contributions[0].context))
     for contribution in contributions:
         state.add(contribution)

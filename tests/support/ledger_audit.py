@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from same_state import assert_same_state
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, select
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
-from backend.ledger.rounds import unpack_context
+from backend.ledger.database.packing import unpack_context, with_context
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -199,25 +199,33 @@ def _sequences(connection: Connection) -> Iterator[str]:
 
 def _states(connection: Connection) -> Iterator[str]:
     """Compare the sum of the events with what the rounds teach now, and with each snapshot's continuation."""
-    events: dict[tuple[str, str, str], list[Row[Any]]] = defaultdict(list)
+    events: dict[tuple[str, str, str], list[tuple[int, Contribution]]] = defaultdict(list)
     taught: dict[tuple[str, str, str], list[Contribution]] = defaultdict(list)
-    for row in connection.execute(select(tables.events).order_by(tables.events.c.sequence)):
-        events[row.project, row.control, row.epoch].append(row)
-    for row in connection.execute(select(tables.rounds).order_by(tables.rounds.c.id)):
+    for row in connection.execute(
+        _with_contexts(tables.events, tables.events.c.round_id).order_by("sequence")
+    ):
+        lesson = Contribution.unpack(with_context(row.contribution, row.context))
+        events[row.project, row.control, row.epoch].append((row.sequence, lesson))
+    for row in connection.execute(_with_contexts(tables.rounds, tables.rounds.c.id).order_by("id")):
         record = TaughtRound.stored(row.plan, unpack_context(row.context), row.votes)
         contribution = record.contribution(row.taught or row.label, human=row.taught_by == "human")
         taught[row.project, row.control, row.epoch].append(contribution)
     for key in {*events, *taught}:
-        total = _sum([Contribution.unpack(row.contribution) for row in events[key]])
+        total = _sum([lesson for _, lesson in events[key]])
         if total is None or (from_rounds := _sum(taught[key])) is None or _differ(total, from_rounds):
             yield f"the state of {key} is not what its rounds teach"
     for snapshot in connection.execute(select(tables.snapshots)):
-        rows = events[snapshot.project, snapshot.control, snapshot.epoch]
+        lessons = events[snapshot.project, snapshot.control, snapshot.epoch]
         state = State.restore(snapshot.state)
-        state.add(*(Contribution.unpack(r.contribution) for r in rows if r.sequence > snapshot.sequence))
-        total = _sum([Contribution.unpack(row.contribution) for row in rows])
+        state.add(*(lesson for sequence, lesson in lessons if sequence > snapshot.sequence))
+        total = _sum([lesson for _, lesson in lessons])
         if total is None or _differ(state, total):
             yield f"snapshot {snapshot.sequence} of {snapshot.control} is not the sum of its events"
+
+
+def _with_contexts(table: Table, round_id: ColumnElement[int]) -> Select[Any]:
+    contexts = tables.contexts.c
+    return select(table, contexts.context).outerjoin(tables.contexts, contexts.round_id == round_id)
 
 
 def _sum(contributions: list[Contribution]) -> State | None:

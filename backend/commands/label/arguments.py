@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -65,6 +65,18 @@ RetryFailed: TypeAlias = Annotated[
 ProjectInstead: TypeAlias = Annotated[
     int | None,
     typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
+]
+ShardOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
+]
+Engine: TypeAlias = Annotated[
+    Literal["asyncio", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Label in parts, here or on a Ray cluster; --out is then a folder.",
+        show_default=False,
+    ),
 ]
 
 

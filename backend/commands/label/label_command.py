@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl
 from backend.commands.label import arguments
 from backend.commands.label.arguments import options_of, refuse
 from backend.errors import ConfigError
+
+if TYPE_CHECKING:
+    from backend.commands.label.options import LabelOptions
 
 
 def label(  # noqa: PLR0917 - a command's options
@@ -29,6 +32,8 @@ def label(  # noqa: PLR0917 - a command's options
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
     retry_failed: arguments.RetryFailed = False,
+    shard: arguments.ShardOf = None,
+    engine: arguments.Engine = None,
     server: Annotated[
         bool, typer.Option("--server", help="With --project: let the running server do it (camvo predict).")
     ] = False,
@@ -45,32 +50,47 @@ def label(  # noqa: PLR0917 - a command's options
     require_one_source(source, project)
     spending = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
+    of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     if project is not None:
-        others = {"out": out, "id_column": id_column, "name": name, "blind": blind, "sample": sample}
-        refuse(
-            "is for files",
-            "leave it out: Label Studio has the tasks and the label config",
-            **of_file,
-            **others,
-        )
+        fix = "leave it out: Label Studio has the tasks and the label config"
+        refuse("is for files", fix, **of_file, **of_run, out=out, shard=shard, engine=engine)
         done = _label_project(project, config, label_studio, backend_url, server=server, **spending)
     else:
-        refuse(
-            "is for projects",
-            "give --project N in place of a file",
-            label_studio=label_studio,
-            backend_url=backend_url,
-            server=server,
-        )
+        fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
+        refuse("is for projects", fix, **urls, backend_url=backend_url, server=server)
         if source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
-        from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
-
-        others = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
-        options = options_of(**of_file, **others, **spending, blind_file=out.parent / "blind.csv")  # type: ignore[arg-type]
-        done = label_file(source, out, options, config)
+        parts = _checked_parts(shard, engine, blind=blind, sample=sample, pilot=pilot)
+        blind_file = out.parent / "blind.csv"
+        options = options_of(**of_file, **of_run, **spending, **parts, blind_file=blind_file)  # type: ignore[arg-type]
+        done = _label_file(source, out, options, config, engine)
     if not done:
         raise typer.Exit(1)
+
+
+def _checked_parts(shard: str | None, engine: str | None, **of_one_process: int) -> dict[str, object]:
+    """The options of a run that is divided; those that need the whole file in one process are refused."""
+    from backend.datasets.shard import WHOLE, Shard  # noqa: PLC0415 - keeps the help fast
+
+    if shard or engine:
+        fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
+        refuse("draws one sample of a file that one process labels", fix, blind=of_one_process.pop("blind"))
+        refuse("is for a file that one process labels", "run it without parts first", **of_one_process)
+    if engine:
+        refuse("divides a file among hosts, as --engine does itself", "leave one out", shard=shard)
+    return {"shard": WHOLE if shard is None else Shard.parse(shard)}
+
+
+def _label_file(
+    source: Path, out: Path, options: LabelOptions, config: Path | None, engine: arguments.Engine
+) -> bool:
+    if engine is None:
+        from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
+
+        return label_file(source, out, options, config)
+    from backend.commands.label.engines.engine_run import label_in_parts  # noqa: PLC0415
+
+    return label_in_parts(source, out, options, config, engine)
 
 
 def require_one_source(source: Path | None, project: int | None) -> None:

@@ -10,46 +10,37 @@ from rich.console import Console
 from backend.annotation.job import Job
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.labelling import Labelling
-from backend.commands.label.options import LabelOptions
 from backend.commands.label.run_tally import RunTally
-from backend.commands.label.samples import Chosen
 from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
-from backend.datasets.index import Index
+from backend.datasets.indexed_tasks import IndexedTasks
 
 
 def label_tasks(
-    jobs: DatasetJobs,
-    index: Index,
-    chosen: Chosen,
-    options: LabelOptions,
-    console: Console,
-    *,
-    everyone: bool = False,
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, everyone: bool = False
 ) -> RunTally:
-    """Ask models about the chosen tasks that are not labelled yet.
+    """Ask models about the tasks that are not labelled yet.
 
     Args:
-        jobs: makes jobs of tasks.
-        index: the tasks.
-        chosen: whether a task is among those to label.
-        options: whether only failed tasks are asked about.
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
         console: where progress is shown.
         everyone: whether every model is asked about each task, as in a pilot.
 
     Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
     process = jobs.process
     labelling = Labelling(process, jobs.settings.concurrency)
     spending = Spending(process.ledger, jobs.project)
-    tally = RunTally(index.rows, index.count(chosen), labelling, spending)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 
     def open_jobs() -> Iterator[Job]:
-        for stored in jobs.look_up(task for task in index.first_rows() if chosen(task.number)):
+        for stored in jobs.look_up(tasks.first_rows()):
             if stored.complete:
                 tally.labelled_before += 1
-            elif options.retry_failed and stored.failure is None:
+            elif jobs.again and stored.failure is None:
                 tally.left_out += 1
             else:
                 yield replace(stored.job, everyone=everyone)
@@ -60,7 +51,7 @@ def label_tasks(
         with progress_bar(
             console,
             "asking everyone" if everyone else "labelling",
-            tally.tasks,
+            tasks.tasks,
             note=lambda done, total: tally.outlook(),
         ) as advance:
             for _ in labelling.run(open_jobs()):

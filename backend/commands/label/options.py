@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.datasets.plain_config import plain_label_config, text_key
+from backend.datasets.shard import WHOLE, Shard
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
 from backend.errors import ConfigError
@@ -36,6 +37,8 @@ class LabelOptions:
         pilot: how many random tasks are asked about at every model first.
         sample: how many random tasks are labelled; 0 for all.
         retry_failed: whether only tasks that failed before are asked about.
+        shard: the part of the dataset to label.
+        aim: what the job's plans keep to as far as they can, in $; ``None`` for none.
     """
 
     label_config: str | None = None
@@ -50,6 +53,8 @@ class LabelOptions:
     pilot: int = 0
     sample: int = 0
     retry_failed: bool = False
+    shard: Shard = WHOLE
+    aim: float | None = None
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config.
@@ -65,11 +70,11 @@ class LabelOptions:
                 fix="give --label-config FILE, or --labels A,B with --text-column NAME",
             )
         if self.label_config is not None:
-            dataset = Dataset(source, self.label_config, self.id_column)
+            dataset = Dataset(source, self.label_config, self.id_column, shard=self.shard)
         else:
             column = str(self.text_column)
             xml = plain_label_config(self.labels, column)
-            dataset = Dataset(source, xml, self.id_column, {text_key(column): column})
+            dataset = Dataset(source, xml, self.id_column, {text_key(column): column}, self.shard)
         require_questions(parse_label_config(dataset.label_config))
         return dataset
 
@@ -99,4 +104,4 @@ class LabelOptions:
         """
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError("is negative", where="--budget", fix="give an amount in dollars")
-        return JobAccount(self.budget)
+        return JobAccount(self.budget, self.aim)

@@ -11,10 +11,11 @@ from backend.commands.label.consent import agree_to
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.samples import Chosen, random_sample
+from backend.commands.label.samples import RandomSample
 from backend.commands.progress import progress_bar
 from backend.commands.quote.output import print_quote
 from backend.datasets.index import Index
+from backend.datasets.shard import WHOLE
 from backend.datasets.tasks import DatasetTask
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
@@ -44,18 +45,8 @@ def quote_of(
         return maker.quote(advance)
 
 
-def quote_of_dataset(jobs: DatasetJobs, index: Index, chosen: Chosen, console: Console) -> Quote:
-    """The quote of the chosen tasks of a dataset."""
-    return quote_of(
-        jobs,
-        lambda: (task for task in index.first_rows() if chosen(task.number)),
-        index.count(chosen),
-        console,
-    )
-
-
 def agreed(
-    jobs: DatasetJobs, index: Index, chosen: Chosen, options: LabelOptions, console: Console
+    jobs: DatasetJobs, tasks: Index | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
     """Show the quote, take the pilot if there is to be one, and ask whether to go on.
 
@@ -67,11 +58,11 @@ def agreed(
         typer.Exit: the answer is no.
         KeyboardInterrupt: somebody interrupted the pilot.
     """
-    quote = quote_of_dataset(jobs, index, chosen, console)
+    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
     print_quote(console, quote)
-    if options.pilot and quote.to_come:
-        run_pilot(jobs, index, quote, options, console)
-        quote = quote_of_dataset(jobs, index, chosen, console)
+    if options.pilot and quote.to_come and isinstance(tasks, Index):
+        run_pilot(jobs, tasks, quote, options, console)
+        quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
         print_quote(console, quote)
     agree_to(quote.bill.high, options, console)
     return kept_to(jobs, quote, options)
@@ -95,14 +86,16 @@ def run_pilot(jobs: DatasetJobs, index: Index, quote: Quote, options: LabelOptio
     missing = max(options.pilot - quote.evidence.rounds, 0)
     share = min(missing / max(quote.to_come, 1), 1.0)
     agree_to(share * quote.everyone.high, options, console)
-    sample = random_sample(index, jobs.project, options.pilot)
-    tally = label_tasks(jobs, index, sample, options, console, everyone=True)
+    tally = label_tasks(jobs, RandomSample(index, jobs.project, options.pilot), console, everyone=True)
     console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
 
 
 def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
-    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
-    if options.budget is not None or quote.evidence.rounds < KEPT_FROM:
+    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds.
+
+    A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.
+    """
+    if options.budget is not None or quote.evidence.rounds < KEPT_FROM or options.shard != WHOLE:
         return jobs
     with jobs.process.ledger.read() as connection:
         spent = from_picodollars(accounts.balance(connection, jobs.project, accounts.JOB).spent)

@@ -9,23 +9,18 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import JobQuestion
 from backend.commands.label.dataset_jobs import DatasetJobs, Stored
-from backend.commands.label.samples import Chosen, everything
-from backend.datasets.index import Index
+from backend.datasets.indexed_tasks import IndexedTasks
 from backend.datasets.sinks.result import PREFIX, Result
-from backend.datasets.tasks import Dataset
 from backend.label_studio.prediction import model_predictions, prediction_of
 from backend.ledger.money.task_costs import spent_on_tasks
 from backend.ledger.rounds import Round
 
 
-def results(
-    dataset: Dataset, index: Index, jobs: DatasetJobs, chosen: Chosen = everything
-) -> Iterator[Result]:
-    """Read the dataset once more, and join each row with its rounds, its cost and its failure.
+def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
+    """Read the rows once more, and join each row with its rounds, its cost and its failure.
 
     Rows of one task have the same label; the first of them carries the task's cost, so that costs add up. The
-    label of a blind task is left out until somebody has labelled the task. Rows of tasks that are not chosen
-    are left out.
+    label of a blind task is left out until somebody has labelled the task.
     """
     costs: dict[int, float] = {}
 
@@ -33,10 +28,9 @@ def results(
         costs.clear()
         costs.update(spent_on_tasks(connection, jobs.project, numbers))
 
-    stored = jobs.look_up(dataset.tasks(), also=read_costs)
-    for found, first in zip(stored, index.is_first(), strict=True):
-        if chosen(found.task.number):
-            yield _result(jobs, found, costs.get(found.task.number, 0.0) if first else 0.0)
+    stored = jobs.look_up(tasks.every_row(), also=read_costs)
+    for found, first in zip(stored, tasks.is_first(), strict=True):
+        yield _result(jobs, found, costs.get(found.task.number, 0.0) if first else 0.0)
 
 
 def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:

@@ -20,7 +20,7 @@ from backend.commands.label.project_process import annotation_process, remembere
 from backend.commands.label.quoting import agreed
 from backend.commands.label.results import results
 from backend.commands.label.run_tally import RunTally
-from backend.commands.label.samples import everything, random_sample
+from backend.commands.label.samples import RandomSample
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
 from backend.datasets.sinks.result import Result
@@ -28,7 +28,8 @@ from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
 from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
-from backend.settings import Environment
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Environment, Settings
 
 Write = Callable[[Iterator[Result], Columns], None]
 """Takes the result of every row, in order, and the columns of the source."""
@@ -66,17 +67,36 @@ def run_label(  # noqa: PLR0917 - what a run needs
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
-            own_settings = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
-            jobs = DatasetJobs(
-                process, project, dataset.config, own_settings, options.retry_failed, options.account
-            )
+            jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            chosen = random_sample(index, project, options.sample) if options.sample else everything
-            jobs = agreed(jobs, index, chosen, options, console)
-            tally = label_tasks(jobs, index, chosen, options, console)
-            write(results(dataset, index, jobs, chosen), index.columns)
+            tasks = RandomSample(index, project, options.sample) if options.sample else index
+            jobs = agreed(jobs, tasks, options, console)
+            tally = label_tasks(jobs, tasks, console)
+            write(results(tasks, jobs), index.columns)
             return tally
+
+
+def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
+    process: AnnotationProcess,
+    dataset: Dataset,
+    project: str,
+    settings: Settings,
+    options: LabelOptions,
+    tasks: int,
+) -> DatasetJobs:
+    """Store what is known of a dataset's project, and return what makes jobs of its tasks.
+
+    Args:
+        process: where it is annotated.
+        dataset: the dataset.
+        project: its name in the ledger.
+        settings: those of every project.
+        options: how to label.
+        tasks: how many tasks the whole source has.
+    """
+    own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
+    return DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed, options.account)
 
 
 def _with_blind_sample(

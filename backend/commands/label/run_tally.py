@@ -1,10 +1,11 @@
-"""What a run did, and what it cost."""
+"""What a run has done so far, and what it cost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backend.commands.label.labelling import HOPELESS, Labelling
+from backend.commands.label.labelling import Labelling
+from backend.commands.label.run_counts import RunCounts
 from backend.commands.label.spending import Spending
 
 
@@ -29,6 +30,21 @@ class RunTally:
     left_out: int = 0
 
     @property
+    def counts(self) -> RunCounts:
+        """The numbers by now."""
+        labelling = self.labelling
+        return RunCounts(
+            self.rows,
+            self.tasks,
+            labelling.labelled,
+            self.labelled_before,
+            self.left_out,
+            labelling.failed.copy(),
+            labelling.out_of_money,
+            labelling.hopeless,
+        )
+
+    @property
     def failed(self) -> int:
         """How many tasks failed."""
         return self.labelling.failed.total()
@@ -36,29 +52,12 @@ class RunTally:
     @property
     def left(self) -> int:
         """How many tasks the run has not finished."""
-        done = self.labelled_before + self.left_out + self.labelling.labelled + self.failed
-        return self.tasks - done
+        return self.counts.left
 
     def outlook(self) -> str:
         """What is spent and to come, for the progress bar."""
         return self.spending.outlook(self.labelling.labelled + self.failed, self.left)
 
     def summary(self) -> str:
-        """A line with what was done, and a line for each problem that may need action."""
-        lines = [
-            f"{self.labelling.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
-            f" before ({self.rows:,} rows); the project has cost ${self.spending.in_all():.4f}"
-        ]
-        if self.failed:
-            codes = ", ".join(f"{code} {tasks:,}" for code, tasks in self.labelling.failed.most_common())
-            lines.append(
-                f"{self.failed:,} tasks failed ({codes}): docs/errors.md says what to do; then ask again"
-                " about them alone with --retry-failed"
-            )
-        if self.labelling.out_of_money:
-            lines.append("the budget does not cover the next task: raise it, and run the same command again")
-        if self.labelling.hopeless:
-            lines.append(f"no model voted on any of {HOPELESS} tasks: try camvo check, then run it again")
-        if self.left:
-            lines.append(f"{self.left:,} tasks are left: the same command goes on with them")
-        return "\n".join(lines)
+        """What was done and what it cost, and a line for each problem that may need action."""
+        return self.counts.summary(self.spending.in_all())

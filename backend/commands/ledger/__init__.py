@@ -1,1 +1,1 @@
-"""``camvo ledger``: commands that change what the ledger holds."""
+"""``camvo ledger``: commands that change, check, export or copy what the ledger holds."""

@@ -17,8 +17,7 @@ from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project_process import annotation_process, asking_nobody, remembered_settings
 from backend.commands.label.project_tasks import project_tasks
-from backend.commands.label.quoting import quote_of, quote_of_dataset, run_pilot
-from backend.commands.label.samples import everything
+from backend.commands.label.quoting import quote_of, run_pilot
 from backend.commands.quote.output import print_quote
 from backend.datasets.index import Index
 from backend.datasets.sources.open_source import open_source
@@ -80,12 +79,12 @@ def file_quote(
         with process_of as process:
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
             jobs = DatasetJobs(process, project, dataset.config, own, account=options.account)
-            quote = quote_of_dataset(jobs, index, everything, console)
+            quote = quote_of(jobs, index.first_rows, index.tasks, console)
             if not options.pilot or not quote.to_come:
                 return quote
             print_quote(console, quote)
             run_pilot(jobs, index, quote, options, console)
-            return quote_of_dataset(jobs, index, everything, console)
+            return quote_of(jobs, index.first_rows, index.tasks, console)
 
 
 def quote_project(number: int, config: Path | None, label_studio: str | None, *, as_json: bool) -> None:

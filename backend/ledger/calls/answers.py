@@ -1,24 +1,50 @@
-"""Answers of models, stored so that no answer is paid for twice."""
+"""Answers of models, stored so that no answer is paid for twice.
+
+An answer's row names the task that it was bought for. The few further tasks that use it, because their prompt
+is the same, are rows of a table of their own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, or_, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Dialect,
+    Insert,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
-from backend.ledger.database.upsert import insert_new
+from backend.ledger.database.upsert import insert, insert_new
 from backend.ledger.money.picodollars import from_picodollars, to_picodollars
 
 _table, _links = tables.answers, tables.answer_tasks
 
 _KEYS_PER_QUERY = 500
-_FIND = select(*(column for column in _table.c if column.name != "created_at")).where(
+_NOT_READ = ("created_at", "project", "task")
+_FIND = select(*(column for column in _table.c if column.name not in _NOT_READ)).where(
     _table.c.key.in_(bindparam("keys", expanding=True))
 )
-_TASK_USING = select(_links.c.project, _links.c.task).where(_links.c.key == bindparam("of")).limit(1)
+_BUYER = select(_table.c.project, _table.c.task).where(
+    _table.c.key == bindparam("of"), _table.c.project.is_not(None)
+)
+_TASK_USING = _BUYER.union_all(
+    select(_links.c.project, _links.c.task).where(_links.c.key == bindparam("of"))
+).limit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +99,55 @@ def store(connection: Connection, answer: StoredAnswer, project: str, task: int,
         "confidences": dict(answer.confidences) or None,
         "version": answer.version,
         "created_at": now,
+        "project": project,
+        "task": task,
     }
-    connection.execute(insert_new(connection.dialect, _table), row)
-    link_task(connection, answer.key, project, task)
+    if connection.execute(_store(connection.dialect), row).first() is None:
+        link_task(connection, answer.key, project, task)
+
+
+@cache
+def _store(dialect: Dialect) -> ReturningInsert[Any]:
+    return insert_new(dialect, _table).returning(_table.c.key)
 
 
 def link_task(connection: Connection, key: str, project: str, task: int) -> None:
     """Record that a task uses an answer. An answer is kept as long as at least one task uses it."""
-    row = {"key": key, "project": project, "task": task}
-    connection.execute(insert_new(connection.dialect, _links), row)
+    connection.execute(_link(connection.dialect), {"of": key, "by": project, "number": task})
+
+
+@cache
+def _link(dialect: Dialect) -> Insert:
+    """Link a task, unless the answer was bought for it."""
+    bought_for_it = exists().where(
+        _table.c.key == bindparam("of"),
+        _table.c.project == bindparam("by"),
+        _table.c.task == bindparam("number"),
+    )
+    task = bindparam("number", type_=BigInteger())
+    row = select(bindparam("of", type_=Text()), bindparam("by", type_=Text()), task).where(~bought_for_it)
+    return insert(dialect, _links).from_select(["key", "project", "task"], row).on_conflict_do_nothing()
 
 
 def task_using(connection: Connection, key: str) -> tuple[str, int] | None:
-    """Return the project and number of one task linked to the answer, or ``None`` if there is none."""
+    """Return the project and number of one task that uses the answer, or ``None`` if there is none."""
     row = connection.execute(_TASK_USING, {"of": key}).first()
     return None if row is None else (row.project, row.task)
 
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Delete the answers that only these tasks use, and return how many were deleted."""
+    chosen = among(connection.dialect, _table.c.task, tasks)
+    bought = and_(_table.c.project == project, chosen)
     of_tasks = (_links.c.project == project, among(connection.dialect, _links.c.task, tasks))
     other_links = _links.alias()
-    used_elsewhere = exists().where(
-        other_links.c.key == _table.c.key,
-        or_(other_links.c.project != project, ~among(connection.dialect, other_links.c.task, tasks)),
-    )
-    deleted = connection.execute(
-        delete(_table).where(_table.c.key.in_(select(_links.c.key).where(*of_tasks)), ~used_elsewhere)
-    ).rowcount
+    others = or_(other_links.c.project != project, ~among(connection.dialect, other_links.c.task, tasks))
+    linked_elsewhere = exists().where(other_links.c.key == _table.c.key, others)
+    for_nobody_else = or_(_table.c.project.is_(None), bought)
+    deleted = 0
+    for used in (bought, and_(_table.c.key.in_(select(_links.c.key).where(*of_tasks)), for_nobody_else)):
+        deleted += connection.execute(delete(_table).where(used, ~linked_elsewhere)).rowcount
+    connection.execute(update(_table).where(bought).values(project=None, task=None))
     connection.execute(delete(_links).where(*of_tasks))
     return deleted
 

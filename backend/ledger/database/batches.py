@@ -1,4 +1,8 @@
-"""Run several jobs in one write transaction, each in a savepoint of its own."""
+"""Run several jobs in one write transaction.
+
+A savepoint for each job would take two statements more, a fifth of all. Jobs that raise are rare, so the
+transaction first runs without; if a job raises, it is rolled back and repeated with a savepoint for each.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
 from backend.ledger.database.ledger import Ledger
@@ -54,7 +58,7 @@ def run_batch(ledger: Ledger, jobs: Sequence[WriteJob], *, interrupted: Callable
     Returns:
         How many of the jobs were run, counted from the first.
     """
-    outcomes = _together(ledger, jobs, interrupted) if len(jobs) > 1 else [_alone(ledger, jobs[0])]
+    outcomes = _together(ledger, jobs, interrupted, _run) if len(jobs) > 1 else [_alone(ledger, jobs[0])]
     for job, outcome in zip(jobs, outcomes, strict=False):
         _resolve(job.future, outcome)
     return len(outcomes)
@@ -69,7 +73,12 @@ def _alone(ledger: Ledger, job: WriteJob) -> _Outcome:
     return _Outcome(value)
 
 
-def _together(ledger: Ledger, jobs: Sequence[WriteJob], interrupted: Callable[[], bool]) -> list[_Outcome]:
+def _together(
+    ledger: Ledger,
+    jobs: Sequence[WriteJob],
+    interrupted: Callable[[], bool],
+    step: Callable[[Connection, WriteJob], _Outcome],
+) -> list[_Outcome]:
     outcomes: list[_Outcome] = []
     transaction_began = all_ran = False
     try:
@@ -77,15 +86,35 @@ def _together(ledger: Ledger, jobs: Sequence[WriteJob], interrupted: Callable[[]
             transaction_began = True
             until = time.monotonic() + _SECONDS
             for job in jobs:
-                outcomes.append(_in_savepoint(connection, job))
+                outcomes.append(step(connection, job))
                 if (interrupted() and not job.urgent) or time.monotonic() >= until:
                     break
             all_ran = True
+    except _JobRaisedError:
+        return _together(ledger, jobs, interrupted, _in_savepoint)
     except Exception as error:  # the writer's thread must survive any failure
         if transaction_began and not all_ran and not is_temporary(error):
             return [_alone(ledger, job) for job in jobs]
         return [_Outcome(error=_copy(error)) for _ in (outcomes if all_ran else jobs)]
     return outcomes
+
+
+class _JobRaisedError(Exception):
+    """A job raised an error of its own, so the transaction must begin anew with savepoints."""
+
+
+def _run(connection: Connection, job: WriteJob) -> _Outcome:
+    """Run one job. Whatever it raises ends the transaction."""
+    try:
+        outcome = _Outcome(job.function(connection))
+    except SQLAlchemyError:
+        raise
+    except BaseException as error:
+        raise _JobRaisedError from error
+    # On a full disk SQLite rolls back by itself; what follows would be written outside any transaction.
+    if not getattr(connection.connection.dbapi_connection, "in_transaction", True):
+        raise OperationalError("job", None, RuntimeError("SQLite rolled the transaction back by itself"))
+    return outcome
 
 
 def _in_savepoint(connection: Connection, job: WriteJob) -> _Outcome:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import structlog
 from sqlalchemy import Connection, Engine
@@ -97,6 +98,38 @@ class Ledger:
                 where=self.place,
                 fix="install the version of CaMVo that wrote the ledger, or a newer one",
             ) from error
+
+    def check_revision(self) -> None:
+        """Check that the tables are those of this version of CaMVo; nothing is changed.
+
+        Raises:
+            LedgerError: they are not, or the database failed.
+        """
+        from alembic.migration import MigrationContext  # noqa: PLC0415 - slow to import
+        from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+        head = ScriptDirectory(str(Path(__file__).parent.parent / "migrations")).get_current_head()
+        with self.read() as connection:
+            revision = MigrationContext.configure(connection).get_current_revision()
+        if revision != head:
+            raise LedgerError(
+                f"the ledger's tables are of revision {revision}, and this CaMVo needs {head}",
+                where=self.place,
+                fix="run `camvo check` to migrate it, or use the version of CaMVo that wrote it",
+            )
+
+    def compact(self) -> None:
+        """Give the room of deleted rows in a SQLite file back. PostgreSQL reuses it by itself.
+
+        The file is rewritten, so writers wait and the disk must have room for a second one.
+
+        Raises:
+            LedgerError: the database failed; it is as it was.
+        """
+        if self._engine.dialect.name == "sqlite":
+            self.close()  # connections that have read are read-only
+            with self._failures("compact"), self._engine.connect() as connection:
+                connection.exec_driver_sql("VACUUM")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -1,16 +1,20 @@
 """The ledger's tables. The migrations create the same tables, and a test compares the two.
 
 Times are unix seconds. There are deliberately no foreign keys. When a task is deleted, its rounds go but
-their events stay, so that the state remains the sum of all events; calls and accounts stay for ever.
+their events and contexts stay, so that the state remains the sum of all events; calls and accounts stay for
+ever. Old events may be folded into a base, which is their sum.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Double,
     Index,
     Integer,
@@ -20,7 +24,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    literal_column,
+    text,
 )
+
+from backend.ledger.database.packing import PackedJson
 
 metadata = MetaData(
     naming_convention={
@@ -33,6 +41,15 @@ metadata = MetaData(
 # SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
 _ROW_ID = BigInteger().with_variant(Integer, "sqlite")
 _JSON = JSON(none_as_null=True)
+
+RESERVED: ColumnElement[str] = literal_column("'reserved'")
+"""The state of a running call. A partial index serves only queries that name it in their text."""
+
+
+def _where(condition: str) -> dict[str, Any]:
+    """Restrict an index to the rows that anybody looks for with it."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
 
 projects = Table(
     "projects",
@@ -47,6 +64,7 @@ projects = Table(
     Column("hostname", Text),
     Column("task_number", BigInteger),
     Column("predicted", _JSON),
+    Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
 )
 
 alerts = Table(
@@ -75,6 +93,26 @@ events = Table(
     Index(None, "project", "control", "epoch", "sequence"),
 )
 
+bases = Table(
+    "bases",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+contexts = Table(
+    "contexts",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("context", LargeBinary, nullable=False),
+)
+
 rounds = Table(
     "rounds",
     metadata,
@@ -84,7 +122,7 @@ rounds = Table(
     Column("control", Text, nullable=False),
     Column("question", Text, nullable=False),
     Column("epoch", Text, nullable=False),
-    Column("plan", _JSON, nullable=False),
+    Column("plan", PackedJson, nullable=False),
     Column("votes", _JSON, nullable=False),
     Column("label", Text, nullable=False),
     Column("score", Double, nullable=False),
@@ -93,10 +131,10 @@ rounds = Table(
     Column("audit", Boolean, nullable=False),
     Column("taught", Text),
     Column("taught_by", Text),
-    Column("context", LargeBinary, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("human", Text),
     Column("confirmed", Double),
+    Column("pruned", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
     # A row takes kilobytes, so reports sum over all rounds by reading this index alone.
@@ -127,7 +165,8 @@ votes = Table(
     Column("confirmed", Double),
     Column("examples", Integer),
     Index(None, "project", "model", "audit", "voted", "agreed", "confirmed"),
-    Index(None, "project", "examples", "model", "confirmed"),
+    Index(None, "project", "examples", "model", "confirmed", **_where("examples IS NOT NULL")),
+    sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 
 blind_tasks = Table(
@@ -204,6 +243,10 @@ answers = Table(
     Column("created_at", Double, nullable=False),
     Column("version", Text),
     Column("confidences", _JSON),
+    Column("project", Text),
+    Column("task", BigInteger),
+    Index(None, "task"),
+    sqlite_with_rowid=False,  # else SQLite holds every key twice
 )
 
 answer_tasks = Table(
@@ -244,7 +287,7 @@ calls = Table(
     Column("expires_at", Double, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("of_job", Boolean, nullable=False, server_default=false()),
-    Index(None, "state", "expires_at"),
+    Index(None, "expires_at", **_where("state = 'reserved'")),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),
     sqlite_autoincrement=True,

@@ -138,7 +138,7 @@ def expire(connection: Connection) -> int:
         How many calls were marked.
     """
     overdue = connection.execute(
-        select(_calls).where(_calls.c.state == "reserved", _calls.c.expires_at <= now(connection))
+        select(_calls).where(_calls.c.state == tables.RESERVED, _calls.c.expires_at <= now(connection))
     ).all()
     for call in overdue:
         _end(connection, call, "lost", call.reserved)

@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from backend.ledger.database import tables
+from backend.ledger.database.packing import unpack_context
 from backend.ledger.human_annotations import is_open
 from backend.ledger.recounts import rows as recounts
-from backend.ledger.rounds import unpack_context
 from camvo.typing import Array
 
-_rounds = tables.rounds.c
+_rounds, _contexts = tables.rounds.c, tables.contexts.c
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,8 @@ def countable_rounds(
 ) -> list[CountableRound]:
     """Return rounds of a question whose task nobody has annotated, and all blind ones, in the order of ids.
 
-    A task that has several rounds, because its text has changed, is there with its latest.
+    A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds are
+    left out.
 
     Args:
         connection: in a read transaction.
@@ -69,11 +70,12 @@ def countable_rounds(
         )
         .exists()
     )
-    names = ("id", "task", "votes", "plan", "context", "label", "score", "audit")
+    names = ("id", "task", "votes", "plan", "label", "score", "audit")
     query = (
-        select(*(_rounds[name] for name in names))
+        select(*(_rounds[name] for name in names), _contexts.context)
+        .join(tables.contexts, _contexts.round_id == _rounds.id)
         .where(_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
-        .where(_rounds.id > after, is_latest, _rounds.audit | is_open(project, _rounds.task))
+        .where(~_rounds.pruned, _rounds.id > after, is_latest, _rounds.audit | is_open(project, _rounds.task))
         .order_by(_rounds.id)
         .limit(limit)
     )

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import migrated
 import numpy as np
 import pytest
+from answer_users import ANSWER_USERS
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -328,7 +329,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_answer_is_there_and_none_of_a_forgotten_task(self) -> None:
         with self.reader.ledger.read() as connection:
             stored = dict(connection.execute(select(tables.answers.c.key, tables.answers.c.content)).all())  # type: ignore[arg-type]
-            links = connection.execute(select(tables.answer_tasks.c.key, tables.answer_tasks.c.task)).all()
+            links = connection.execute(select(ANSWER_USERS)).all()
         assert stored == self.stored
         assert {(row.key, row.task) for row in links} == {
             (key, task) for key, tasks in self.users.items() for task in tasks

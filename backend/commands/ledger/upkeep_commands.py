@@ -1,0 +1,114 @@
+"""``camvo ledger prune``, ``verify``, ``export`` and ``copy``: their options. Heavy modules come late."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from backend.commands.connect.options import Config
+
+
+def prune(  # noqa: PLR0917 - a command's options
+    older: Annotated[str, typer.Option(help="Prune what is older than this: 90d, 12w or 2y.")],
+    project: Annotated[
+        str | None, typer.Option(help="Prune this project only, by number or key.", show_default="all")
+    ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Rewrite a SQLite file, so that the disk gets the room back.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: Config = None,
+) -> None:
+    """Delete old texts, answers and contexts for good, and replace old events by their verified sum.
+
+    What was learnt stays, and so do labels, scores, votes and money. Human labels of pruned tasks that come
+    later are counted, and teach nothing. The server may run meanwhile. Repeat the command if it was
+    interrupted.
+
+    Example: camvo ledger prune --older 90d
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.ledger.upkeep import prune_ledger  # noqa: PLC0415
+    from backend.errors import ConfigError  # noqa: PLC0415
+
+    def agreed(question: str) -> bool:
+        if not yes and not sys.stdin.isatty():
+            raise ConfigError("there is no terminal to ask", where="prune", fix="add --yes or --dry-run")
+        return yes or typer.confirm(question)
+
+    prune_ledger(
+        Console(),
+        environment_with(config),
+        older=older,
+        project=project,
+        agreed=None if dry_run else agreed,
+        compact=compact,
+    )
+
+
+def verify(
+    url: Annotated[
+        str | None,
+        typer.Argument(
+            help="Another ledger, such as a copy: sqlite:///copy.sqlite", show_default="the server's"
+        ),
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Check that states are the sums of their events, and money the sum of its calls. Changes nothing.
+
+    The exit code is 1 if anything is wrong. The server may run meanwhile.
+
+    Example: camvo ledger verify
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.ledger.upkeep import verify_ledger  # noqa: PLC0415
+
+    if not verify_ledger(Console(), environment_with(config), url):
+        raise typer.Exit(1)
+
+
+def export(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file; one that ends with .gz is compressed.", show_default="stdout"),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Only this project, by number or key.", show_default="all")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Write rounds, human labels and calls as lines of JSON, for your own analyses. Texts are not in it.
+
+    Example: camvo ledger export --out ledger.jsonl.gz
+    """
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.ledger.upkeep import export_ledger  # noqa: PLC0415
+
+    export_ledger(environment_with(config), out, project)
+
+
+def copy(
+    to: Annotated[str, typer.Option(help="An empty database: postgresql://user:password@host/database")],
+    config: Config = None,
+) -> None:
+    """Copy the whole ledger into an empty database, such as PostgreSQL, and verify the copy.
+
+    Stop the server first: what it writes after the beginning is not copied.
+
+    Example: camvo ledger copy --to postgresql://camvo:secret@db/camvo
+    """
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.ledger.upkeep import copy_ledger  # noqa: PLC0415
+
+    copy_ledger(Console(), environment_with(config), to)

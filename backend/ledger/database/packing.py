@@ -1,0 +1,109 @@
+"""Compact forms of what a ledger holds most of: JSON, contexts, and what rounds teach.
+
+Every form can be told from what earlier versions stored, which stays as it is: JSON and contributions begin
+with a brace there, and compressed data never does.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any, Final
+
+import numpy as np
+from sqlalchemy import Dialect, LargeBinary
+from sqlalchemy.types import TypeDecorator
+
+from camvo.typing import Array
+
+_BRACE: Final = b"{"
+_FIRST: Final = b"\x01"
+"""Begins what is compressed with the first dictionary."""
+
+_DICTIONARY: Final = (
+    b'"spans":"numbers":"rankings":"texts":"sets":"stack":"confidences":{"examples":["studied":[["taug'
+    b'ht":["untaught":["histories":{"restarts":1,"restart":{"sure":[["dropped":[[["kept":[[["agreement'
+    b's":{"worth":{"families":[["kinds":[0.3333333333333333,0.6666666666666666]},"effective_votes":"sh'
+    b'ortlist":["everyone":0.0,"accuracy":{"stages":{"order":["first":2,"kept":"labelled"},"kept":"eve'
+    b'ryone"},"coin":"everyone","propensity":0.18,"coin":"nobody","propensity":1.0,"joint":{"aggregati'
+    b'on":{"name":"labels"},"score":0.9"versions":{"labels":["subset":["confidence":null,"complete":tr'
+    b'ue,"arms":{":{"cost":0.000"propensity":1.0,"rewards":10.0,"agreement":0.8"q":0.5,"lower":0.7"wei'
+    b'ght":0.4"correctness":0.7},"propensity":0.18,"rewards":100.0,"agreement":0.9"q":0.5,"lower":0.8"'
+    b'weight":0.4"correctness":0.9},{"dtype":"<f4","rounds":1,"changes":[],"probe":[[","versions":{"[0'
+    b',1,1,0,0],false,null]{"dtype":"<f4","rounds":1,"changes":[[",0.5,null,1.0],[",0.5,null,0.0],[",0'
+    b".5,0.0,1.0],["
+)
+"""What plans and contributions have in common, the commonest last.
+
+Ledgers depend on every byte of it: what another dictionary compresses begins with another byte, and this one
+stays to read with."""
+
+_DTYPES: Final = ("<f2", "<f4", "<f8")
+
+
+class PackedJson(TypeDecorator[Any]):
+    """A JSON object as compressed bytes; reads uncompressed ones too."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
+        """The bytes to store."""
+        if value is None:
+            return None
+        return compress(json.dumps(value, separators=(",", ":")).encode())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """The stored object."""
+        return None if value is None else json.loads(decompress(_bytes(value)))
+
+
+def compress(data: bytes) -> bytes:
+    """Compress bytes that begin with a brace."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
+    return _FIRST + compressor.compress(data) + compressor.flush()
+
+
+def decompress(data: bytes) -> bytes:
+    """Inverse of :func:`compress`; data that begins with a brace is returned as it is."""
+    return data if data.startswith(_BRACE) else zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
+
+
+def pack_context(context: Array) -> bytes:
+    """Serialise a context: three letters of the shortest dtype that loses nothing, then the numbers."""
+    for dtype in _DTYPES:
+        with np.errstate(over="ignore"):  # a number too large for a dtype does not come back equal
+            short = context.astype(dtype)
+        if np.array_equal(short.astype(np.float64), context):
+            break
+    return dtype.encode() + short.tobytes()
+
+
+def unpack_context(data: bytes | None) -> Array:
+    """The stored context as float64, shape (d,); shape (0,) where there is none any more."""
+    if data is None:
+        return np.zeros(0)
+    return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)
+
+
+def without_context(contribution: bytes) -> bytes:
+    """A packed contribution without its context, which is stored once beside the round."""
+    return compress(contribution.partition(b"\n")[0])
+
+
+def with_context(stored: bytes, context: bytes | None) -> bytes:
+    """Inverse of :func:`without_context`; a contribution that holds its context is returned as it is.
+
+    Args:
+        stored: the event's column.
+        context: the round's context as :func:`pack_context` made it; ``None`` if the event has none.
+    """
+    if stored.startswith(_BRACE) or context is None:
+        return stored
+    header = decompress(stored)
+    return header + b"\n" + unpack_context(context).astype(json.loads(header)["dtype"]).tobytes()
+
+
+def _bytes(value: Any) -> bytes:
+    """SQLite hands back the texts of earlier versions as they are."""
+    return value.encode() if isinstance(value, str) else bytes(value)

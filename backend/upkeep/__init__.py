@@ -1,0 +1,1 @@
+"""Keeping a ledger small and sound: pruning, verifying, exporting and copying it."""

@@ -1,0 +1,171 @@
+"""``camvo label`` in shards and in parts: several outputs that together are that of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from command_line import called
+from labelling import PLAIN, LabelFolder
+from scripted_litellm import HashedTexts
+from whole_backend import prompt_of
+
+from backend.annotation.annotator import Annotator
+from backend.commands.label.engines.engine_run import run_parts
+from backend.commands.label.engines.part_labeller import PartLabeller, PartOutcome, Work
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.run_counts import RunCounts
+from backend.datasets.parts import Part
+from backend.datasets.shard import Shard
+from backend.errors import ConfigError
+from backend.ledger import projects
+from backend.testing import Reply
+
+TEXTS = [f"{word} {number}" for number in range(12) for word in ("lovely", "gloomy")]
+
+
+def moods(body: dict[str, Any]) -> Reply:
+    return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
+
+
+def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+    with PartLabeller(work, HashedTexts()) as labeller:  # type: ignore[arg-type]
+        yield from map(labeller.label, parts)
+
+
+def label_parts(
+    folder: LabelFolder, engine: Callable[..., Any] = label_here, **options: Any
+) -> tuple[RunCounts, list[PartOutcome]]:
+    """Label ``in.csv`` into the folder ``out``."""
+    return run_parts(
+        folder.path / "in.csv",
+        folder.path / "out",
+        LabelOptions(**{**PLAIN, **options}),
+        folder.environment,
+        folder.console,
+        engine,
+    )
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(folder.glob("*.parquet"))
+    return [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+
+
+def test_shards_together_write_what_one_run_writes_and_buy_each_answer_once(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table(*TEXTS, "lovely 1")
+        labels = []
+        for number in (1, 2, 3):
+            folder.label(out=f"{number}.csv", shard=Shard(number, 3))
+            labels += [(row["text"], row["camvo_label"]) for row in folder.rows(f"{number}.csv")]
+        assert folder.server.count() == 2 * len(TEXTS)
+        folder.label()
+        assert folder.server.count() == 2 * len(TEXTS)
+        assert sorted(labels) == sorted((row["text"], row["camvo_label"]) for row in folder.rows())
+
+
+def test_a_shard_that_is_run_again_looks_up_its_own_rows_alone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table(*TEXTS)
+        first = folder.label(shard=Shard(2, 3))
+        again = folder.label(shard=Shard(2, 3))
+        assert 0 < first.tasks < len(TEXTS)
+        assert (again.labelled_before, again.labelling.labelled) == (first.tasks, 0)
+
+
+def test_a_budget_lasts_for_the_tasks_of_all_shards(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table(*TEXTS)
+        folder.label(shard=Shard(1, 3))
+        with folder.ledger.read() as connection:
+            stored = projects.get(connection, "in")
+        assert stored is not None
+        assert stored.task_number == len(TEXTS)
+
+
+def test_parts_together_are_the_rows_in_their_order_with_costs_that_add_up(tmp_path: Path) -> None:
+    texts = [f"{word} {number}" for number in range(60) for word in ("lovely", "gloomy")]
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*texts, "lovely 1")
+        counts, errors = label_parts(folder)
+        rows = rows_of(tmp_path / "out")
+        assert not errors
+        assert len(list((tmp_path / "out").iterdir())) == 2
+        assert [row["text"] for row in rows] == [*texts, "lovely 1"]
+        assert [row["camvo_label"] == "Sad" for row in rows] == ["gloomy" in row["text"] for row in rows]
+        assert folder.server.count() == 2 * len(texts)
+        paid = [row["camvo_cost_usd"] for row in rows]
+        assert paid[-1] == 0.0
+        assert sum(paid) == pytest.approx(2 * len(texts) * (10 * 1.0 + 2 * 2.0) / 1e6)
+        assert (counts.rows, counts.left) == (121, 0)
+
+
+def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    texts = [f"lovely {number}" for number in range(250)]
+
+    def broken(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+        yield PartOutcome(parts[0].number, code="internal", error="MemoryError")
+        yield from label_here(work, parts[1:])
+
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*texts)
+        counts, errors = label_parts(folder, broken)
+        assert [error.part for error in errors] == [0]
+        assert counts.labelled == 150
+        counts, errors = label_parts(folder)
+        assert (counts.labelled, counts.labelled_before, errors) == (100, 150, [])
+        assert folder.server.count() == 2 * len(texts)
+
+
+def test_a_row_that_breaks_a_process_is_a_failed_task_and_the_part_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    annotate = Annotator.annotate
+
+    async def poisoned(self: Annotator, job: Any, **options: Any) -> Any:
+        if "poison" in job.data["text"]:
+            raise RuntimeError
+        return await annotate(self, job, **options)
+
+    monkeypatch.setattr(Annotator, "annotate", poisoned)
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "poison", "gloomy")
+        counts, errors = label_parts(folder)
+        assert (counts.failed, errors) == ({"internal": 1}, [])
+        assert [row["camvo_label"] or "none" for row in rows_of(tmp_path / "out")] == ["Glad", "none", "Sad"]
+
+
+def test_a_file_is_refused_as_the_folder_of_the_parts(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely")
+        with pytest.raises(ConfigError, match="is no folder"):
+            run_parts(
+                tmp_path / "in.csv",
+                tmp_path / "out.csv",
+                LabelOptions(**PLAIN),
+                folder.environment,
+                folder.console,
+                label_here,
+            )
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (["--shard", "5/4"], "--shard"),
+        (["--shard", "1/4", "--blind", "10"], "--blind"),
+        (["--engine", "ray", "--blind", "10"], "--blind"),
+        (["--engine", "asyncio", "--shard", "1/4"], "--shard"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    tmp_path: Path, options: list[str], where: str
+) -> None:
+    plain = ["label", "in.csv", "--labels", "A,B", "--text-column", "text", "--out", "out"]
+    refused = called(*plain, *options, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert where in refused.stdout + refused.stderr

@@ -80,7 +80,7 @@ class Lever:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class QuoteEvidence:
     """What the policy's share rests on.
 
     Attributes:
@@ -124,7 +124,7 @@ class Quote:
     everyone: Range
     bill: Range
     hours: Range | None
-    evidence: Evidence
+    evidence: QuoteEvidence
     levers: tuple[Lever, ...]
     spent: float
 

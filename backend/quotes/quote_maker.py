@@ -12,7 +12,7 @@ from backend.ledger.money.picodollars import from_picodollars
 from backend.models import Pool
 from backend.quotes.pricing import PACK, model_quote, total, with_levers
 from backend.quotes.quote import Lever, ModelQuote, Quote, Range
-from backend.quotes.shares import Share, policy_name, policy_share
+from backend.quotes.shares import PolicyShare, policy_name, policy_share
 from backend.quotes.token_tally import TokenTally
 from backend.settings import Settings
 
@@ -92,7 +92,7 @@ class QuoteMaker:
         return tuple(levers)
 
 
-def _hours(models: Mapping[str, ModelQuote], share: Share) -> Range | None:
+def _hours(models: Mapping[str, ModelQuote], share: PolicyShare) -> Range | None:
     """The hours of the slowest model; those with limits work side by side."""
     low, likely, high = [], [], []
     for name, model in models.items():

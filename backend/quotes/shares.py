@@ -13,7 +13,7 @@ from backend.annotation.job import JobQuestion
 from backend.learning.states import StateKey
 from backend.ledger import Ledger
 from backend.quotes.known_rounds import KnownRounds, read_known_rounds
-from backend.quotes.quote import Evidence, Range
+from backend.quotes.quote import QuoteEvidence, Range
 from backend.settings import Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.proportion import clopper_pearson
@@ -27,7 +27,7 @@ SEED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PolicyShare:
     """The policy's cost in prices of asking everyone.
 
     Attributes:
@@ -37,7 +37,7 @@ class Share:
     """
 
     range: Range
-    evidence: Evidence
+    evidence: QuoteEvidence
     asked: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     prices: Mapping[str, float],
     to_come: int,
     progress: Callable[[int], object] = lambda replays: None,
-) -> Share:
+) -> PolicyShare:
     """How much the policy will spend on the tasks to come.
 
     Args:
@@ -70,8 +70,8 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     if name == "single":
         model = str(settings.policy.model)
         share = prices[model] / (sum(prices.values()) or 1.0)
-        return Share(
-            Range(share, share, share), Evidence(0), {other: float(other == model) for other in prices}
+        return PolicyShare(
+            Range(share, share, share), QuoteEvidence(0), {other: float(other == model) for other in prices}
         )
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
     if isinstance(policy, Joint) and to_come and sum(prices.values()) > 0.0:
@@ -79,7 +79,7 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy, known, to_come, progress)
     low, high = documented_share(name, to_come, [*prices.values()], min(settings.policy.k_min, len(prices)))
-    return Share(Range(low, high, low if low == high else None), Evidence(0))
+    return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
 
 def _known(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
@@ -90,7 +90,7 @@ def _known(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -
 
 def _forecast(
     policy: Joint, known: Sequence[KnownRounds], to_come: int, progress: Callable[[int], object]
-) -> Share:
+) -> PolicyShare:
     """The forecasts of all questions as one.
 
     One call answers all questions, so costs lie between those of the dearest question and the sum of all.
@@ -105,18 +105,18 @@ def _forecast(
         min(sum(one.high for one in forecasts), 1.0),
         max(one.likely for one in forecasts),
     )
-    return Share(together, _evidence(forecasts[0], known[0]), asked)
+    return PolicyShare(together, _evidence(forecasts[0], known[0]), asked)
 
 
-def _evidence(one: Forecast, known: KnownRounds) -> Evidence:
+def _evidence(one: Forecast, known: KnownRounds) -> QuoteEvidence:
     """What the rounds of the first question say of labels."""
     labelled = np.flatnonzero(known.human >= 0)
     rounds = len(known.human)
     if not len(labelled) or not one.fits:
-        return Evidence(rounds, one.agreement)
+        return QuoteEvidence(rounds, one.agreement)
     right = np.mean([_right(one, number, known, labelled) for number in range(len(one.fits))])
     low, high = clopper_pearson(float(right) * len(labelled), len(labelled))
-    return Evidence(rounds, one.agreement, len(labelled), Range(low, high, float(right)))
+    return QuoteEvidence(rounds, one.agreement, len(labelled), Range(low, high, float(right)))
 
 
 def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.int64]) -> float:

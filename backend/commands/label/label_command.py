@@ -123,6 +123,6 @@ def _label_project(
         return True
     refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.label.project_run import label_project  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.label.project.project_run import label_project  # noqa: PLC0415 - keeps the help fast
 
     return label_project(project, config, label_studio, LabelOptions(**spending))

@@ -17,10 +17,10 @@ from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project_process import annotation_process, remembered_settings
-from backend.commands.label.quoting import agreed
 from backend.commands.label.results import results
 from backend.commands.label.run_tally import RunTally
-from backend.commands.label.samples import RandomSample
+from backend.commands.quote.quoting import agreed
+from backend.commands.quote.samples import RandomSample
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
 from backend.datasets.sinks.result import Result

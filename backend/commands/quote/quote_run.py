@@ -15,10 +15,10 @@ from backend.commands.environment import environment_with
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_tasks import project_tasks
 from backend.commands.label.project_process import annotation_process, asking_nobody, remembered_settings
-from backend.commands.label.project_tasks import project_tasks
-from backend.commands.label.quoting import quote_of, run_pilot
 from backend.commands.quote.output import print_quote
+from backend.commands.quote.quoting import quote_of, run_pilot
 from backend.datasets.index import Index
 from backend.datasets.sources.open_source import open_source
 from backend.label_studio import webhooks

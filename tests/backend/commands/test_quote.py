@@ -11,8 +11,8 @@ import typer
 from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 
-from backend.commands.label import consent
 from backend.commands.label.options import LabelOptions
+from backend.commands.quote import consent
 from backend.commands.quote.output import lines
 from backend.commands.quote.quote_run import file_quote
 from backend.errors import ConfigError, PriceMissingError

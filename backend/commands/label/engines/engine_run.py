@@ -16,11 +16,11 @@ from backend.commands.label.engines.part_labeller import PartLabeller, PartOutco
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project_process import asking_nobody
-from backend.commands.label.quoting import agreed
 from backend.commands.label.run import dataset_jobs
 from backend.commands.label.run_counts import RunCounts
 from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
+from backend.commands.quote.quoting import agreed
 from backend.datasets.index import Index
 from backend.datasets.optional import pyarrow_parquet
 from backend.datasets.parts import Part, parts_of, stale_files

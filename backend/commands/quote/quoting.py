@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from backend.commands.label.consent import agree_to
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.samples import RandomSample
 from backend.commands.progress import progress_bar
+from backend.commands.quote.consent import agree_to
 from backend.commands.quote.output import print_quote
+from backend.commands.quote.samples import RandomSample
 from backend.datasets.index import Index
 from backend.datasets.shard import WHOLE
 from backend.datasets.tasks import DatasetTask

@@ -10,19 +10,19 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
-from backend.commands.label.consent import agree_to
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project_predictor import ProjectPredictor
+from backend.commands.label.project.project_predictor import ProjectPredictor
+from backend.commands.label.project.project_tasks import project_tasks
 from backend.commands.label.project_process import annotation_process, remembered_settings
-from backend.commands.label.project_tasks import project_tasks
-from backend.commands.label.quoting import kept_to, quote_of
 from backend.commands.label.spending import Spending
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
 from backend.commands.progress import progress_bar
+from backend.commands.quote.consent import agree_to
 from backend.commands.quote.output import print_quote
+from backend.commands.quote.quoting import kept_to, quote_of
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.ledger import migrate

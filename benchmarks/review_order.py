@@ -26,8 +26,9 @@ from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
-from camvo.scores import calibration, panel_fit, suggestions
-from camvo.scores.suggestions import Candidate
+from camvo.scores import calibration, panel_fit
+from camvo.scores.reviews import suggestions
+from camvo.scores.reviews.suggestions import Candidate
 from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.typing import Array
 from camvo.weights import stacking_fit

@@ -46,17 +46,19 @@ class Allowances:
             costs: the expected price in $ of each model that may be asked.
         """
         full, budget = sum(costs.values()), job.settings.budget
-        limits = {accounts.TOTAL: budget.project_usd}
-        if job.account is not None:
-            limits[accounts.JOB] = job.account.planned_usd
-        limited = {scope: limit for scope, limit in limits.items() if limit is not None}
+        purse = None if job.purse is None else job.purse.name
+        limits = [
+            (accounts.TOTAL, budget.project_usd),
+            *([] if job.purse is None else [(purse, job.purse.usd), (purse, job.aim_usd)]),
+        ]
+        limited = [(scope, limit) for scope, limit in limits if scope and limit is not None]
         if not isinstance(policy, Joint) or not limited or full <= 0.0:
             return policy
 
         def read(connection: Connection) -> tuple[float, int | None]:
             money = min(
                 limit - from_picodollars(accounts.balance(connection, job.project, scope).spent)
-                for scope, limit in limited.items()
+                for scope, limit in limited
             )
             stored = projects.get(connection, job.project)
             tasks = budget.tasks or (None if stored is None else stored.task_number) or None

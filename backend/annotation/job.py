@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.ledger.money.accounts import Purse
 from backend.ledger.rounds import RoundKey
-from backend.models.model_query import JobAccount
 from backend.questions import LabelConfig, TaskQuestion
 from backend.settings import Settings
 from camvo.votes.aggregation import Aggregation
@@ -26,7 +26,8 @@ class Job:
         settings: the project's settings.
         again: whether models make another attempt after their last one.
         stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
-        account: the account of the project's job, if the task is part of it.
+        purse: an account inside the project's that pays for the calls; ``None`` for none.
+        aim_usd: what plans keep the purse to as far as they can, in $; ``None`` for none.
         everyone: whether every model is asked, as in a pilot.
     """
 
@@ -37,7 +38,8 @@ class Job:
     settings: Settings
     again: bool = False
     stored_only: bool = False
-    account: JobAccount | None = None
+    purse: Purse | None = None
+    aim_usd: float | None = None
     everyone: bool = False
 
     @property

@@ -79,7 +79,7 @@ class Voters:
             settings.budget,
             prompt.questions,
             job.again,
-            job.account,
+            job.purse,
         )
         try:
             answer = await self._queries.ask(

@@ -186,6 +186,9 @@ def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     if changed.countings:
         line = f"{of(changed.labels, 'label')} changed, the last time {moment(changed.last_at)}"
         yield "counted again", f"{of(changed.countings, 'time')}; {line}"
+    for name, asked in (("asked more", changed.further), ("completed", changed.completed)):
+        if asked.votes:
+            yield name, f"{of(asked.votes, 'vote')} on {of(asked.tasks, 'task')}, {dollars(asked.usd)}"
 
 
 def _worth(control: str, votes: VotesReport) -> str:

@@ -64,6 +64,38 @@ class RecountRequest(BaseModel):
     project: ProjectKey
 
 
+class DoubtsRequest(BaseModel):
+    """POST /doubts: find the tasks on which further votes are worth most.
+
+    Attributes:
+        usd: the most that further votes may cost in all, also in earlier runs, in $.
+        most: the most tasks.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: ProjectKey
+    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    most: Annotated[int, Field(gt=0, le=10_000)] = 200
+
+
+class AskMoreRequest(BaseModel):
+    """POST /ask_more: ask models that these tasks' rounds left out.
+
+    Attributes:
+        usd: as in :class:`DoubtsRequest`.
+        least: what a dollar must bring for another vote, in right labels.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: ProjectKey
+    label_config: str
+    tasks: list[Any]
+    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    least: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class DeliveredRequest(BaseModel):
     """POST /recounted: Label Studio shows these tasks' labels by the countings up to ``through``."""
 

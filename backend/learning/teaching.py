@@ -5,13 +5,16 @@ Every correction and every restart is an event of its own, so each process's sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
 from backend.ledger import blind_tasks, events, projects, rounds, votes
 from backend.ledger.events import Kind
+from backend.ledger.recounts import further_votes
+from backend.ledger.recounts.further_votes import FurtherVote
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
 from backend.telemetry import metrics
@@ -56,7 +59,10 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         How many rounds are now taught by another label, or by somebody else.
     """
     corrected = 0
-    for round_ in rounds.of_task(connection, project, task):
+    of_task = rounds.of_task(connection, project, task)
+    further = further_votes.of_rounds(connection, [round_.id for round_ in of_task])
+    for round_ in of_task:
+        later = further.get(round_.id, ())
         human = human_label(connection, round_.key, round_.plan)
         if round_.pruned:
             if human != round_.human:
@@ -68,9 +74,16 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if round_.audit:
             hear_blind(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
-        if (label, by) == (round_.taught, round_.taught_by):
+        # Further votes were asked for because of a label or of votes, so they teach with a human label only.
+        teaching = {vote.model for vote in later if by == "human" and vote.model in round_.plan["arms"]}
+        taught = {vote.model for vote in later if vote.taught}
+        if (label, by, teaching) == (round_.taught, round_.taught_by, taught):
             continue
-        change = revision(_taught(round_, round_.taught, round_.taught_by), _taught(round_, label, by))
+        before = _with_further(round_, [vote for vote in later if vote.model in taught])
+        after = _with_further(round_, [vote for vote in later if vote.model in teaching])
+        change = revision(_taught(before, round_.taught, round_.taught_by), _taught(after, label, by))
+        if teaching != taught:
+            further_votes.set_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
             _append(connection, round_.key, "revision", change, round_.id, now)
             metrics.revisions.labels(project=project).inc()
@@ -140,6 +153,15 @@ def _append(  # noqa: PLR0917 - the columns of one event
         now=now,
         context_of_round=True,
     )
+
+
+def _with_further(round_: Round, further: Sequence[FurtherVote]) -> Round:
+    """The round as if these models had been asked in it."""
+    if not further:
+        return round_
+    sure = further_votes.all_confidences(round_.plan.get("confidences", {}), further)
+    plan = {**round_.plan, "confidences": sure} if sure else round_.plan
+    return replace(round_, plan=plan, votes=further_votes.all_votes(round_.votes, further))
 
 
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:

@@ -175,6 +175,17 @@ def count(connection: Connection, project: str) -> int:
     return connection.scalars(counted).one()
 
 
+def lead_times(connection: Connection, project: str, most: int) -> list[float]:
+    """Return the seconds that the latest annotations took, where they may teach and the time is known."""
+    query = (
+        select(_table.c.lead_time)
+        .where(_table.c.project == project, ~_table.c.deleted, _table.c.teaches, _table.c.lead_time > 0.0)
+        .order_by(_table.c.received_at.desc())
+        .limit(most)
+    )
+    return list(connection.scalars(query))
+
+
 def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
     """Return the ids of a project's annotations that are not deleted."""
     query = select(_table.c.annotation_id).where(_table.c.project == project, ~_table.c.deleted)

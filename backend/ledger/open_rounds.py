@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from backend.ledger.database import tables
 from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import further_votes
 from backend.ledger.recounts import rows as recounts
 
 _columns = tables.rounds.c
@@ -27,7 +28,7 @@ class OpenRound:
     Attributes:
         id: the round's id in the ledger.
         task: the task's number.
-        votes: arm → label, ``None`` where the model gave no vote.
+        votes: arm → label, ``None`` where the model gave no vote; those that the label is counted from.
         label: the voted label, by the latest counting.
         score: the probability that it is right, in [0, 1].
     """
@@ -58,13 +59,13 @@ def latest_per_task(connection: Connection, project: str, control: str, epoch: s
     )
     rows = connection.execute(query.order_by(_columns.id))
     latest = {row.task: OpenRound(**row._mapping) for row in rows}
-    recounted = recounts.latest(connection, [round_.id for round_ in latest.values()])
-    return [
-        round_
-        if (recount := recounted.get(round_.id)) is None
-        else replace(round_, label=recount.label, score=recount.score)
-        for round_ in latest.values()
-    ]
+    ids = [round_.id for round_ in latest.values()]
+    recounted, further = recounts.latest(connection, ids), further_votes.of_rounds(connection, ids)
+    for task, round_ in latest.items():
+        if (recount := recounted.get(round_.id)) is not None:
+            votes = further_votes.all_votes(round_.votes, further.get(round_.id, ()))
+            latest[task] = replace(round_, votes=votes, label=recount.label, score=recount.score)
+    return [*latest.values()]
 
 
 def count_blind_tasks(connection: Connection, project: str) -> int:

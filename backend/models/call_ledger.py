@@ -128,8 +128,7 @@ class CallLedger:
                 day_usd=query.budget.day_usd,
                 counted_tokens=estimate.counted_tokens,
                 seconds=seconds + _GRACE,
-                of_job=query.account is not None,
-                job_usd=None if query.account is None else query.account.limit_usd,
+                purse=query.purse,
             )
             claims.note_call(connection, key, self._owner, call)
             return ClaimResult(call=call)

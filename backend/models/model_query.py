@@ -7,28 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.errors import Usage
+from backend.ledger.money.accounts import Purse
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.settings import BudgetSettings
-
-
-@dataclass(frozen=True, slots=True)
-class JobAccount:
-    """The account of a project's job: what all runs of ``camvo label`` on the project may spend together.
-
-    Attributes:
-        limit_usd: what no call may exceed, in $; ``None`` for no limit.
-        aim_usd: what plans keep to as far as they can, in $; ``None`` for none.
-    """
-
-    limit_usd: float | None = None
-    aim_usd: float | None = None
-
-    @property
-    def planned_usd(self) -> float | None:
-        """What plans keep to, in $; ``None`` for no limit."""
-        limits = [usd for usd in (self.limit_usd, self.aim_usd) if usd is not None]
-        return min(limits, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +26,7 @@ class ModelQuery:
         budget: the limits on the project's spending.
         questions: the questions in the prompt, for embedded voters; they do not read prompts.
         again: whether the model makes another attempt after its last one.
-        account: the account of the project's job, if the prompt belongs to it.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
     """
 
     project: str
@@ -55,7 +37,7 @@ class ModelQuery:
     budget: BudgetSettings
     questions: Sequence[TaskQuestion] = ()
     again: bool = False
-    account: JobAccount | None = None
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)

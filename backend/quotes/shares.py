@@ -77,7 +77,7 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     if isinstance(policy, Joint) and to_come and sum(prices.values()) > 0.0:
         known = [_known(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
-            return _forecast(policy, known, to_come, progress)
+            return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
     low, high = documented_share(name, to_come, [*prices.values()], min(settings.policy.k_min, len(prices)))
     return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
@@ -89,14 +89,14 @@ def _known(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -
 
 
 def _forecast(
-    policy: Joint, known: Sequence[KnownRounds], to_come: int, progress: Callable[[int], object]
+    worth: float, known: Sequence[KnownRounds], to_come: int, progress: Callable[[int], object]
 ) -> PolicyShare:
     """The forecasts of all questions as one.
 
     One call answers all questions, so costs lie between those of the dearest question and the sum of all.
     """
     rng = np.random.default_rng(SEED)
-    forecasts = [forecast(rounds.votes, to_come, policy.worth, rng, progress=progress) for rounds in known]
+    forecasts = [forecast(rounds.votes, to_come, worth, rng, progress=progress) for rounds in known]
     asked: dict[str, float] = {}
     for one in forecasts:
         asked = {arm: max(asked.get(arm, 0.0), rate) for arm, rate in one.asked.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.learning.human_labels import aggregation_of
@@ -82,19 +82,28 @@ class QuestionCounter:
             key: the question.
             state: its state of now, which must not change meanwhile.
         """
-        found, last = QuestionCount(key), 0
-        prices: Mapping[str, float] = {}
-        scorer: Scorer | None = None
+        found, scorer = QuestionCount(key), None
+        for number, (kept, prices) in enumerate(self.rounds(key, state)):
+            if number == 0:
+                scorer = self._scorer(key, kept, prices)
+            self._decide(found, kept, state, prices, scorer)
+        return found
+
+    def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, Mapping[str, float]]]:
+        """Read a question's countable rounds, each with the prices of all models, which are the same for all.
+
+        Args:
+            key: the question.
+            state: its state of now.
+        """
+        last, prices = 0, dict[str, float]()
         while page := self._page(key, last):
             last = page[-1].id
-            if not prices:
-                prices = self._prices(page, state)
-                scorer = self._scorer(key, page[0], prices)
+            prices = prices or self._prices(page, state)
             for position, kept in enumerate(page):
                 if position % _PORTION == 0:
                     self.pause()
-                self._decide(found, kept, state, prices, scorer)
-        return found
+                yield kept, prices
 
     def _page(self, key: StateKey, after: int) -> list[CountableRound]:
         with self.ledger.read() as connection:
@@ -138,7 +147,7 @@ class QuestionCounter:
             tuple(kept.plan["labels"]),
             prices,
             aggregation_of(kept.plan),
-            kept.plan.get("confidences", {}),
+            kept.confidences,
         )
         decision = recount(self.policy, state, past)
         if decision is None:

@@ -22,6 +22,7 @@ from backend.ledger.recounts.countable_rounds import CountableRound, countable_r
 from backend.ledger.recounts.countings import Counting, Reason
 from backend.questions import parse_label_config
 from backend.recounting.counting import QuestionCount, QuestionCounter
+from backend.recounting.further.doubts import Doubting, Doubts
 from backend.recounting.recording import record
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -143,13 +144,53 @@ class Recounter:
             LedgerError: the ledger cannot be read.
             Stopped: the process stops.
         """
-        began, loop = time.monotonic(), asyncio.get_running_loop()
+        began, found = time.monotonic(), list[QuestionCount]()
+
+        def count(counter: QuestionCounter, key: StateKey, state: State) -> None:
+            found.append(counter.count(key, state))
+
+        sequence = await self._through_questions(project, count)
+        return ProjectCount(tuple(found), sequence, time.monotonic() - began)
+
+    async def doubts(self, project: str, usd: float, most: int) -> Doubts:
+        """Find the tasks on which so much money, spent on further votes, brings the most right labels.
+
+        Args:
+            project: the project's key.
+            usd: in $.
+            most: the most tasks.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+            Stopped: the process stops.
+        """
+        return (await self.doubting(project)).best(usd, most)
+
+    async def doubting(self, project: str) -> Doubting:
+        """Look at every open task of a project: what further votes on it would bring.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+            Stopped: the process stops.
+        """
+        doubting = Doubting()
+        await self._through_questions(project, doubting.add)
+        return doubting
+
+    async def _through_questions(
+        self, project: str, function: Callable[[QuestionCounter, StateKey, State], None]
+    ) -> int:
+        """Call a function in the counting thread for each question, with a state that no one else changes.
+
+        Returns:
+            The project's last event that the states know; 0 for a project that the ledger does not know.
+        """
+        loop = asyncio.get_running_loop()
         stored, first_rounds = await loop.run_in_executor(self._workers, self._first_rounds, project)
         if stored is None:
-            return ProjectCount((), 0, 0.0)
+            return 0
         settings, _ = project_settings(stored, self._settings)
         aggregations = _aggregations(stored)
-        found = []
         for key, first in first_rounds.items():
             aggregation = aggregation_of(first.plan)
             policy = policy_of(settings.policy, [aggregation, *aggregations])
@@ -163,8 +204,8 @@ class Recounter:
             own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
             names = [model.name for model in settings.models]
             counter = QuestionCounter(self._ledger, policy, names, settings.calibrate, self._pause)
-            found.append(await loop.run_in_executor(self._workers, counter.count, key, own))
-        return ProjectCount(tuple(found), stored.sequence, time.monotonic() - began)
+            await loop.run_in_executor(self._workers, function, counter, key, own)
+        return stored.sequence
 
     def _first_rounds(self, project: str) -> tuple[Project | None, dict[StateKey, CountableRound]]:
         """The project, and of each question's latest epoch a round."""

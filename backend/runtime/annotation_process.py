@@ -26,6 +26,7 @@ from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
 from backend.models.rates.stores import LedgerRates
+from backend.recounting.further.asking import FurtherAsking
 from backend.runtime.loop_thread import LoopThread
 from backend.runtime.lost_calls import settle_lost_calls
 from backend.runtime.past_usage import recall_usage
@@ -57,6 +58,7 @@ class AnnotationProcess:
         thread: the event loop and its thread.
         questions: what a job asks.
         annotator: takes a job to its prediction.
+        further: asks models that decided tasks left out.
         settlements: the paid answers that are still to be stored.
     """
 
@@ -89,12 +91,25 @@ class AnnotationProcess:
         voters = Voters(queries, self.pool)
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters)
-        self.annotator = self._make_annotator(voters)
+        examples = Examples(self.ledger, self.readers, clock=clock)
+        fits, students = BackgroundFits(self.readers, clock=clock), Students(self.readers, clock=clock)
+        planner = Planner(self.states, fits, students)
+        self.annotator = self._make_annotator(voters, examples, planner)
+        self.further = FurtherAsking(
+            ledger=self.ledger,
+            writer=self.writer,
+            readers=self.readers,
+            questions=self.questions,
+            examples=examples,
+            planner=planner,
+            voters=voters,
+            clock=clock,
+        )
         self._warm_up = threading.Thread(
             target=warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
         )
 
-    def _make_annotator(self, voters: Voters) -> Annotator:
+    def _make_annotator(self, voters: Voters, examples: Examples, planner: Planner) -> Annotator:
         ledger, readers, clock = self.ledger, self.readers, self.clock
         return Annotator(
             ledger=ledger,
@@ -102,10 +117,8 @@ class AnnotationProcess:
             readers=readers,
             embedder=self.embedder,
             questions=self.questions,
-            examples=Examples(ledger, readers, clock=clock),
-            planner=Planner(
-                self.states, BackgroundFits(readers, clock=clock), Students(readers, clock=clock)
-            ),
+            examples=examples,
+            planner=planner,
             voters=voters,
             scorers=Scorers(ledger, readers, clock=clock),
             clock=clock,

@@ -56,7 +56,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
     _register_interface(app, runtime, environment)
-    _register_recounts(app, runtime)
+    _register_recounts(app, runtime, environment)
     _register_pages(app, runtime, environment)
     _register_guards(app, runtime, environment)
     register_refusals(app, environment)
@@ -101,11 +101,7 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
         with turns:
             body = payloads.parse_request(payloads.PredictRequest, request_bodies.json_object(request))
             if len(body.tasks) > environment.max_tasks:
-                raise BodyTooLargeError(
-                    f"{len(body.tasks)} tasks in one request, at most {environment.max_tasks} are taken",
-                    where="body.tasks",
-                    fix="select fewer tasks or raise CAMVO_MAX_TASKS",
-                )
+                raise _too_many(len(body.tasks), environment)
             config = parse_label_config(body.label_config)
             runtime.projects.note_predicted(body.project, config, body.label_config)
             if body.tasks_of_project is not None:
@@ -136,8 +132,16 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
         return jsonify(versions=[version])
 
 
-def _register_recounts(app: Flask, runtime: Runtime) -> None:
-    """Register what ``camvo predict --recount`` requests."""
+def _too_many(tasks: int, environment: Environment) -> BodyTooLargeError:
+    return BodyTooLargeError(
+        f"{tasks} tasks in one request, at most {environment.max_tasks} are taken",
+        where="body.tasks",
+        fix="select fewer tasks or raise CAMVO_MAX_TASKS",
+    )
+
+
+def _register_recounts(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    """Register what ``camvo predict --recount`` requests, with and without ``--ask-more``."""
 
     @app.post("/recount")
     def recount() -> Response:
@@ -147,6 +151,24 @@ def _register_recounts(app: Flask, runtime: Runtime) -> None:
         except TimeoutError:
             return jsonify(done=False)
         return jsonify(done=True, counting=None if counting is None else dataclasses.asdict(counting))
+
+    @app.post("/doubts")
+    def doubts() -> Response:
+        body = payloads.parse_request(payloads.DoubtsRequest, request_bodies.json_object(request))
+        try:
+            found, spent = runtime.doubts(body.project, body.usd, body.most)
+        except TimeoutError:
+            return jsonify(done=False)
+        return jsonify(done=True, spent_usd=spent, **dataclasses.asdict(found))
+
+    @app.post("/ask_more")
+    def ask_more() -> Response:
+        body = payloads.parse_request(payloads.AskMoreRequest, request_bodies.json_object(request))
+        if len(body.tasks) > environment.max_tasks:
+            raise _too_many(len(body.tasks), environment)
+        config = parse_label_config(body.label_config)
+        portion = runtime.ask_more(body.project, config, body.tasks, usd=body.usd, worth_usd=1.0 / body.least)
+        return jsonify(**dataclasses.asdict(portion))
 
     @app.get("/recounted")
     def recounted() -> Response:

@@ -30,6 +30,9 @@ from backend.learning.catch_up import CatchUp
 from backend.learning.reward_corrections import RewardCorrections
 from backend.learning.training import Training
 from backend.ledger.database.readiness import try_write
+from backend.ledger.money import accounts
+from backend.ledger.money.accounts import Purse
+from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting
 from backend.models.embedder.embedder import Embedder
@@ -37,6 +40,9 @@ from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.recounting.automatic import AutomaticRecounts
 from backend.recounting.delivery import Delivery
+from backend.recounting.further.background import Completing
+from backend.recounting.further.doubts import Doubts
+from backend.recounting.further.portion import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.recounting.training_step import RecountStep
 from backend.runtime.annotation_process import AnnotationProcess
@@ -99,6 +105,7 @@ class Runtime:
         self._writer, readers = self._process.writer, self._process.readers
         self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
         self._trainings: set[Future[None]] = set()
+        self._doubting: dict[tuple[str, float, int], Future[Doubts]] = {}
         self._reliability_fits = ReliabilityFits(self.ledger, self._writer, readers, settings, clock)
         self._reliabilities = ReliabilityWatch(self._reliability_fits)
         sys.setswitchinterval(_SWITCH)
@@ -110,12 +117,21 @@ class Runtime:
             self.ledger, self._writer, self._process.states, self._counting, settings, clock=clock
         )
         self.recounts = self._make_recounts(environment)
+        self.completing = Completing(
+            ledger=self.ledger,
+            writer=self._writer,
+            further=self._process.further,
+            readers=readers,
+            settings=settings,
+            environment=environment,
+        )
         self._training = self._make_training(environment)
         self._process.start(
             self._deletions.run(),
             self.alert_watch.run(),
             self.recounts.run(),
             self._reliabilities.run(),
+            self.completing.run(),
         )
         metrics.started_at.set(clock())
 
@@ -205,6 +221,65 @@ class Runtime:
         """
         future = self._thread.submit(self.recounter.recount(project, "command"))
         return future.result(self.settings.deadline)
+
+    def doubts(self, project: str, usd: float, most: int) -> tuple[Doubts, float]:
+        """Find the tasks on which further votes are worth most; nothing is asked.
+
+        Args:
+            project: the project's key.
+            usd: the most that further votes may cost in all, also in earlier runs, in $.
+            most: the most tasks.
+
+        Returns:
+            The tasks, and what was spent on further votes so far, in $.
+
+        Raises:
+            TimeoutError: it was not done by the deadline.
+            LedgerError: the ledger failed.
+        """
+        with self.ledger.read() as connection:
+            spent = from_picodollars(accounts.balance(connection, project, "further").spent)
+        asked = project, max(usd - spent, 0.0), most
+        if (future := self._doubting.get(asked)) is None:
+            future = self._doubting[asked] = self._thread.submit(self.recounter.doubts(*asked))
+        try:
+            return future.result(self.settings.deadline), spent
+        finally:
+            if future.done():  # else the next request, which the client sends at once, waits for the same
+                self._doubting.pop(asked, None)
+
+    def ask_more(
+        self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
+    ) -> Portion:
+        """Ask models that decided tasks left out, while a vote is worth its price.
+
+        Args:
+            project: Label Studio's key of the project.
+            config: the parsed label config.
+            tasks: the tasks as received; malformed ones are passed over.
+            usd: the most that further votes may cost in all, also in earlier runs, in $.
+            worth_usd: what one more right label is worth, in $.
+
+        Raises:
+            BadLabelConfigError: the config has no control that can be voted on.
+            ConfigError: the project's stored ``extra_params`` no longer fit the settings.
+            LedgerError: the ledger failed.
+        """
+        require_questions(config)
+        settings, purse = self.projects.settings(project), Purse("further", usd)
+        jobs = [
+            Job(project, *task, config, settings, purse=purse)
+            for raw in tasks
+            if (task := parse_task(raw)) is not None
+        ]
+        further = self._process.further
+        asking = ask_portion(
+            jobs,
+            lambda job: further.ask_in_doubt(job, worth_usd),
+            at_once=settings.concurrency,
+            deadline=settings.deadline / 2.0,
+        )
+        return self._thread.submit(asking).result()
 
     def delivered(self, project: str, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""

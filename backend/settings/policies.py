@@ -66,6 +66,8 @@ class PolicySettings(BaseModel):
 
     ``None`` is the policy's own default.
     """
+    worth_usd: Worth | None = None
+    """The same in dollars (``joint``): it asks less where asking every model is dearer."""
     first: Rounds = 200
     """Rounds that ask every model, at the start and after a model joins (``stacked``)."""
     alpha: NotNegative = 0.25
@@ -96,6 +98,8 @@ class PolicySettings(BaseModel):
                     f"is a parameter of {' and '.join(owners)}, not of {self.name}",
                     f"remove it, or set policy.name to {' or '.join(owners)}",
                 )
+        if self.worth is not None and self.worth_usd is not None:
+            raise mistake("worth_usd", "is set beside worth", "keep one of both")
         return self
 
 

@@ -13,6 +13,7 @@ from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 
 from .alerts import AlertSettings
+from .humans import HumanSettings
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
 from .policies import NotNegative, PolicySettings, Rounds, Share, Worth
@@ -43,6 +44,12 @@ class Settings(BaseModel):
     """The pool."""
     policy: PolicySettings = PolicySettings()
     budget: BudgetSettings = BudgetSettings()
+    humans: HumanSettings = HumanSettings()
+    """What a person's label costs."""
+    complete_labelled: bool = False
+    """Whether the server asks models that were left out about tasks that people label."""
+    background_share: Share = 0.05
+    """Share of what a project has paid so far that the server may spend by itself."""
     alerts: AlertSettings = AlertSettings()
     """Where alarms are posted."""
     audit: Annotated[Real, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
@@ -80,7 +87,7 @@ class Settings(BaseModel):
     concurrency: AtLeastOne = 64
     """Tasks in progress at once, per process."""
 
-    @field_validator("policy", "budget", "alerts", mode="before")
+    @field_validator("policy", "budget", "humans", "alerts", mode="before")
     @classmethod
     def _null_means_defaults(cls, value: object) -> object:
         return {} if value is None else value
@@ -107,6 +114,9 @@ class Settings(BaseModel):
                 )
         if self.student and STUDENT in names:
             raise mistake("student", f"a model has the student's name, {STUDENT!r}", "rename the model")
+        if self.complete_labelled and self.budget.project_usd is None and self.budget.day_usd is None:
+            fix = "set budget.project_usd or budget.day_usd: the server spends money by itself"
+            raise mistake("complete_labelled", "needs a budget", fix)
         problem = _misfit(self.policy, names)
         if problem is not None:
             raise mistake(f"policy.{problem[0]}", *problem[1:])
@@ -120,8 +130,8 @@ class Settings(BaseModel):
         Args:
             extra_params: the project's extra params as Label Studio sends them: an object, the same object as
                 a JSON string, or null. The keys are ``delta``, ``k_min``, ``agreement``, ``max_stages``,
-                ``worth``, ``first``, ``models``, ``instructions``, ``show_votes`` and ``few_shot``.
-                ``models`` is a list of names from the pool; the pool's order is kept.
+                ``worth``, ``worth_usd``, ``first``, ``models``, ``instructions``, ``show_votes`` and
+                ``few_shot``. ``models`` is a list of names from the pool; the pool's order is kept.
 
         Raises:
             ConfigError: an unknown key or an invalid value; ``where`` is ``extra_params.<key>``.
@@ -133,7 +143,12 @@ class Settings(BaseModel):
             raise config_error(error, "extra_params", _Overrides, joint=".") from None
         models = self.models if overrides.models is None else self._chosen(overrides.models)
         of_policy = overrides.model_dump(include=_OF_POLICY, exclude_none=True)
-        policy = self.policy.model_copy(update=of_policy)
+        if {"worth", "worth_usd"} <= of_policy.keys():
+            raise ConfigError("is set beside worth", where="extra_params.worth_usd", fix="keep one of both")
+        # A project's own worth takes the place of the server's, in whichever unit that is.
+        other = {"worth": "worth_usd", "worth_usd": "worth"}
+        replaced = {other[name]: None for name in other if name in of_policy}
+        policy = self.policy.model_copy(update=replaced | of_policy)
         problem = _misfit(policy, [model.name for model in models])
         if problem is not None:
             key = problem[0] if problem[0] in of_policy else "models"
@@ -163,6 +178,7 @@ class _Overrides(BaseModel):
     agreement: Share | None = None
     max_stages: AtLeastOne | None = None
     worth: Worth | None = None
+    worth_usd: Worth | None = None
     first: Rounds | None = None
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, select
 from backend.ledger import projects
 from backend.ledger.database import tables
 from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger.recounts import further_votes
 from backend.ledger.recounts import rows as recounts
 
 FORMAT = "camvo-ledger"
@@ -48,7 +49,8 @@ def lines(connection: Connection, keys: Sequence[str] | None = None) -> Iterator
 def _round_lines(connection: Connection, project: str) -> Iterator[Line]:
     query = select(tables.rounds).where(_rounds.project == project).order_by(_rounds.id)
     for portion in _portions(connection, query):
-        latest = recounts.latest(connection, [row.id for row in portion])
+        ids = [row.id for row in portion]
+        latest, further = recounts.latest(connection, ids), further_votes.of_rounds(connection, ids)
         for row in portion:
             recount = latest.get(row.id)
             yield {
@@ -62,6 +64,7 @@ def _round_lines(connection: Connection, project: str) -> Iterator[Line]:
                 "label": row.label,
                 "score": row.score,
                 "votes": row.votes,
+                "further_votes": {vote.model: vote.vote for vote in further.get(row.id, ())},
                 "confidences": row.plan.get("confidences", {}),
                 "recounted_label": None if recount is None else recount.label,
                 "recounted_score": None if recount is None else recount.score,
@@ -113,6 +116,7 @@ def _call_lines(connection: Connection, project: str) -> Iterator[Line]:
                 "input_tokens": row.input_tokens,
                 "output_tokens": row.output_tokens,
                 "error": row.error_code,
+                "purse": row.purse,
                 "seconds": row.seconds,
                 "created_at": _time(row.created_at),
             }

@@ -64,7 +64,10 @@ class Joint(Staged):
 
     Attributes:
         worth: the worth of one more right label, in prices of asking all models; positive and finite.
+        worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
+            asking all models costs for a task then says how many askings a right label is worth there.
         allowance: what the task may cost on average, in prices of asking all models; see :meth:`within`.
+        goes_on: whether it plans further votes on decided rounds; see :meth:`going_on`.
 
     >>> import camvo
     >>> prices = {"small": 0.1, "large": 5.0}
@@ -81,12 +84,42 @@ class Joint(Staged):
     _kind = JointStages
 
     worth: float = 10.0
+    worth_usd: float | None = None
     allowance: float = field(default=math.inf, init=False)
+    goes_on: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (np.isfinite(self.worth) and self.worth > 0.0):
-            raise InvalidParameterError(f"worth must be positive and finite, got {self.worth}")
+        for name, worth in (("worth", self.worth), ("worth_usd", self.worth_usd)):
+            if worth is not None and not (np.isfinite(worth) and worth > 0.0):
+                raise InvalidParameterError(f"{name} must be positive and finite, got {worth}")
+
+    def worth_in_askings(self, costs: Mapping[str, float]) -> float:
+        """The worth of one more right label, in prices of asking all models, at these prices."""
+        total = sum(costs.values())
+        if self.worth_usd is None or total <= 0.0:
+            return self.worth
+        return float(f"{self.worth_usd / total:.2g}")  # so tasks of nearly the same price share one plan
+
+    def worth_of(self, full: float) -> float:
+        """The worth of one more right label about a task, in the unit of the prices.
+
+        Args:
+            full: what asking all models about the task costs.
+        """
+        return self.worth * full if self.worth_usd is None else self.worth_usd
+
+    def going_on(self, worth_usd: float) -> Joint:
+        """The same policy for further votes on decided rounds, if a right label is worth so much.
+
+        No draw asks all arms, and there is no first stage: votes that are there are where it begins.
+
+        Args:
+            worth_usd: in the unit of the prices; positive and finite.
+        """
+        policy = replace(self, worth_usd=worth_usd)
+        object.__setattr__(policy, "goes_on", True)
+        return policy
 
     def within(self, allowance: float) -> Joint:
         """The same policy for tasks that may cost no more than ``allowance`` on average.
@@ -112,7 +145,8 @@ class Joint(Staged):
         if len(order) <= most_arms(len(observation.labels)):
             # Prices only choose among more arms than a plan can hold. Tasks of all lengths share one fit.
             shares = (0.0,) * len(order)
-        prices = tuple([(arm, share / self.worth) for arm, share in sorted(zip(order, shares, strict=True))])
+        worth = self.worth_in_askings(costs)
+        prices = tuple([(arm, share / worth) for arm, share in sorted(zip(order, shares, strict=True))])
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(evidence, latest, observation.labels, prices, sure, contexts)
 
@@ -127,11 +161,13 @@ class Joint(Staged):
         allowance = self.allowance
         if self.allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
-        rate = 1.0 if self.everyone else rate
+        if self.goes_on or self.everyone:
+            rate = float(self.everyone)
         exploration = explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
-        caution = 1.0 + CAUTION_ROUNDS / max(everyone, 1)
-        prices = {arm: share / (self.worth * caution) for arm, share in zip(order, shares, strict=True)}
+        caution = 1.0 if self.goes_on else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
+        worth = self.worth_in_askings(costs) * caution
+        prices = {arm: share / worth for arm, share in zip(order, shares, strict=True)}
         if self.allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
             dearer = self._shadow_price(observations, costs, prices, allowance=allowance, draw=draw)
@@ -146,6 +182,8 @@ class Joint(Staged):
             first = tuple(next_arms(questions, prices, {}))
         if exploration == "everyone":
             first = order
+        if self.goes_on:
+            first = ()
         stages = JointStages(
             order=(*first, *[arm for arm in order if arm not in first]),
             exploration=exploration,
@@ -170,7 +208,7 @@ class Joint(Staged):
         share = dict(zip(order, shares, strict=True))
         dearer = [1.0]
         for observation in observations.values():
-            joint = self._joint(observation, costs)
+            joint = self.joint_fit(observation, costs)
             if joint is None:
                 continue
             in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
@@ -181,12 +219,12 @@ class Joint(Staged):
     def _question(
         self, observation: Observation, costs: Mapping[str, float], prices: Mapping[str, float]
     ) -> JointQuestion:
-        joint = self._joint(observation, costs)
+        joint = self.joint_fit(observation, costs)
         if joint is None:
             return JointQuestion(observation.labels)
         return self._stages_of(joint, observation.context, prices)
 
-    def _joint(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | None:
+    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> JointFit | None:
         """The fit of the model of votes; ``None`` for a question whose votes are not labels."""
         fit = self._fit(observation, costs) if observation.aggregation == LABEL_VOTE else None
         if fit is None:

@@ -68,6 +68,21 @@ class Progress:
     spent_usd: float
 
 
+@dataclass(frozen=True, slots=True)
+class TasksInDoubt:
+    """The tasks on which further votes are worth most.
+
+    Attributes:
+        tasks: their numbers, the most right labels per dollar first.
+        least: what a dollar must bring for another vote on any of them, in right labels.
+        spent_usd: what further votes have cost so far, in $.
+    """
+
+    tasks: Sequence[int]
+    least: float
+    spent_usd: float
+
+
 class BackendClient:
     """One running ``camvo serve``.
 
@@ -242,6 +257,56 @@ class BackendClient:
             if answer["done"]:
                 counting: dict[str, Any] | None = answer["counting"]
                 return counting
+
+    def doubts(self, project_key: str, usd: float) -> TasksInDoubt:
+        """Find the tasks on which further votes are worth most.
+
+        Args:
+            project_key: the project's key.
+            usd: the most that further votes may cost in all, also in earlier runs, in $.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        body = {"project": project_key, "usd": usd}
+        while True:  # a large project takes longer than one request
+            answer = self._answer("POST", "/doubts", json=body, timeout=_SLOW)
+            if answer["done"]:
+                return TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
+
+    def ask_more(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        usd: float,
+        least: float,
+    ) -> dict[str, Any]:
+        """Have models asked that these tasks' rounds left out.
+
+        Args:
+            project_key: the project's key.
+            label_config: its label config.
+            tasks: the tasks, with ``id`` and ``data``.
+            usd: the most that further votes may cost in all, also in earlier runs, in $.
+            least: what a dollar must bring for another vote, in right labels.
+
+        Returns:
+            What was asked (:class:`backend.recounting.further.portion.Portion`).
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        body = {
+            "project": project_key,
+            "label_config": label_config,
+            "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
+            "usd": usd,
+            "least": least,
+        }
+        portion: dict[str, Any] = self._answer("POST", "/ask_more", json=body, timeout=_SLOW)
+        return portion
 
     def recounted(self, project_key: str, after: int = 0) -> tuple[list[int], int]:
         """Return tasks whose prediction is to be replaced, and the number of the latest counting.

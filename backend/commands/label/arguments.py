@@ -66,6 +66,21 @@ ProjectInstead: TypeAlias = Annotated[
     int | None,
     typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
 ]
+Recount: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--recount", help="At the end, count kept votes again by what is known then. Costs nothing."
+    ),
+]
+AskMore: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--ask-more",
+        min=0,
+        help="With --recount: ask models that were left out, where that is worth most, for at most so"
+        " many dollars over all runs.",
+    ),
+]
 ShardOf: TypeAlias = Annotated[
     str | None,
     typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -12,8 +12,9 @@ from backend.annotation.job import Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
+from backend.ledger.money.accounts import Purse
+from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey
-from backend.models.model_query import JobAccount
 from backend.questions import LabelConfig
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
@@ -61,7 +62,8 @@ class DatasetJobs:
         config: its label config.
         settings: its settings.
         again: whether models make another attempt after their last one.
-        account: the account of the project's job.
+        purse: the account of the project's job; ``None`` for none.
+        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
     """
 
     process: AnnotationProcess
@@ -69,7 +71,8 @@ class DatasetJobs:
     config: LabelConfig
     settings: Settings
     again: bool = False
-    account: JobAccount = field(default_factory=JobAccount)
+    purse: Purse | None = None
+    aim_usd: float | None = None
 
     def look_up(
         self,
@@ -89,7 +92,7 @@ class DatasetJobs:
             keys = [question.key for questions, _ in asked for question in questions]
             numbers = [task.number for task in some]
             with self.process.ledger.read() as connection:
-                found = rounds.find_by_key(connection, keys)
+                found = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
                 failures = failed_tasks.codes_of(connection, self.project, numbers)
                 also(connection, numbers)
             for task, job, (questions, code) in zip(some, jobs, asked, strict=True):
@@ -97,7 +100,14 @@ class DatasetJobs:
 
     def _job(self, task: DatasetTask) -> Job:
         return Job(
-            self.project, task.number, task.data, self.config, self.settings, self.again, account=self.account
+            self.project,
+            task.number,
+            task.data,
+            self.config,
+            self.settings,
+            self.again,
+            purse=self.purse,
+            aim_usd=self.aim_usd,
         )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:

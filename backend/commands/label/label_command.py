@@ -32,6 +32,8 @@ def label(  # noqa: PLR0917 - a command's options
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
     retry_failed: arguments.RetryFailed = False,
+    recount: arguments.Recount = False,
+    ask_more: arguments.AskMore = None,
     shard: arguments.ShardOf = None,
     engine: arguments.Engine = None,
     server: Annotated[
@@ -51,7 +53,9 @@ def label(  # noqa: PLR0917 - a command's options
     spending = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
+    counting = {"recount": recount, "ask_more": ask_more}
     if project is not None:
+        refuse("is for files", f"use camvo predict --project {project} --recount", **counting)
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, out=out, shard=shard, engine=engine)
         done = _label_project(project, config, label_studio, backend_url, server=server, **spending)
@@ -60,21 +64,28 @@ def label(  # noqa: PLR0917 - a command's options
         refuse("is for projects", fix, **urls, backend_url=backend_url, server=server)
         if source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
-        parts = _checked_parts(shard, engine, blind=blind, sample=sample, pilot=pilot)
+        if ask_more is not None and not recount:
+            raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
+        parts = _checked_parts(shard, engine, recount, blind=blind, sample=sample, pilot=pilot)
         blind_file = out.parent / "blind.csv"
-        options = options_of(**of_file, **of_run, **spending, **parts, blind_file=blind_file)  # type: ignore[arg-type]
+        run = {**of_run, **spending, **counting, **parts, "blind_file": blind_file}
+        options = options_of(**of_file, **run)  # type: ignore[arg-type]
         done = _label_file(source, out, options, config, engine)
     if not done:
         raise typer.Exit(1)
 
 
-def _checked_parts(shard: str | None, engine: str | None, **of_one_process: int) -> dict[str, object]:
+def _checked_parts(
+    shard: str | None, engine: str | None, recount: bool, **of_one_process: int
+) -> dict[str, object]:
     """The options of a run that is divided; those that need the whole file in one process are refused."""
     from backend.datasets.shard import WHOLE, Shard  # noqa: PLC0415 - keeps the help fast
 
     if shard or engine:
         fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
         refuse("draws one sample of a file that one process labels", fix, blind=of_one_process.pop("blind"))
+        again = "run it once more for the whole file, without --shard and --engine: nothing is paid twice"
+        refuse("goes through the whole file in one process", again, recount=recount)
         refuse("is for a file that one process labels", "run it without parts first", **of_one_process)
     if engine:
         refuse("divides a file among hosts, as --engine does itself", "leave one out", shard=shard)

@@ -12,7 +12,7 @@ from backend.datasets.shard import WHOLE, Shard
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
 from backend.errors import ConfigError
-from backend.models.model_query import JobAccount
+from backend.ledger.money.accounts import Purse
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 
@@ -37,6 +37,8 @@ class LabelOptions:
         pilot: how many random tasks are asked about at every model first.
         sample: how many random tasks are labelled; 0 for all.
         retry_failed: whether only tasks that failed before are asked about.
+        recount: whether kept votes are counted again at the end.
+        ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
         shard: the part of the dataset to label.
         aim: what the job's plans keep to as far as they can, in $; ``None`` for none.
     """
@@ -53,6 +55,8 @@ class LabelOptions:
     pilot: int = 0
     sample: int = 0
     retry_failed: bool = False
+    recount: bool = False
+    ask_more: float | None = None
     shard: Shard = WHOLE
     aim: float | None = None
 
@@ -96,7 +100,7 @@ class LabelOptions:
         return self.name
 
     @property
-    def account(self) -> JobAccount:
+    def purse(self) -> Purse:
         """The account of the job, with its budget.
 
         Raises:
@@ -104,4 +108,4 @@ class LabelOptions:
         """
         if self.budget is not None and not self.budget >= 0:
             raise ConfigError("is negative", where="--budget", fix="give an amount in dollars")
-        return JobAccount(self.budget, self.aim)
+        return Purse("job", self.budget)

@@ -13,10 +13,11 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.annotation.job import is_audit
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
+from backend.commands.label.counting_again import count_again
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project_process import annotation_process, remembered_settings
+from backend.commands.label.project.project_process import annotation_process, remembered_settings
 from backend.commands.label.results import results
 from backend.commands.label.run_tally import RunTally
 from backend.commands.quote.quoting import agreed
@@ -73,6 +74,8 @@ def run_label(  # noqa: PLR0917 - what a run needs
             tasks = RandomSample(index, project, options.sample) if options.sample else index
             jobs = agreed(jobs, tasks, options, console)
             tally = label_tasks(jobs, tasks, console)
+            if options.recount:
+                count_again(jobs, tasks, console, options.ask_more)
             write(results(tasks, jobs), index.columns)
             return tally
 
@@ -96,7 +99,9 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
         tasks: how many tasks the whole source has.
     """
     own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
-    return DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed, options.account)
+    return DatasetJobs(
+        process, project, dataset.config, own_settings, options.retry_failed, options.purse, options.aim
+    )
 
 
 def _with_blind_sample(

@@ -16,7 +16,8 @@ class RecountTally:
     """What a run did.
 
     Attributes:
-        counting: the counting as the server says it; ``None`` if nothing changed.
+        counting: the counting as the server says it, with the changes of all of them; ``None`` if nothing
+            changed.
         replaced: tasks whose prediction was replaced.
         drafted: tasks that somebody has begun to annotate; they are left until the draft is gone.
     """
@@ -24,6 +25,12 @@ class RecountTally:
     counting: Mapping[str, Any] | None = None
     replaced: int = 0
     drafted: int = 0
+
+    def add(self, counting: Mapping[str, Any]) -> None:
+        """Count what a counting changed; a label that two countings change counts twice."""
+        before = self.counting or {"labels": 0, "scores": 0}
+        sums = {name: before[name] + counting[name] for name in ("labels", "scores")}
+        self.counting = {**counting, **sums}
 
     def summary(self) -> str:
         """Return a line with what changed, and one with what Label Studio shows."""
@@ -66,7 +73,9 @@ class RecountRun:
         Raises:
             BackendError: the server refused, or cannot be reached.
         """
-        self.tally.counting = self.backend.recount(self.key)
+        counting = self.backend.recount(self.key)
+        if counting is not None:
+            self.tally.add(counting)
 
     def deliver(self) -> None:
         """Replace the predictions of changed tasks that nobody has annotated or begun to.

@@ -15,8 +15,12 @@ from backend.commands.environment import environment_with
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_process import (
+    annotation_process,
+    asking_nobody,
+    remembered_settings,
+)
 from backend.commands.label.project.project_tasks import project_tasks
-from backend.commands.label.project_process import annotation_process, asking_nobody, remembered_settings
 from backend.commands.quote.output import print_quote
 from backend.commands.quote.quoting import quote_of, run_pilot
 from backend.datasets.index import Index
@@ -78,7 +82,7 @@ def file_quote(
         process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
         with process_of as process:
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
-            jobs = DatasetJobs(process, project, dataset.config, own, account=options.account)
+            jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse)
             quote = quote_of(jobs, index.first_rows, index.tasks, console)
             if not options.pilot or not quote.to_come:
                 return quote

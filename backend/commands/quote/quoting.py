@@ -99,4 +99,4 @@ def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJo
         return jobs
     with jobs.process.ledger.read() as connection:
         spent = from_picodollars(accounts.balance(connection, jobs.project, accounts.JOB).spent)
-    return replace(jobs, account=replace(jobs.account, aim_usd=spent + quote.bill.high))
+    return replace(jobs, aim_usd=spent + quote.bill.high)

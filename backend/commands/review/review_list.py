@@ -1,19 +1,22 @@
-"""The tasks of a project that are most worth labelling; :mod:`camvo.scores.suggestions` has the rule."""
+"""The tasks of a project that are most worth labelling, by :mod:`camvo.scores.reviews.suggestions`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
 
+from backend.commands.review.pricing import Pricing
 from backend.learning.projects import closed_controls
 from backend.ledger import blind_tasks, open_rounds, rounds
 from backend.ledger.open_rounds import OpenRound
 from backend.ledger.projects import Project
-from camvo.scores import suggestions
-from camvo.scores.suggestions import Candidate, Suggestion
+from camvo.scores.reviews import suggestions
+from camvo.scores.reviews.label_value import teaches
+from camvo.scores.reviews.suggestions import Candidate, Suggestion
 
 _MOST = 2000
 """Candidates at most: the tasks with the largest possible gain."""
@@ -42,7 +45,16 @@ class DecidedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedTask:
-    """A task to label, and why; the numbers are those of :class:`camvo.scores.suggestions.Suggestion`."""
+    """A task to label, and why.
+
+    Attributes:
+        task: its number.
+        gain: how many labels are expected to be put right; its parts ``wrong`` and ``lesson``, and
+            ``novelty``, are those of :class:`camvo.scores.reviews.suggestions.Suggestion`.
+        answers: how its questions were decided.
+        value_usd: what the gain is worth, in $; ``None`` without a price of labels.
+        models_first: whether a dollar for further votes of models brings more here than one for a label.
+    """
 
     task: int
     gain: float
@@ -50,6 +62,8 @@ class SuggestedTask:
     lesson: float
     novelty: float
     answers: tuple[DecidedQuestion, ...]
+    value_usd: float | None = None
+    models_first: bool = False
 
     @property
     def why(self) -> str:
@@ -60,6 +74,8 @@ class SuggestedTask:
             reasons.append(f"{weakest.asked - weakest.voted} did not answer")
         if self.novelty > 0.8:
             reasons.append("new ground")
+        if self.models_first:
+            reasons.append("ask more models first")
         return ", ".join(reasons)
 
 
@@ -73,6 +89,10 @@ class ReviewList:
         open: how many tasks have a prediction and no annotation.
         blind: how many more are blind for an audit.
         blind_next: the first of these, in the order of the queue; only labels without a gap certify.
+        label_usd: what a label costs, in $; ``None`` without a price of labels.
+        worth_usd: what one more right label is worth, in $; ``None`` without a price of labels.
+        worthwhile: how many open tasks there are whose label is worth its price; ``None`` without one.
+        models_first: how many open tasks there are on which models bring more for a dollar.
     """
 
     project: str
@@ -80,10 +100,19 @@ class ReviewList:
     open: int
     blind: int
     blind_next: tuple[int, ...]
+    label_usd: float | None = None
+    worth_usd: float | None = None
+    worthwhile: int | None = None
+    models_first: int = 0
 
 
-def review_list(connection: Connection, project: Project, limit: int) -> ReviewList:
+def review_list(
+    connection: Connection, project: Project, limit: int, pricing: Pricing | None = None
+) -> ReviewList:
     """Return the ``limit`` tasks of a project that are most worth labelling, and as many blind ones.
+
+    With a price of labels, what a label teaches is estimated from the project's own labels, and each task is
+    compared with what models would bring there for the same money.
 
     These tasks are left out of the former:
 
@@ -102,31 +131,26 @@ def review_list(connection: Connection, project: Project, limit: int) -> ReviewL
     arms = len(
         {arm for by_control in rounds_of.values() for round_ in by_control.values() for arm in round_.votes}
     )
-    candidates = sorted(
-        (_candidate(task, by_control, arms) for task, by_control in rounds_of.items()), key=_by_possible_gain
-    )[:_MOST]
+    every = [_candidate(task, by_control, arms) for task, by_control in rounds_of.items()]
+    lesson = _lesson(every, pricing)
+    candidates = sorted(every, key=lambda candidate: (-candidate.most(lesson), candidate.task))[:_MOST]
     labelled = [
         number
         for control, epoch in epochs.items()
         for number in open_rounds.labelled_round_ids(connection, project.key, control, epoch)
     ]
-    chosen = _suggest(connection, candidates, rounds_of, labelled, limit) if candidates else []
+    chosen = (
+        _suggest(connection, candidates, rounds_of, labelled, limit=limit, lesson=lesson)
+        if candidates
+        else []
+    )
     return ReviewList(
         project=project.key,
         tasks=tuple(
-            SuggestedTask(
-                suggestion.task,
-                suggestion.gain,
-                suggestion.wrong,
-                suggestion.lesson,
-                suggestion.novelty,
-                tuple(
-                    _decided(control, round_, has_closed_set)
-                    for control, round_ in rounds_of[suggestion.task].items()
-                ),
-            )
+            _suggested(suggestion, rounds_of[suggestion.task], has_closed_set, pricing)
             for suggestion in chosen
         ),
+        **_priced(every, lesson, pricing),
         open=len(rounds_of),
         blind=open_rounds.count_blind_tasks(connection, project.key),
         blind_next=tuple(blind_tasks.waiting(connection, project.key, epochs, limit)),
@@ -138,7 +162,9 @@ def _suggest(
     candidates: Sequence[Candidate],
     rounds_of: Mapping[int, Mapping[str, OpenRound]],
     labelled: Sequence[int],
+    *,
     limit: int,
+    lesson: float,
 ) -> list[Suggestion]:
     """Choose among the candidates, each with the context of its first question."""
     first_rounds = [next(iter(rounds_of[candidate.task].values())).id for candidate in candidates]
@@ -151,7 +177,56 @@ def _suggest(
         np.array([contexts[number] for number in comparable]),
         np.array([context for context in labelled_contexts if len(context) == d]).reshape(-1, d),
         limit,
+        lesson,
     )
+
+
+def _lesson(candidates: Sequence[Candidate], pricing: Pricing | None) -> float:
+    """The most that one label teaches, in corrected labels.
+
+    With a price of labels it is such that a label on an average task teaches what the project's labels do.
+    """
+    if pricing is None or not candidates:
+        return suggestions.TEACHES
+    wrong = sum(candidate.wrong for candidate in candidates)
+    doubt = sum(candidate.dispute for candidate in candidates) / len(candidates)
+    return teaches(wrong, pricing.taught, pricing.seen) / doubt if doubt > 0.0 else 0.0
+
+
+def _suggested(
+    suggestion: Suggestion,
+    by_control: Mapping[str, OpenRound],
+    has_closed_set: Mapping[str, bool],
+    pricing: Pricing | None,
+) -> SuggestedTask:
+    return SuggestedTask(
+        suggestion.task,
+        suggestion.gain,
+        suggestion.wrong,
+        suggestion.lesson,
+        suggestion.novelty,
+        tuple(_decided(control, round_, has_closed_set) for control, round_ in by_control.items()),
+        None if pricing is None else suggestion.gain * pricing.worth_usd,
+        pricing is not None and _models_first(suggestion.task, suggestion.gain, pricing),
+    )
+
+
+def _models_first(task: int, gain: float, pricing: Pricing) -> bool:
+    """Whether a dollar brings more right labels if models are asked than if a person is."""
+    return pricing.models.get(task, 0.0) * pricing.label_usd > gain
+
+
+def _priced(candidates: Sequence[Candidate], lesson: float, pricing: Pricing | None) -> dict[str, Any]:
+    """What the whole list says about prices; a label on new ground counts, so this errs towards labels."""
+    if pricing is None:
+        return {}
+    gains = {candidate.task: candidate.most(lesson) for candidate in candidates}
+    return {
+        "label_usd": pricing.label_usd,
+        "worth_usd": pricing.worth_usd,
+        "worthwhile": sum(gain * pricing.worth_usd >= pricing.label_usd for gain in gains.values()),
+        "models_first": sum(_models_first(task, gain, pricing) for task, gain in gains.items()),
+    }
 
 
 def _candidate(task: int, by_control: Mapping[str, OpenRound], arms: int) -> Candidate:
@@ -163,10 +238,6 @@ def _candidate(task: int, by_control: Mapping[str, OpenRound], arms: int) -> Can
             for round_ in by_control.values()
         ),
     )
-
-
-def _by_possible_gain(candidate: Candidate) -> tuple[float, int]:
-    return -candidate.most, candidate.task
 
 
 def _decided(control: str, round_: OpenRound, has_closed_set: Mapping[str, bool]) -> DecidedQuestion:

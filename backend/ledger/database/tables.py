@@ -230,6 +230,22 @@ recount_looks = Table(
     Column("by_hand", Boolean, nullable=False),
 )
 
+further_votes = Table(
+    "further_votes",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("model", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("vote", Text),
+    Column("confidence", Double),
+    Column("cost_usd", Double, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("taught", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
 answers = Table(
     "answers",
     metadata,
@@ -286,7 +302,7 @@ calls = Table(
     Column("day", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("created_at", Double, nullable=False),
-    Column("of_job", Boolean, nullable=False, server_default=false()),
+    Column("purse", Text),
     Index(None, "expires_at", **_where("state = 'reserved'")),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),

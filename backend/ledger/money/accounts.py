@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from typing import Final, Literal
 
 from sqlalchemy import Connection, Dialect, Insert, bindparam, select
 
@@ -17,10 +18,29 @@ EVERY_PROJECT = "*"
 """The owner of the daily accounts: a day's budget covers all projects of the ledger."""
 
 TOTAL = "total"
-"""The scope of a project's account over all days; any other scope is a day, such as 2026-03-14."""
+"""The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
 
-JOB = "job"
-"""The scope of what a project has spent on its job: all runs of ``camvo label`` on it."""
+PurseName = Literal["job", "further", "background"]
+"""What the money of a project is set aside for: the job of ``camvo label``, which is all its runs on the
+project; votes that somebody asked for after the first round (``--ask-more``); and votes that the server asks
+for by itself (``background_share``)."""
+
+_PURPOSES: Final[dict[PurseName, str]] = {
+    "job": "the job",
+    "further": "further votes",
+    "background": "votes that the server asks for by itself",
+}
+
+_FIXES: Final[dict[PurseName, str]] = {
+    "job": "run the same command again with a higher --budget",
+    "further": "raise --ask-more",
+    "background": "raise background_share in camvo.yaml",
+}
+
+JOB: Final = "job"
+"""The scope of the account of a project's job."""
+
+PURSES: Final = frozenset(_PURPOSES)
 
 _table = tables.accounts
 _READ = select(_table.c.spent, _table.c.reserved).where(
@@ -34,6 +54,19 @@ class Account:
 
     spent: int = 0
     reserved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """An account inside a project's account, with a limit of its own.
+
+    Attributes:
+        name: its name, which is also its scope.
+        usd: the most that may be spent from it, over all runs, in $; ``None`` for no limit.
+    """
+
+    name: PurseName
+    usd: float | None
 
 
 def day_of(now: float) -> str:
@@ -55,7 +88,7 @@ def check_budget(
     Args:
         connection: in a write transaction.
         project: the project's key, or :data:`EVERY_PROJECT`.
-        scope: :data:`TOTAL`, :data:`JOB`, or a UTC day.
+        scope: :data:`TOTAL`, or a UTC day.
         amount: picodollars that the next call may cost.
         budget_usd: in $; ``None`` for no limit.
 
@@ -68,49 +101,63 @@ def check_budget(
     if account.spent + account.reserved + amount <= to_picodollars(budget_usd):
         return
     spent, reserved, next_call = map(from_picodollars, (account.spent, account.reserved, amount))
-    period, fix = _WORDS.get(
-        scope, ("day's", "raise budget.day_usd in camvo.yaml, or wait for the next UTC day")
+    name, period, wait = (
+        ("project_usd", "project's", "")
+        if scope == TOTAL
+        else ("day_usd", "day's", ", or wait for the next UTC day")
     )
     error = BudgetExhaustedError(
         f"the {period} budget of ${budget_usd:.6g} does not cover the next call: ${spent:.6g} is spent, "
         f"${reserved:.6g} is reserved for running calls, and the next call may cost ${next_call:.6g}",
         where="every project" if project == EVERY_PROJECT else f"project {project}",
-        fix=fix,
+        fix=f"raise budget.{name} in camvo.yaml{wait}",
     )
     error.held = account.reserved > 0 and account.spent + amount <= to_picodollars(budget_usd)
     raise error
 
 
-_WORDS = {
-    TOTAL: ("project's", "raise budget.project_usd in camvo.yaml"),
-    JOB: ("job's", "run the same command again with a higher --budget"),
-}
-"""Scope → whose budget it is, and what to do when it is spent."""
+def check_purse(connection: Connection, project: str, purse: Purse, amount: int) -> None:
+    """Check that ``amount`` more picodollars fit into a purse.
+
+    Args:
+        connection: in a write transaction.
+        project: the project's key.
+        purse: the purse.
+        amount: picodollars that the next call may cost.
+
+    Raises:
+        BudgetExhaustedError: the amount does not fit.
+    """
+    if purse.usd is None:
+        return
+    account, limit = balance(connection, project, purse.name), to_picodollars(purse.usd)
+    if account.spent + account.reserved + amount <= limit:
+        return
+    error = BudgetExhaustedError(
+        f"${purse.usd:.6g} for {_PURPOSES[purse.name]} do not cover the next call: "
+        f"${from_picodollars(account.spent):.6g} is spent, ${from_picodollars(account.reserved):.6g} is "
+        f"reserved for running calls, and the next call may cost ${from_picodollars(amount):.6g}",
+        where=f"project {project}",
+        fix=_FIXES[purse.name],
+    )
+    error.held = account.reserved > 0 and account.spent + amount <= limit
+    raise error
 
 
 def book(
     connection: Connection,
     project: str,
     day: str,
+    purse: str | None = None,
     *,
     spent: int = 0,
     reserved: int = 0,
-    of_job: bool = False,
 ) -> None:
-    """Add picodollars to the accounts of a project and of a day; negative amounts are taken away.
-
-    Args:
-        connection: in a write transaction.
-        project: the project's key.
-        day: the UTC day.
-        spent: picodollars spent.
-        reserved: picodollars reserved.
-        of_job: whether they belong to the project's job as well.
-    """
+    """Add picodollars to the accounts of a project, a day and a purse; negative amounts are taken away."""
     amounts = {"spent": spent, "reserved": reserved}
     accounts = [{"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day}]
-    if of_job:
-        accounts.append({"project": project, "scope": JOB})
+    if purse is not None:
+        accounts.append({"project": project, "scope": purse})
     connection.execute(_addition(connection.dialect), [account | amounts for account in accounts])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, case, func, select
 
 from backend.ledger.database import tables
-from backend.ledger.money.accounts import EVERY_PROJECT, TOTAL
+from backend.ledger.money.accounts import EVERY_PROJECT, PURSES, TOTAL
 
 _calls, _accounts = tables.calls.c, tables.accounts.c
 
@@ -16,7 +16,7 @@ Sums = dict[tuple[str, str], tuple[int, int]]
 
 
 def account_sums(connection: Connection) -> Sums:
-    """Return what the accounts of all projects and all days must hold, by their calls."""
+    """Return what the accounts of all projects, purses and days must hold, by their calls."""
     spent = func.coalesce(func.sum(_calls.cost), 0)
     reserved = func.coalesce(func.sum(case((_calls.state == tables.RESERVED, _calls.reserved), else_=0)), 0)
     sums: Sums = {}
@@ -24,6 +24,10 @@ def account_sums(connection: Connection) -> Sums:
         for name, *amounts in connection.execute(select(column, spent, reserved).group_by(column)):
             owner = (name, TOTAL) if column is _calls.project else (EVERY_PROJECT, name)
             sums[owner] = (int(amounts[0]), int(amounts[1]))
+    names = _calls.project, _calls.purse
+    by_purse = select(*names, spent, reserved).where(_calls.purse.is_not(None)).group_by(*names)
+    for project, purse, *amounts in connection.execute(by_purse):
+        sums[project, purse] = (int(amounts[0]), int(amounts[1]))
     return sums
 
 
@@ -35,7 +39,7 @@ def wrong_accounts(connection: Connection) -> Iterator[tuple[str, str, tuple[int
         for row in connection.execute(
             select(_accounts.project, _accounts.scope, _accounts.spent, _accounts.reserved)
         )
-        if row.scope == TOTAL or row.project == EVERY_PROJECT
+        if row.scope in {TOTAL, *PURSES} or row.project == EVERY_PROJECT
     }
     for name in sorted({*sums, *stored}):
         has, must = stored.get(name, (0, 0)), sums.get(name, (0, 0))

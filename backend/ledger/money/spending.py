@@ -15,6 +15,7 @@ from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.clock import now
 from backend.ledger.money import accounts
+from backend.ledger.money.accounts import Purse
 from backend.ledger.money.picodollars import to_picodollars
 
 _calls = tables.calls
@@ -35,8 +36,7 @@ def reserve(
     day_usd: float | None,
     counted_tokens: int,
     seconds: float,
-    of_job: bool = False,
-    job_usd: float | None = None,
+    purse: Purse | None = None,
 ) -> int:
     """Reserve money for one call, before it is made.
 
@@ -51,8 +51,7 @@ def reserve(
         day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
         counted_tokens: the prompt's input tokens by CaMVo's own count.
         seconds: time until the reservation expires.
-        of_job: whether the call belongs to the project's job (:data:`accounts.JOB`).
-        job_usd: the job's budget, in $; ``None`` for no limit.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
 
     Returns:
         The call's id, for :func:`settle`.
@@ -63,9 +62,11 @@ def reserve(
     at = now(connection)
     amount, day = to_picodollars(usd), accounts.day_of(at)
     accounts.check_budget(connection, project, accounts.TOTAL, amount, project_usd)
-    accounts.check_budget(connection, project, accounts.JOB, amount, job_usd)
     accounts.check_budget(connection, accounts.EVERY_PROJECT, day, amount, day_usd)
-    accounts.book(connection, project, day, reserved=amount, of_job=of_job)
+    if purse is not None:
+        accounts.check_purse(connection, project, purse, amount)
+    name = None if purse is None else purse.name
+    accounts.book(connection, project, day, name, reserved=amount)
     call = {
         "project": project,
         "task": task,
@@ -74,10 +75,10 @@ def reserve(
         "state": "reserved",
         "reserved": amount,
         "counted_tokens": counted_tokens,
-        "of_job": of_job,
         "day": day,
         "expires_at": at + seconds,
         "created_at": at,
+        "purse": name,
     }
     return int(connection.execute(_RESERVE, call).scalar_one())
 
@@ -149,7 +150,11 @@ def _end(connection: Connection, call: Row[Any], state: str, cost: int, **report
     still_reserved = call.reserved if call.state == "reserved" else 0
     already_spent = call.cost or 0
     connection.execute(_END, {"call": call.id, "state": state, "cost": cost, **report})
-    spent = cost - already_spent
     accounts.book(
-        connection, call.project, call.day, spent=spent, reserved=-still_reserved, of_job=call.of_job
+        connection,
+        call.project,
+        call.day,
+        call.purse,
+        spent=cost - already_spent,
+        reserved=-still_reserved,
     )

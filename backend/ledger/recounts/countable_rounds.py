@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
 from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import further_votes
 from backend.ledger.recounts import rows as recounts
 from camvo.typing import Array
 
@@ -24,22 +25,26 @@ class CountableRound:
     Attributes:
         id: the round's id.
         task: the task's number.
-        votes: arm → vote, ``None`` where the model gave none.
+        votes: arm → vote, further votes included; ``None`` where the model gave none.
+        confidences: arm → how sure it said it was, in [0, 1], for the arms that said so.
         plan: the plan as JSON.
         context: the embedding, shape (d,).
         label: the label now.
         score: its score now.
         audit: whether the task is blind.
+        full_cost_usd: what asking every model about the task costs, in $.
     """
 
     id: int
     task: int
     votes: Mapping[str, str | None]
+    confidences: Mapping[str, float]
     plan: Mapping[str, Any]
     context: Array
     label: str
     score: float
     audit: bool
+    full_cost_usd: float
 
 
 def countable_rounds(
@@ -70,7 +75,7 @@ def countable_rounds(
         )
         .exists()
     )
-    names = ("id", "task", "votes", "plan", "label", "score", "audit")
+    names = ("id", "task", "votes", "plan", "label", "score", "audit", "full_cost_usd")
     query = (
         select(*(_rounds[name] for name in names), _contexts.context)
         .join(tables.contexts, _contexts.round_id == _rounds.id)
@@ -80,8 +85,12 @@ def countable_rounds(
         .limit(limit)
     )
     rows = [dict(row._mapping) for row in connection.execute(query)]
-    recounted = recounts.latest(connection, [row["id"] for row in rows])
+    ids = [row["id"] for row in rows]
+    recounted, further = recounts.latest(connection, ids), further_votes.of_rounds(connection, ids)
     for row in rows:
+        added = further.get(row["id"], [])
+        row["votes"] = further_votes.all_votes(row["votes"], added)
+        row["confidences"] = further_votes.all_confidences(row["plan"].get("confidences", {}), added)
         row["context"] = unpack_context(row["context"])
         if (recount := recounted.get(row["id"])) is not None:
             row |= {"label": recount.label, "score": recount.score}

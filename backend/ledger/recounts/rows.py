@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
 from backend.ledger.human_annotations import is_open
+from backend.ledger.recounts import further_votes
 from backend.ledger.rounds import Round, RoundKey
 
 _table, _rounds = tables.recounts, tables.rounds.c
@@ -49,14 +51,21 @@ def latest(connection: Connection, round_ids: Sequence[int]) -> dict[int, Recoun
 
 
 def with_latest(connection: Connection, found: Mapping[RoundKey, Round]) -> dict[RoundKey, Round]:
-    """Return the rounds with the label and score of their latest recount."""
-    recounted = latest(connection, [round_.id for round_ in found.values()])
+    """Return the rounds with their further votes, and with the label and score of their latest recount."""
+    ids = [round_.id for round_ in found.values()]
+    recounted, further = latest(connection, ids), further_votes.of_rounds(connection, ids)
     return {
-        key: replace(round_, label=recount.label, score=recount.score)
-        if (recount := recounted.get(round_.id)) is not None
-        else round_
+        key: replace(
+            round_,
+            votes=further_votes.all_votes(round_.votes, further.get(round_.id, ())),
+            **_decided(recounted.get(round_.id)),
+        )
         for key, round_ in found.items()
     }
+
+
+def _decided(recount: Recount | None) -> dict[str, Any]:
+    return {} if recount is None else {"label": recount.label, "score": recount.score}
 
 
 def new_ones(

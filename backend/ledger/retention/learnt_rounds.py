@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, select
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context, with_context
+from backend.ledger.recounts import further_votes
 from camvo.typing import Array
 
 _events, _rounds, _contexts = tables.events.c, tables.rounds.c, tables.contexts.c
@@ -24,11 +25,13 @@ class LearntRound:
     Attributes:
         row: the row of the table ``rounds``.
         context: e_t, shape (d,); shape (0,) if it is missing.
+        votes: arm → label, with the further votes that its human label has taught with.
         events: (kind, packed contribution), in order.
     """
 
     row: Row[Any]
     context: Array
+    votes: Mapping[str, str | None]
     events: tuple[tuple[str, bytes], ...]
 
 
@@ -45,6 +48,7 @@ def learnt_rounds(connection: Connection, project: str) -> Iterator[LearntRound]
         .limit(_PORTION)
     )
     while rows := connection.execute(query.where(_rounds.id > after)).all():
+        further = further_votes.of_rounds(connection, [row.id for row in rows])
         for row in rows:
             while at is not None and at[0] < row.id:  # of deleted and of pruned rounds
                 at = next(events, None)
@@ -52,7 +56,9 @@ def learnt_rounds(connection: Connection, project: str) -> Iterator[LearntRound]
             if at is not None and at[0] == row.id:
                 taught = tuple((each.kind, with_context(each.contribution, row.context)) for each in at[1])
                 at = next(events, None)
-            yield LearntRound(row, unpack_context(row.context), taught)
+            later = [vote for vote in further.get(row.id, ()) if vote.taught]
+            votes = further_votes.all_votes(row.votes, later)
+            yield LearntRound(row, unpack_context(row.context), votes, taught)
         after = rows[-1].id
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
@@ -146,3 +147,51 @@ def test_the_tab_holds_what_is_suggested(folder: Path, tmp_path: Path) -> None:
         [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == TITLE]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [2]
     assert done.stdout.endswith(f"/projects/{PROJECT}/data?tab={tab['id']}\n")
+
+
+# -- prices of labels
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same tasks under the default policy."""
+    folder = tmp_path_factory.mktemp("priced")
+    with Backend(folder, moody, policy={"name": "joint", "worth_usd": 0.5}) as backend:
+        backend.post("/setup", setup(Project()))
+        backend.predict(*(task(number, text) for number, text in TEXTS.items()))
+    return folder
+
+
+def with_settings(folder: Path, **changes: Any) -> dict[str, str]:
+    written = yaml.safe_load((folder / "camvo.yaml").read_text())
+    path = folder / "priced.yaml"
+    path.write_text(yaml.safe_dump(written | changes))
+    return {"CAMVO_CONFIG": str(path)}
+
+
+def test_a_price_shows_what_labels_are_worth_in_dollars(priced: Path) -> None:
+    environment = with_settings(priced, humans={"price": 0.01})
+    found = json.loads(review(priced, "--json", **environment).stdout)
+    assert (found["label_usd"], found["worth_usd"]) == (0.01, 0.5)
+    assert found["worthwhile"] == found["open"] == 4
+    for one in found["tasks"]:
+        assert one["value_usd"] == pytest.approx(0.5 * one["gain"])
+    values = [one["value_usd"] for one in found["tasks"]]
+    assert values == sorted(values, reverse=True)
+
+
+def test_it_says_when_no_other_label_is_worth_its_price(priced: Path) -> None:
+    said = review(priced, **with_settings(priced, humans={"price": 3.0})).stdout
+    assert "A label costs $3.0000, a right one is worth $0.5000. No other label is worth its price." in said
+
+
+def test_a_price_per_minute_goes_by_the_time_that_labels_take(priced: Path) -> None:
+    environment = with_settings(priced, humans={"price_per_minute": 0.6})
+    assert json.loads(review(priced, "--json", **environment).stdout)["label_usd"] == pytest.approx(0.2)
+
+
+def test_a_policy_without_the_worth_of_a_right_label_is_refused(priced: Path) -> None:
+    environment = with_settings(priced, humans={"price": 0.1}, policy={"name": "camvo"})
+    said = review(priced, **environment)
+    assert said.returncode == 2
+    assert "worth of a right label" in said.stderr

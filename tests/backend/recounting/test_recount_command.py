@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 from recount_project import LABELLED, LEFT, NEW, Studio
-from werkzeug.serving import make_server
+from served_app import served
 
 from backend.commands.connect.backend_client import BackendClient
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.recount_run import RecountRun
-from backend.settings import Environment
 
 
 @pytest.fixture
 def server(studio: Studio) -> Iterator[BackendClient]:
-    http = make_server("127.0.0.1", 0, studio.backend.app, threaded=True)
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
-    client = BackendClient(f"http://127.0.0.1:{http.server_port}", Environment())
-    yield client
-    client.close()
-    http.shutdown()
-    thread.join()
+    with served(studio.backend.app) as client:
+        yield client
 
 
 def run(studio: Studio, server: BackendClient) -> RecountRun:

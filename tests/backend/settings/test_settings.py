@@ -400,6 +400,7 @@ def test_a_project_overrides_these_settings_and_no_more(
         ('{"delta": NaN}', "extra_params.delta", "nan"),
         ({"k_min": 4}, "extra_params.k_min", "3 or less"),
         ({"worth": 0}, "extra_params.worth", "more than 0"),
+        ({"worth": 1, "worth_usd": 1}, "extra_params.worth_usd", "keep one of both"),
         ({"max_stages": 0}, "extra_params.max_stages", "1 or more"),
         ({"first": -1}, "extra_params.first", "0 or more"),
         ({"models": ["a"]}, "extra_params.models", "k_min"),

@@ -15,7 +15,7 @@ from backend.commands.label.engines import ray_data
 from backend.commands.label.engines.part_labeller import PartLabeller, PartOutcome, Work
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project_process import asking_nobody
+from backend.commands.label.project.project_process import asking_nobody
 from backend.commands.label.run import dataset_jobs
 from backend.commands.label.run_counts import RunCounts
 from backend.commands.label.spending import Spending
@@ -119,8 +119,8 @@ def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Wor
     """Show the quote, ask whether to spend it, and let every part keep to it."""
     with asking_nobody(work.settings, work.environment) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
-        account = agreed(jobs, index, work.options, console).account
-    return replace(work, options=replace(work.options, aim=account.aim_usd))
+        aim = agreed(jobs, index, work.options, console).aim_usd
+    return replace(work, options=replace(work.options, aim=aim))
 
 
 def _gather(

@@ -12,7 +12,7 @@ from rich.console import Console
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project_process import annotation_process
+from backend.commands.label.project.project_process import annotation_process
 from backend.commands.label.results import results
 from backend.commands.label.run import dataset_jobs
 from backend.commands.label.run_counts import RunCounts

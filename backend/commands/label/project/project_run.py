@@ -14,8 +14,8 @@ from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project.project_predictor import ProjectPredictor
+from backend.commands.label.project.project_process import annotation_process, remembered_settings
 from backend.commands.label.project.project_tasks import project_tasks
-from backend.commands.label.project_process import annotation_process, remembered_settings
 from backend.commands.label.spending import Spending
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
@@ -95,14 +95,20 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
             parse_label_config(label_config),
             own_settings,
             options.retry_failed,
-            options.account,
+            options.purse,
         )
         tasks_in_all = client.count_tasks(number)
         quote = quote_of(jobs, partial(project_tasks, client, number), tasks_in_all, console)
         print_quote(console, quote)
         agree_to(quote.bill.high, options, console)
         jobs = kept_to(jobs, quote, options)
-        predictor = ProjectPredictor(process, own_settings, again=options.retry_failed, account=jobs.account)
+        predictor = ProjectPredictor(
+            process,
+            own_settings,
+            again=options.retry_failed,
+            purse=jobs.purse,
+            aim_usd=jobs.aim_usd,
+        )
         run = PredictionRun(
             client=client,
             predictor=predictor,

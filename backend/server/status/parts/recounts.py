@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.ledger.recounts import countings
+from backend.ledger.recounts import countings, further_votes
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Reason
+from backend.ledger.recounts.further_votes import NO_FURTHER_VOTES, FurtherSum
 from backend.server.status.parts.commands import commands_of
 
 
@@ -28,6 +29,8 @@ class RecountReport:
         would_count: of how many.
         would_move: by how much it would change the scores, on average.
         command: the command to run; ``None`` if there is nothing to do by hand.
+        further: votes of models that rounds had left out, asked for because their vote was worth its price.
+        completed: such votes that the server asked for by itself on tasks that people labelled.
     """
 
     countings: int
@@ -41,6 +44,8 @@ class RecountReport:
     would_count: int
     would_move: float
     command: str | None
+    further: FurtherSum = NO_FURTHER_VOTES
+    completed: FurtherSum = NO_FURTHER_VOTES
 
 
 def recount_report(connection: Connection, project: str) -> RecountReport:
@@ -50,6 +55,7 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
     seen = last.sequence if last else 0
     waits = look if look is not None and look.by_hand and look.sequence > seen else None
     labels, scores = recounts.changed_labels(connection, project)
+    sums = further_votes.sums(connection, project)
     return RecountReport(
         countings=len(made),
         labels=labels,
@@ -62,4 +68,6 @@ def recount_report(connection: Connection, project: str) -> RecountReport:
         would_count=waits.counted if waits else 0,
         would_move=waits.score_change if waits else 0.0,
         command=commands_of(project).recount if waits else None,
+        further=sums.get("doubt", NO_FURTHER_VOTES),
+        completed=sums.get("human", NO_FURTHER_VOTES),
     )

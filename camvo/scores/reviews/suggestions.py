@@ -46,10 +46,13 @@ class Candidate:
     wrong: float
     dispute: float
 
-    @property
-    def most(self) -> float:
-        """The largest possible gain of labelling the task, in corrected labels."""
-        return self.wrong + TEACHES * self.dispute
+    def most(self, teaches: float = TEACHES) -> float:
+        """The largest possible gain of labelling the task, in corrected labels.
+
+        Args:
+            teaches: the most that one label teaches.
+        """
+        return self.wrong + teaches * self.dispute
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def dispute(votes: Mapping[str, str | None], label: str, score: float, arms: int
 
 
 def suggest(
-    candidates: Sequence[Candidate], contexts: Array, labelled: Array, count: int
+    candidates: Sequence[Candidate], contexts: Array, labelled: Array, count: int, teaches: float = TEACHES
 ) -> list[Suggestion]:
     """Choose the tasks to label next, by descending gain; ties go to the lower task id.
 
@@ -105,6 +108,7 @@ def suggest(
         contexts: their embeddings, shape (n, d).
         labelled: the embeddings of the tasks that humans have labelled, shape (m, d).
         count: how many tasks to choose.
+        teaches: the most that one label teaches, in corrected labels.
 
     Returns:
         min(count, n) suggestions.
@@ -120,16 +124,16 @@ def suggest(
     inverse = np.linalg.inv(np.eye(unit.shape[1]) + known.T @ known)
     novelty = np.einsum("nd,nd->n", unit @ inverse, unit)
     wrong = np.array([candidate.wrong for candidate in candidates], dtype=np.float64)
-    teaches = TEACHES * np.array([candidate.dispute for candidate in candidates], dtype=np.float64)
+    lessons = teaches * np.array([candidate.dispute for candidate in candidates], dtype=np.float64)
     numbers = np.array([candidate.task for candidate in candidates])
     similarity = np.zeros(len(candidates))
     remaining = np.ones(len(candidates), dtype=np.bool_)
     suggestions: list[Suggestion] = []
     for _ in range(min(count, len(candidates))):
-        gain = np.where(remaining, (wrong + teaches * novelty) * (1.0 - similarity), -np.inf)
+        gain = np.where(remaining, (wrong + lessons * novelty) * (1.0 - similarity), -np.inf)
         best = np.flatnonzero(gain == gain.max())
         at = int(best[np.argmin(numbers[best])])
-        lesson = float(teaches[at] * novelty[at])
+        lesson = float(lessons[at] * novelty[at])
         suggestions.append(Suggestion(candidates[at].task, float(wrong[at]), lesson, float(novelty[at])))
         remaining[at] = False
         solved = inverse @ unit[at]

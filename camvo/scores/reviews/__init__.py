@@ -1,0 +1,1 @@
+"""Which tasks people should label next, and what a label is worth."""

@@ -1,0 +1,181 @@
+"""Models that rounds left out are asked later: where, for how much, and what it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubtful_project import FIRST, DoubtfulStudio, prepare_doubtful, resumed_doubtful
+from label_studio_api import LabelStudioApi
+from label_studio_requests import annotations_deleted, tasks_deleted
+from same_state import assert_same_state
+from served_app import served
+from whole_backend import CALL
+
+from backend.commands.predict.ask_more_run import AskMoreRun
+from backend.ledger.money import accounts
+from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger.recounts import further_votes
+from backend.ledger.recounts.further_votes import FurtherVote
+from backend.upkeep.sums import nothing
+from backend.upkeep.verification import problems
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[int, Any]]:
+    return prepare_doubtful(tmp_path_factory.mktemp("doubtful"))
+
+
+@pytest.fixture
+def doubtful(
+    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
+) -> Iterator[DoubtfulStudio]:
+    studio = resumed_doubtful(predicted, tmp_path, api)
+    with studio.backend:
+        yield studio
+
+
+def further(studio: DoubtfulStudio, number: int) -> list[FurtherVote]:
+    [round_] = studio.backend.rounds(studio.tasks[number], studio.project)
+    with studio.backend.ledger.read() as connection:
+        return further_votes.of_rounds(connection, [round_.id]).get(round_.id, [])
+
+
+def in_doubt(studio: DoubtfulStudio) -> list[int]:
+    return [studio.tasks.index(task) for task in studio.doubts(1.0)["tasks"]]
+
+
+def spent(studio: DoubtfulStudio, purse: str = "further") -> float:
+    with studio.backend.ledger.read() as connection:
+        account = accounts.balance(connection, studio.project.key, purse)
+        assert account.reserved == 0
+        return from_picodollars(account.spent)
+
+
+def test_only_models_that_a_round_left_out_are_asked(doubtful: DoubtfulStudio) -> None:
+    numbers = in_doubt(doubtful)
+    assert numbers
+    assert min(numbers) >= FIRST
+    asked = len(doubtful.backend.server.requests)
+    said = doubtful.ask_more(1.0)
+    assert said["votes"] == len(doubtful.backend.server.requests) - asked
+    for number in numbers:
+        [round_] = doubtful.backend.rounds(doubtful.tasks[number], doubtful.project)
+        later = {vote.model for vote in further(doubtful, number)}
+        assert later
+        assert not later & set(round_.votes)
+
+
+def test_the_first_round_and_what_it_taught_stay(doubtful: DoubtfulStudio) -> None:
+    events = doubtful.backend.events(doubtful.project)
+    before = [doubtful.backend.rounds(task, doubtful.project)[0].votes for task in doubtful.tasks]
+    doubtful.ask_more(1.0)
+    doubtful.recount()
+    after = [doubtful.backend.rounds(task, doubtful.project)[0].votes for task in doubtful.tasks]
+    assert (after, doubtful.backend.events(doubtful.project)) == (before, events)
+
+
+def test_a_recount_counts_the_further_votes(doubtful: DoubtfulStudio) -> None:
+    doubtful.recount()
+    before = doubtful.answers()
+    numbers = in_doubt(doubtful)
+    doubtful.ask_more(1.0)
+    counting = doubtful.recount()
+    assert counting is not None
+    after = doubtful.answers()
+    changed = {number for number, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]}
+    assert changed
+    assert changed <= set(numbers)
+
+
+def test_nothing_is_bought_twice(doubtful: DoubtfulStudio) -> None:
+    doubtful.ask_more(1.0)
+    asked, cost = len(doubtful.backend.server.requests), spent(doubtful)
+    while doubtful.ask_more(1.0)["votes"]:
+        pass
+    assert doubtful.ask_more(1.0)["votes"] == 0
+    every = [further(doubtful, number) for number in range(FIRST, len(doubtful.tasks))]
+    assert spent(doubtful) == pytest.approx(CALL * sum(map(len, every)))
+    assert spent(doubtful) - cost == pytest.approx(CALL * (len(doubtful.backend.server.requests) - asked))
+
+
+def test_the_purse_is_never_overdrawn_and_is_resumed(doubtful: DoubtfulStudio) -> None:
+    with doubtful.backend.ledger.read() as connection:
+        reserved = connection.exec_driver_sql("SELECT max(reserved) FROM calls").scalar_one()
+    most = from_picodollars(reserved) + 3.0 * CALL  # a call reserves far more than it costs
+    said = doubtful.ask_more(most)
+    assert said["exhausted"]
+    assert 0.0 < spent(doubtful) <= most
+    spent_before = spent(doubtful)
+    assert doubtful.ask_more(spent_before)["votes"] == 0
+    assert doubtful.ask_more(1.0)["votes"] > 0
+
+
+def test_an_annotated_task_is_never_asked_about(doubtful: DoubtfulStudio) -> None:
+    number = in_doubt(doubtful)[0]
+    found = doubtful.doubts(1.0)
+    doubtful.label(number)
+    body = {
+        "project": doubtful.project.key,
+        "label_config": doubtful.project.label_config,
+        "tasks": doubtful.raw(number),
+        "usd": 1.0,
+        "least": found["least"],
+    }
+    assert doubtful.backend.post("/ask_more", body).get_json()["votes"] == 0
+    assert number not in in_doubt(doubtful)
+
+
+def test_a_human_label_teaches_with_the_further_votes_and_takes_them_back(doubtful: DoubtfulStudio) -> None:
+    number = in_doubt(doubtful)[0]
+    doubtful.ask_more(1.0)
+    before = doubtful.backend.state("mood", doubtful.project)
+    doubtful.label(number)
+    [kept] = [
+        one
+        for one in doubtful.backend.state("mood", doubtful.project).kept_rounds.rounds
+        if one.label is not None
+    ]
+    [round_] = doubtful.backend.rounds(doubtful.tasks[number], doubtful.project)
+    assert {vote.arm for vote in kept.votes} == {*round_.votes, *(v.model for v in further(doubtful, number))}
+    assert all(vote.taught for vote in further(doubtful, number))
+    doubtful.backend.hook(annotations_deleted(1000 + number, project=doubtful.project))
+    assert_same_state(doubtful.backend.state("mood", doubtful.project), before)
+    assert not any(vote.taught for vote in further(doubtful, number))
+
+
+def test_the_further_votes_of_a_deleted_task_go_with_it(doubtful: DoubtfulStudio) -> None:
+    number = in_doubt(doubtful)[0]
+    doubtful.ask_more(1.0)
+    [round_] = doubtful.backend.rounds(doubtful.tasks[number], doubtful.project)
+    doubtful.backend.hook(tasks_deleted(doubtful.tasks[number], project=doubtful.project))
+    with doubtful.backend.ledger.read() as connection:
+        assert further_votes.of_rounds(connection, [round_.id]) == {}
+
+
+def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
+    drafted, *others = in_doubt(doubtful)
+    doubtful.api.tasks[doubtful.tasks[drafted]]["draft_exists"] = True
+    project = doubtful.api.project
+    with served(doubtful.backend.app) as backend:
+        run = AskMoreRun(
+            doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"], 1.0
+        )
+        tally = run()
+    assert not further(doubtful, drafted)
+    assert all(further(doubtful, number) for number in others)
+    assert tally.spent_usd == pytest.approx(CALL * tally.votes)
+    assert tally.summary(1.0) == (
+        f"Asked more: {tally.votes} votes on {tally.tasks} tasks; ${tally.spent_usd:.4g} of $1 spent,"
+        " no other vote is worth its price"
+    )
+
+
+def test_a_ledger_with_further_votes_is_sound(doubtful: DoubtfulStudio) -> None:
+    number = in_doubt(doubtful)[0]
+    doubtful.ask_more(1.0)
+    doubtful.label(number)
+    with doubtful.backend.ledger.read() as connection:
+        assert [*problems(connection, nothing)] == []

@@ -1,0 +1,85 @@
+"""The server asks models that were left out about tasks that people label: when, and for how much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubtful_project import DEAR, FIRST, DoubtfulStudio, prepare_doubtful, resumed_doubtful
+from label_studio_api import LabelStudioApi
+from whole_backend import CALL
+
+from backend.ledger.money import accounts
+from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger.recounts import further_votes
+from backend.server.status.build import build_report
+
+ON: dict[str, Any] = {"complete_labelled": True, "background_share": 1.0, "budget": {"project_usd": 5.0}}
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[int, Any]]:
+    return prepare_doubtful(tmp_path_factory.mktemp("completed"))
+
+
+def complete(studio: DoubtfulStudio) -> int:
+    runtime = studio.backend.runtime
+    return runtime._thread.submit(runtime.completing.tend(studio.project.key)).result(60)
+
+
+def left_out(studio: DoubtfulStudio) -> list[int]:
+    """Tasks of which models were left out."""
+    return [
+        number
+        for number in range(FIRST, len(studio.tasks))
+        if len(studio.backend.rounds(studio.tasks[number], studio.project)[0].votes) < 4
+    ]
+
+
+def test_every_model_votes_on_a_labelled_task_and_teaches_with_the_label(
+    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed_doubtful(predicted, tmp_path, api, **ON)
+    with studio.backend:
+        number, other = left_out(studio)[:2]
+        studio.label(number)
+        assert complete(studio) == 1
+        [kept] = [
+            one
+            for one in studio.backend.state("mood", studio.project).kept_rounds.rounds
+            if one.label is not None
+        ]
+        assert len(kept.votes) == 4
+        with studio.backend.ledger.read() as connection:
+            [round_] = studio.backend.rounds(studio.tasks[other], studio.project)
+            assert further_votes.of_rounds(connection, [round_.id]) == {}
+            report = build_report(connection, studio.backend.runtime.settings, now=0.0)
+            completed = report.projects[0].recounts.completed
+        assert (completed.tasks, completed.usd) == (1, pytest.approx(CALL * completed.votes))
+        assert complete(studio) == 0
+
+
+def test_a_large_import_spends_no_more_than_the_share(
+    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed_doubtful(predicted, tmp_path, api, **(ON | {"background_share": 0.6}))
+    with studio.backend:
+        studio.label(*left_out(studio))
+        with studio.backend.ledger.read() as connection:
+            paid = from_picodollars(accounts.balance(connection, studio.project.key, accounts.TOTAL).spent)
+        complete(studio)
+        with studio.backend.ledger.read() as connection:
+            own = accounts.balance(connection, studio.project.key, "background")
+        assert 0.0 < from_picodollars(own.spent) <= 0.6 * paid
+        assert own.reserved == 0
+
+
+def test_it_is_off_by_default(
+    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed_doubtful(predicted, tmp_path, api, policy=DEAR)
+    with studio.backend:
+        assert not studio.backend.runtime.settings.complete_labelled
+        run = studio.backend.runtime.completing.run()
+        assert studio.backend.runtime._thread.submit(run).result(10) is None

@@ -1,0 +1,90 @@
+"""A project that was predicted for little money, and is worth more now: a backend and a Label Studio."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+from label_studio_api import KEY, LabelStudioApi
+from pydantic import SecretStr
+from recount_project import Studio
+from whole_backend import Backend, prompt_of, says
+
+CHEAP = {"name": "joint", "worth": 0.5}
+DEAR = {"name": "joint", "worth": 1000.0}
+MODELS = ("red", "green", "blue", "white")
+SKILL = {"red": 0.7, "green": 0.7, "blue": 0.75, "white": 0.95}
+FIRST, REST = 40, 16
+NUMBERS = range(FIRST + REST)
+
+
+def script(body: dict[str, Any]) -> Any:
+    """Each model is right as often as its skill says, at random by model and note."""
+    found = re.findall(r"Note (\d+)", prompt_of(body))
+    number, model = int(found[-1]), body["model"]
+    right, wrong = ("Glad", "Sad") if number % 2 else ("Sad", "Glad")
+    lucky = random.Random(f"{model} {number}").random() < SKILL[model]  # noqa: S311 - no secret
+    return says(mood=right if lucky else wrong)
+
+
+class DoubtfulStudio(Studio):
+    """The first 40 tasks ask every model; the others stop early while a right label is worth little."""
+
+    def __init__(self, folder: Path, api: LabelStudioApi, **settings: Any) -> None:
+        self.api = api
+        self.texts = [f"Note {number}: {'sunny' if number % 2 else 'rainy'}" for number in NUMBERS]
+        self.tasks = api.add_tasks(*self.texts)
+        api.project["created_at"] = self.project.payload()["created_at"]
+        own = {"label_studio_url": api.url, "label_studio_api_key": SecretStr(KEY)}
+        self.backend = Backend(folder, script, MODELS, environment=own, **settings)
+
+    def raw(self, *numbers: int) -> list[dict[str, Any]]:
+        return super().raw(*(numbers or NUMBERS))
+
+    def doubts(self, usd: float) -> dict[str, Any]:
+        """The tasks in doubt, as POST /doubts says."""
+        found: dict[str, Any] = self.backend.post(
+            "/doubts", {"project": self.project.key, "usd": usd}
+        ).get_json()
+        return found
+
+    def ask_more(self, usd: float) -> dict[str, Any]:
+        """Ask about all tasks in doubt, as the command does."""
+        found = self.doubts(usd)
+        numbers = [self.tasks.index(task) for task in found["tasks"]]
+        body = {
+            "project": self.project.key,
+            "label_config": self.project.label_config,
+            "tasks": self.raw(*numbers) if numbers else [],
+            "usd": usd,
+            "least": found["least"] or 1.0,
+        }
+        said: dict[str, Any] = self.backend.post("/ask_more", body).get_json()
+        return said
+
+
+def prepare_doubtful(folder: Path) -> tuple[bytes, dict[int, Any]]:
+    """The ledger, and Label Studio's tasks, after the project was predicted."""
+    with LabelStudioApi() as api:
+        studio = DoubtfulStudio(folder, api, policy=CHEAP)
+        with studio.backend:
+            for some in (range(FIRST), range(FIRST, FIRST + REST)):
+                answers = studio.backend.predict(*studio.raw(*some), project=studio.project)
+                for number, answer in zip(some, answers, strict=True):
+                    api._add_prediction({"task": studio.tasks[number], **answer})
+        return (folder / "ledger.sqlite").read_bytes(), copy.deepcopy(api.tasks)
+
+
+def resumed_doubtful(
+    prepared: tuple[bytes, dict[int, Any]], folder: Path, api: LabelStudioApi, **settings: Any
+) -> DoubtfulStudio:
+    """A backend that goes on with the prepared project; a right label is worth more to it."""
+    ledger, tasks = prepared
+    (folder / "ledger.sqlite").write_bytes(ledger)
+    studio = DoubtfulStudio(folder, api, **{"policy": DEAR, **settings})
+    api.tasks = copy.deepcopy(tasks)
+    assert studio.tasks == [*tasks]
+    return studio

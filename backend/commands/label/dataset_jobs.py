@@ -30,8 +30,8 @@ class Stored:
     Attributes:
         task: the task.
         job: the same as a job.
-        questions: its questions that can be asked.
-        decided: those that have a round, with the rounds.
+        decided: its questions that have a round, with the rounds.
+        open: its questions that have none and can be asked.
         askable: whether there is a question that can be asked.
         complete: whether all of these have a round.
         failure: the code of the reason why the task cannot be or was not labelled, if there is one.
@@ -39,17 +39,11 @@ class Stored:
 
     task: DatasetTask
     job: Job
-    questions: Sequence[JobQuestion]
     decided: Sequence[tuple[JobQuestion, Round]]
+    open: Sequence[JobQuestion]
     askable: bool
     complete: bool
     failure: str | None
-
-    @property
-    def open_questions(self) -> list[JobQuestion]:
-        """The questions that can be asked and have no round."""
-        decided = {question.name for question, _ in self.decided}
-        return [question for question in self.questions if question.name not in decided]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +120,6 @@ class DatasetJobs:
         failure: str | None,
     ) -> Stored:
         decided = [(question, found[question.key]) for question in questions if question.key in found]
+        undecided = [question for question in questions if question.key not in found]
         askable = bool(questions)
-        complete = askable and len(decided) == len(questions)
-        return Stored(task, job, questions, decided, askable, complete, failure)
+        return Stored(task, job, decided, undecided, askable, askable and not undecided, failure)

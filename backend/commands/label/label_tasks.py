@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Final
 
 from rich.console import Console
 
 from backend.annotation.job import Job
-from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.dataset_jobs import DatasetJobs, Stored
 from backend.commands.label.labelling import Labelling
 from backend.commands.label.run_tally import RunTally
 from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
 from backend.datasets.indexed_tasks import IndexedTasks
+from backend.runtime.annotation_process import AnnotationProcess
+
+_AHEAD: Final = 64
+"""Tasks whose texts are embedded together, two batches of the embedder."""
+
+
+def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iterator[Stored]:
+    """Let the texts of the tasks that follow be embedded in batches, before each is asked about."""
+    while some := list(islice(found, _AHEAD)):
+        texts = [question.question.context for stored in some for question in stored.open]
+        process.thread.call_soon(partial(process.embedder.expect, texts))
+        yield from some
 
 
 def label_tasks(
@@ -37,7 +52,7 @@ def label_tasks(
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 
     def open_jobs() -> Iterator[Job]:
-        for stored in jobs.look_up(tasks.first_rows()):
+        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
             if stored.complete:
                 tally.labelled_before += 1
             elif jobs.again and stored.failure is None:

@@ -39,7 +39,7 @@ def quote_of(
     maker = QuoteMaker(process.pool, process.ledger, jobs.settings, jobs.project)
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
         for stored in jobs.look_up(read()):
-            maker.add(stored.job, stored.open_questions, complete=stored.complete)
+            maker.add(stored.job, stored.open, complete=stored.complete)
             advance(1)
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
         return maker.quote(advance)

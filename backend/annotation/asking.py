@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Protocol
 
 import structlog
 
 from backend.annotation.job import Job
 from backend.annotation.task_prompt import TaskPrompt
-from backend.annotation.voters import ModelReply, Voters
+from backend.annotation.voters import ModelReply
 from backend.errors import (
     BudgetExhaustedError,
     NoUsableAnswerError,
@@ -25,10 +26,18 @@ from camvo.policies.policy import Policy
 _log = structlog.get_logger(__name__)
 
 
+class Asked(Protocol):
+    """What votes on a task: the models themselves, or the stage of a batch."""
+
+    async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """Ask one model; one that fails gives a reply without votes."""
+        ...
+
+
 async def ask_models(
     policy: Policy,
     plan: Plan,
-    voters: Voters,
+    voters: Asked,
     job: Job,
     prompt: TaskPrompt,
     *,

@@ -13,6 +13,7 @@ from backend.errors import TaskDeletedError, TaskError
 from backend.learning.human_labels import confirmation, human_label, teacher
 from backend.learning.teaching import store_round
 from backend.ledger import deleted_tasks, failed_tasks, projects, rounds
+from backend.ledger.batches import tasks as batch_tasks
 from backend.ledger.rounds import Round
 
 
@@ -45,6 +46,7 @@ def record_rounds(
         for question in questions
         if question.key not in stored and question.name in outcome.decisions
     ]
+    batch_tasks.forget(connection, job.project, job.task)
     return list(stored.values()), new
 
 

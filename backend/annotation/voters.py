@@ -40,6 +40,22 @@ class ModelReply:
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
 
+    @classmethod
+    def voted(
+        cls, votes: Mapping[str, str], cost: float, confidences: Mapping[str, float], version: str | None
+    ) -> ModelReply:
+        """The reply of a model that voted.
+
+        Args:
+            votes: question → vote.
+            cost: what was paid for it, $.
+            confidences: those of the answer, also of questions without a vote.
+            version: what the provider says answered.
+        """
+        sure = {name: confidence for name, confidence in confidences.items() if name in votes}
+        # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
+        return cls(votes, cost, confidences=sure, version=(version or "").partition(" ")[0] or None)
+
 
 class Voters:
     """The pool's models, as voters on one task at a time. Used from one event loop only."""
@@ -56,8 +72,14 @@ class Voters:
         names = [model.name for model in job.settings.models]
         if addresses := image_addresses(prompt.messages):
             names = self._shown(job, addresses)
-        awake = [name for name in names if not self._pool.resting(name)]
-        return {name: self._pool.cost(name, prompt.for_model(name)) for name in awake or names}
+        batched = frozenset() if job.batching is None else job.batching.models
+        awake = [name for name in names if name in batched or not self._pool.resting(name)]
+        return {
+            name: (self._pool.batch_cost if name in batched else self._pool.cost)(
+                name, prompt.for_model(name)
+            )
+            for name in awake or names
+        }
 
     def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:
         """Whether a model that may be asked can be shown images, at these addresses if any are given.
@@ -85,18 +107,15 @@ class Voters:
             answer = await self._queries.ask(
                 query,
                 patience=settings.deadline,
-                usable=lambda content: bool(_votes(content, prompt.questions)),
+                usable=lambda content: bool(votes_in(content, prompt.questions)),
             )
         except ModelError as error:
             metrics.votes_missing.labels(model=arm, reason=error.code).inc()
             return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
-        votes = _votes(answer.content, prompt.questions)
+        votes = votes_in(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
         if votes:
-            sure = {name: confidence for name, confidence in answer.confidences.items() if name in votes}
-            # Fingerprints of several systems alternate all the time, so they tell nothing about the model.
-            version = (answer.version or "").partition(" ")[0] or None
-            return ModelReply(votes, answer.cost, confidences=sure, version=version)
+            return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
         metrics.votes_missing.labels(model=arm, reason=BadAnswerError.code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=BadAnswerError.code)
         return ModelReply({}, answer.cost, BadAnswerError.code)
@@ -106,7 +125,7 @@ class Voters:
         return [name for name in names if self._pool.can_be_shown(name, addresses)]
 
 
-def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
+def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
     """Return the votes in an answer by question; empty if it is unusable."""
     try:
         return parse_answer(content, questions)

@@ -25,10 +25,11 @@ from backend.errors import (
     UnusableAnswersError,
     Usage,
 )
+from backend.ledger.calls.bookings import CallOutcome
 from backend.ledger.database.outages import outlast
 from backend.models.attempts import ATTEMPTS, attempt_key
 from backend.models.call_ledger import CallLedger
-from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery, PaidAnswer
+from backend.models.model_query import CallEstimate, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
 from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics

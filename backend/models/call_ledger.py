@@ -15,16 +15,24 @@ from typing import TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import BudgetExhaustedError, LedgerError, ModelTimeoutError, NotBookedError, TaskError
+from backend.errors import (
+    BatchPendingError,
+    BudgetExhaustedError,
+    LedgerError,
+    ModelTimeoutError,
+    NotBookedError,
+    TaskError,
+)
 from backend.ledger import Writer, deleted_tasks
 from backend.ledger.calls import answers, claims
+from backend.ledger.calls.bookings import CallOutcome, book_outcome
 from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
 from backend.ledger.money.money_queue import MoneyQueue
 from backend.ledger.money.settlements import Settlements
-from backend.models.model_query import CallEstimate, CallOutcome, ClaimResult, ModelQuery
+from backend.models.model_query import CallEstimate, ClaimResult, ModelQuery
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
@@ -100,6 +108,7 @@ class CallLedger:
 
         Raises:
             BudgetExhaustedError: the budget does not cover the call.
+            BatchPendingError: the answer is in a provider's batch.
             ModelTimeoutError: another process is still making the call.
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
@@ -114,6 +123,7 @@ class CallLedger:
                 )
             claim = claims.acquire(connection, key, self._owner, LEASE, grace=self._contacts.grace)
             if claim is None:
+                _refuse_batched(connection, key, query)
                 return None
             if claim.call is not None and claim.call not in self._not_booked:
                 return ClaimResult(call=claim.call)  # the connection broke while this was committed
@@ -174,33 +184,8 @@ class CallLedger:
         usage = outcome.usage
 
         def store_and_settle(connection: Connection) -> None:
-            task: tuple[str, int] | None = (query.project, query.task)
-            if deleted_tasks.is_deleted(connection, query.project, query.task):
-                # Another task may have shared the call and still need the answer.
-                task = answers.task_using(connection, key)
-            if outcome.content is not None and task is not None:
-                stored = answers.StoredAnswer(
-                    key=key,
-                    model=query.model,
-                    content=outcome.content,
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    cost=usage.cost,
-                    seconds=outcome.seconds,
-                    confidences=outcome.confidences,
-                    version=outcome.version,
-                )
-                answers.store(connection, stored, *task, now=self._clock())
-            if call is not None:
-                spending.settle(
-                    connection,
-                    call,
-                    usd=usage.cost,
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    error_code=outcome.code,
-                    seconds=outcome.seconds,
-                )
+            payer = (query.project, query.task)
+            book_outcome(connection, key, query.model, payer, call, outcome, now=self._clock())
             claims.release(connection, key, self._owner)
 
         paid = outcome.content is not None or usage.cost > 0
@@ -241,6 +226,15 @@ async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
         raise NotBookedError(
             f"the ledger could not book the call: {reason}", where=f"{query.model}, task {query.task}"
         ) from error
+
+
+def _refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
+    if claims.held_by_batch(connection, key):
+        raise BatchPendingError(
+            f"the answer of {query.model} is in a provider's batch that is not back yet",
+            where=f"task {query.task}",
+            fix="run the camvo label command that sent it again; camvo jobs lists what is out",
+        )
 
 
 def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:

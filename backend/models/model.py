@@ -11,14 +11,7 @@ from typing import Any
 from backend.errors import ConfigError
 from backend.models import litellm_info
 from backend.models.calls import litellm_request
-from backend.models.prices import (
-    IMAGE_TOKENS,
-    TokenMeter,
-    TokenPrices,
-    batch_prices,
-    max_input_tokens,
-    token_prices,
-)
+from backend.models.prices import IMAGE_TOKENS, TokenMeter, batch_prices, max_input_tokens, token_prices
 from backend.questions.prompts.message_parts import Messages, image_count, texts_of
 from backend.settings import ModelSettings
 from backend.settings.masking import masked
@@ -50,7 +43,9 @@ class Model:
                 where=self.where,
                 fix="begin with the provider, as in openai/gpt-4o",
             )
-        self.prices = token_prices(settings, litellm_info.price_map_entry(settings.model))
+        entry = litellm_info.price_map_entry(settings.model)
+        self.prices = token_prices(settings, entry)
+        self.batch_prices = batch_prices(settings, self.prices, entry)
         self.meter = TokenMeter(settings.max_tokens)
         self.key = key or (_NO_KEY if self._is_open_server else None)
 
@@ -58,9 +53,9 @@ class Model:
         return f"Model({self.settings.name})"
 
     @property
-    def batch_prices(self) -> TokenPrices | None:
-        """The prices in its provider's batches; ``None`` if neither the settings nor litellm have them."""
-        return batch_prices(self.settings, self.prices, litellm_info.price_map_entry(self.settings.model))
+    def provider(self) -> str | None:
+        """Litellm's name of its provider."""
+        return self._provider
 
     @property
     def _is_open_server(self) -> bool:
@@ -114,6 +109,16 @@ class Model:
     def ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """Return the highest possible cost of one call, $."""
         return self.prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
+
+    def batch_cost(self, messages: Messages) -> float:
+        """Return the expected cost of one line of a batch, $; at full price if no other is known."""
+        prices = self.batch_prices or self.prices
+        return prices.cost(self.expected_input(messages), self.meter.output_tokens)
+
+    def batch_ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
+        """Return the highest possible cost of one line of a batch, $."""
+        prices = self.batch_prices or self.prices
+        return prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
 
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take; a usage above it is not believed."""

@@ -23,6 +23,7 @@ from backend.models.calls import ModelAnswer, longest_answer, read_response, res
 from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error
 from backend.models.model import Model
+from backend.models.prices import TokenPrices
 from backend.models.rates import headers
 from backend.models.rates.gate import RateGate
 from backend.models.rates.lease_holder import Passage
@@ -166,8 +167,26 @@ class ModelCaller:
         self.breaker.failed(failure)
         return failure
 
-    def _answer(self, response: Any, counted: int, most_input: int, seconds: float) -> ModelAnswer:
+    def read_batched(self, response: Any, counted: int, most_input: int) -> ModelAnswer:
+        """Return the answer in a line of a batch, at the price of batches; see :meth:`_answer`."""
+        return self._answer(response, counted, most_input, 0.0, self.model.batch_prices)
+
+    def _answer(
+        self,
+        response: Any,
+        counted: int,
+        most_input: int,
+        seconds: float,
+        prices: TokenPrices | None = None,
+    ) -> ModelAnswer:
         """Return the answer in a response, and learn from the usage that it reports.
+
+        Args:
+            response: in litellm's form.
+            counted: our own count of the input tokens.
+            most_input: the most input tokens that are believed.
+            seconds: how long the call took.
+            prices: those of the call; ``None`` for the model's own.
 
         Raises:
             RefusedError: the model, or a filter of its provider, refused.
@@ -178,7 +197,7 @@ class ModelCaller:
         input_tokens = self._believed("input", received.input_tokens, most_input) or counted_input
         output_tokens = self._believed("output", received.output_tokens, model.settings.max_tokens)
         output_tokens = output_tokens or self._tokens_of(received.content)
-        cost = model.prices.cost(input_tokens, output_tokens)
+        cost = (prices or model.prices).cost(input_tokens, output_tokens)
         model.meter.observe(counted, input_tokens, output_tokens)
         self.breaker.answered()
         error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost))

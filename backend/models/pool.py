@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from backend.errors import ModelUnknownError
+from backend.models.batches import adapters
+from backend.models.batches.provider import BatchProvider
 from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer
 from backend.models.model import Model
@@ -45,6 +47,7 @@ class Pool:
         clock: Clock = time.monotonic,
     ) -> None:
         self.gate = CallGate()
+        self._batch_providers: dict[str, BatchProvider] = {}
         rates = rates or ProcessRates(clock)
         self._callers = {
             settings.name: ModelCaller(Model(settings, keys.get(settings.name)), rates, clock, self.gate)
@@ -79,6 +82,45 @@ class Pool:
         output is bounded by ``max_tokens``.
         """
         return self._model(name).ceiling(messages, schema)
+
+    def batch_cost(self, name: str, messages: Messages) -> float:
+        """Return the expected cost of one line of a provider's batch, $."""
+        return self._model(name).batch_cost(messages)
+
+    def batch_ceiling(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> float:
+        """Return the highest possible cost of one line of a provider's batch, $."""
+        return self._model(name).batch_ceiling(messages, schema)
+
+    def most_input(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> int:
+        """Return the most input tokens that a call can take."""
+        return self._model(name).most_input(messages, schema)
+
+    def request(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the litellm parameters of a call, without key and timeout."""
+        return self._model(name).request(messages, schema)
+
+    def has_batches(self, name: str) -> bool:
+        """Return whether there is an adapter for the batches of a model's provider."""
+        return adapters.has_batches(self._model(name))
+
+    def batch_provider(self, name: str) -> BatchProvider:
+        """Return the adapter for the batches of a model's provider; the same one every time.
+
+        Raises:
+            BatchesUnsupportedError: there is none.
+            PriceMissingError: nobody knows what a batch costs.
+        """
+        if name not in self._batch_providers:
+            self._batch_providers[name] = adapters.adapter(self._model(name))
+        return self._batch_providers[name]
+
+    def read_batched(self, name: str, response: Any, counted: int, most_input: int) -> ModelAnswer:
+        """Return the answer in a line of a batch, and learn from the usage that it reports.
+
+        Raises:
+            ModelError: the line holds no answer; ``usage`` holds what it cost.
+        """
+        return self._caller(name).read_batched(response, counted, most_input)
 
     def fingerprint(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of everything that can change the answer; not of key, prices or limits."""

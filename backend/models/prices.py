@@ -70,18 +70,25 @@ def token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenP
 def batch_prices(
     settings: ModelSettings, prices: TokenPrices, entry: Mapping[str, object]
 ) -> TokenPrices | None:
-    """Return the prices in the provider's batches: from litellm's map, which knows them for some models.
+    """Return the prices in the provider's batches; ``None`` if they are unknown.
+
+    They come from ``batch_discount``, else from litellm's map. If the settings have prices of their own, the
+    map knows nothing about them. What is free is free in batches, too.
 
     Args:
-        settings: the model; prices of its own in the settings say nothing about batches.
-        prices: its prices outside batches.
+        settings: the model.
+        prices: those of single calls.
         entry: the model's entry in litellm's map, $ per token; may be empty.
     """
-    if settings.input_price is not None or settings.output_price is not None:
-        return None
+    if settings.batch_discount is not None:
+        share = 1.0 - settings.batch_discount
+        return TokenPrices(prices.input * share, prices.output * share)
+    if not prices.input and not prices.output:
+        return prices
     mapped = [entry.get(f"{direction}_cost_per_token_batches") for direction in ("input", "output")]
-    found = [float(price) * _MILLION for price in mapped if isinstance(price, int | float) and price > 0]
-    return TokenPrices(*found) if len(found) == len(mapped) else None
+    own = settings.input_price is not None or settings.output_price is not None
+    known = [float(price) * _MILLION for price in mapped if isinstance(price, int | float) and price > 0]
+    return TokenPrices(*known) if len(known) == 2 and not own else None
 
 
 def max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from backend.annotation.annotator import Annotator
+from backend.annotation.batched.batch_stage import BatchStages
 from backend.annotation.images import Images
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planning import Planner
@@ -122,6 +123,7 @@ class AnnotationProcess:
             examples=examples,
             planner=planner,
             voters=voters,
+            batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
             scorers=Scorers(ledger, readers, clock=clock),
             clock=clock,
         )

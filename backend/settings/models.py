@@ -84,6 +84,12 @@ class ModelSettings(BaseModel):
     """Whether the model takes images; if absent, litellm's map decides."""
     logprobs: bool = False
     """Whether to ask for the log-probabilities of the answer's tokens, which say how sure a vote is."""
+    batch: bool = False
+    """Whether ``camvo label`` asks the model in its provider's batches."""
+    batch_discount: Annotated[Real, Field(ge=0, lt=1, allow_inf_nan=False)] | None = None
+    """The share of the price that batches save, such as 0.5; if absent, litellm's price map decides."""
+    batch_tokens: Annotated[Whole, Field(ge=1)] | None = None
+    """The most tokens that may be enqueued in batches; if absent, as many as the provider takes."""
     parameters: dict[str, object] = Field(default_factory=dict, repr=False)
     """Further litellm parameters."""
 

@@ -37,6 +37,9 @@ _OF_EVERY_POLICY: Final = frozenset({"name", "lambda_l"})
 _OF_BOUNDS: Final = frozenset({"alpha", "lambda_r"})
 """Parameters of the lower bounds. Every policy takes them; without δ they only break ties."""
 
+_OF_BATCHES: Final = frozenset({"max_stages"})
+"""Parameters of providers' batches, which every policy can be asked in."""
+
 _log = structlog.get_logger()
 
 
@@ -60,7 +63,10 @@ class PolicySettings(BaseModel):
     agreement: Share = 0.99
     """Share of labels that must equal the vote of all models (``sequential``)."""
     max_stages: AtLeastOne = 3
-    """The most stages of a task (``sequential``, ``stacked``). A task sent alone is decided in one."""
+    """The most stages of a task (``sequential``, ``stacked``). A task sent alone is decided in one.
+
+    For every policy, the most rounds of providers' batches.
+    """
     worth: Worth | None = None
     """What one more right label is worth, in prices of asking every model (``joint``, ``stacked``).
 
@@ -91,7 +97,7 @@ class PolicySettings(BaseModel):
         if keys and self.name is None:
             raise mistake("name", "is missing", f"add one of {', '.join(_NAMES)}")
         if self.name is not None:
-            for key in sorted(keys - _OF_EVERY_POLICY - parameters_of(self.name)):
+            for key in sorted(keys - _OF_EVERY_POLICY - _OF_BATCHES - parameters_of(self.name)):
                 owners = [name for name in _NAMES if key in parameters_of(name)]
                 raise mistake(
                     key,

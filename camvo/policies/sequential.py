@@ -22,7 +22,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.staged import StagedInOrder
 from camvo.stages.agreement_stages import AgreementStages
 from camvo.stages.asking_order import cheapest_first, most_weight_per_price
-from camvo.stages.exploration import explore, propensities
+from camvo.stages.exploration import propensities
 from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stopping import StoppingProblem
 from camvo.stages.stopping_rule import StoppingRule, is_complete
@@ -94,11 +94,10 @@ class Sequential(StagedInOrder):
         )
         order, questions, settled = _order_and_stages(self, tuple(costs.items()), inputs)
         states = [observation.state for observation in observations.values()]
-        rounds = min(state.rounds - state.restarted_at for state in states)
+        rounds = min(state.rounds - state.restarted_at for state in states) + self.waiting.rounds
         everyone, certificate = _propensities(rounds, questions.values(), settled=settled)
-        if self.everyone:
-            everyone = certificate = 1.0
-        exploration = explore(draw, everyone, certificate)
+        drawn = self._explore(draw, everyone, certificate)
+        exploration, (everyone, certificate) = drawn.exploration, drawn.rates
         if exploration == "nobody":
             questions = {
                 name: question

@@ -15,7 +15,6 @@ from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.policies.staged import StagedInOrder
 from camvo.stages.asking_order import cheapest_first
-from camvo.stages.exploration import explore
 from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stack_stops import Stops
 from camvo.stages.worth_stages import WorthStages
@@ -86,9 +85,10 @@ class Stacked(StagedInOrder):
             for observation in observations.values()
             if observation.aggregation == LABEL_VOTE
         ]
-        rate = 1.0 if min(complete_rounds, default=0) < self.first else _EXPLORATION
-        rate = 1.0 if self.everyone else rate
-        exploration = explore(draw, rate, rate)
+        complete = min(complete_rounds, default=0) + self.waiting.everyone
+        rate = 1.0 if complete < self.first else _EXPLORATION
+        drawn = self._explore(draw, rate, rate)
+        exploration, (rate, _) = drawn.exploration, drawn.rates
         ask_all = Stops((len(order),), (-math.inf,))
         questions, weights = {}, dict(plan.weights)
         for name, observation in observations.items():

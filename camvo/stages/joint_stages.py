@@ -12,6 +12,7 @@ from camvo.joint.graded_worth import GradedWorth
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.worth import Worth
 from camvo.numerics.tolerances import TIE
+from camvo.stages.stage_worth import plan_by_stages
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
 from camvo.state.confidences import SureVote, level_of
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
@@ -115,6 +116,29 @@ class JointQuestion:
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
         return [self.fit.shortlist[arm] for arm in self.worth.together(node, tilt)]
 
+    def within(self, votes: Cast, prices: Mapping[str, float], left: int, sure: Sure = UNKNOWN) -> list[str]:
+        """The arms to ask now if so many stages are left; empty to stop.
+
+        Args:
+            votes: the votes so far.
+            prices: arm → its price in right labels.
+            left: the stages left, the next one included; at least 1.
+            sure: the confidences of the votes.
+        """
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.within(votes, prices, left, sure)
+        if self.fit is None or self.worth is None:
+            return [arm for arm in prices if arm not in votes]
+        node, arms = self.fit.node(votes), self.fit.shortlist
+        if isinstance(self.worth, GradedWorth):
+            stopping, asking = self.worth.at(node, self.fit.tilt(votes, sure))
+            if max(asking, default=-np.inf) <= stopping + TIE:
+                return []
+        paid = [prices.get(arm, 0.0) for arm in arms]
+        allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
+        plan = plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)))
+        return [arms[place] for place in plan.together(node, allowed)]
+
     def leader(self, votes: Cast, sure: Sure) -> str | None:
         """The most probable label; ``None`` for a question whose votes are not labels."""
         if (silent := self._if_silent(votes)) is not None:
@@ -145,10 +169,12 @@ class JointStages(Stages[JointQuestion]):
         propensity: the probability of asking all arms independently of the votes.
         count: how many arms the first stage asks.
         prices: arm → its price in right labels, for all arms but the student.
+        left: how many stages are left, the next one included; ``None`` for as many as there are arms.
     """
 
     count: int
     prices: Mapping[str, float]
+    left: int | None = None
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -159,7 +185,7 @@ class JointStages(Stages[JointQuestion]):
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
         if missing := tuple([arm for arm in self.first if arm not in votes]):
             return missing
-        return tuple(next_arms(self.questions, self.prices, votes, confidences))
+        return tuple(next_arms(self.questions, self.prices, votes, confidences, left=self.left))
 
     def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """The pattern of the votes, and whether stopping early would have given the same label.
@@ -194,6 +220,8 @@ def next_arms(
     prices: Mapping[str, float],
     votes: Votes,
     confidences: Confidences = NO_CONFIDENCES,
+    *,
+    left: int | None = None,
 ) -> list[str]:
     """The arms to ask now; empty if no arm adds more right labels than it costs.
 
@@ -202,10 +230,21 @@ def next_arms(
         prices: arm → its price in right labels.
         votes: the votes so far.
         confidences: their confidences.
+        left: how many stages are left; ``None`` for as many as there are arms.
     """
     casts = {name: {arm: answers.get(name) for arm, answers in votes.items()} for name in questions}
     sure = {name: on_question(confidences, name) for name in questions}
-    if len(questions) == 1:
+    if left is not None and any(any(cast.values()) for cast in casts.values()) and left <= 0:
+        return []
+    if left is not None:
+        together = {
+            arm
+            for name, question in questions.items()
+            for arm in question.within(casts[name], prices, max(left, 1), sure[name])
+        }
+        if together or any(any(cast.values()) for cast in casts.values()):
+            return [arm for arm in prices if arm in together]
+    elif len(questions) == 1:
         ((name, only),) = questions.items()
         wanted = only.together(casts[name], sure[name])
         if wanted and not any(arm in votes for arm in wanted):

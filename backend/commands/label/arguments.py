@@ -66,6 +66,13 @@ ProjectInstead: TypeAlias = Annotated[
     int | None,
     typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
 ]
+Batch: TypeAlias = Annotated[
+    bool,
+    typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+]
 Recount: TypeAlias = Annotated[
     bool,
     typer.Option(

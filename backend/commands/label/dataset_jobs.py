@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import Batching, Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
@@ -58,6 +58,7 @@ class DatasetJobs:
         again: whether models make another attempt after their last one.
         purse: the account of the project's job; ``None`` for none.
         aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+        batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
     """
 
     process: AnnotationProcess
@@ -67,6 +68,7 @@ class DatasetJobs:
     again: bool = False
     purse: Purse | None = None
     aim_usd: float | None = None
+    batching: Batching | None = None
 
     def look_up(
         self,
@@ -102,6 +104,7 @@ class DatasetJobs:
             self.again,
             purse=self.purse,
             aim_usd=self.aim_usd,
+            batching=self.batching,
         )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:

@@ -32,6 +32,8 @@ def label(  # noqa: PLR0917 - a command's options
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
     retry_failed: arguments.RetryFailed = False,
+    batch: arguments.Batch = False,
+    wait: arguments.Wait = False,
     recount: arguments.Recount = False,
     ask_more: arguments.AskMore = None,
     shard: arguments.ShardOf = None,
@@ -54,10 +56,11 @@ def label(  # noqa: PLR0917 - a command's options
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     counting = {"recount": recount, "ask_more": ask_more}
+    of_batches = {"batch": batch, "wait": wait}
     if project is not None:
         refuse("is for files", f"use camvo predict --project {project} --recount", **counting)
         fix = "leave it out: Label Studio has the tasks and the label config"
-        refuse("is for files", fix, **of_file, **of_run, out=out, shard=shard, engine=engine)
+        refuse("is for files", fix, **of_file, **of_run, **of_batches, out=out, shard=shard, engine=engine)
         done = _label_project(project, config, label_studio, backend_url, server=server, **spending)
     else:
         fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
@@ -68,7 +71,7 @@ def label(  # noqa: PLR0917 - a command's options
             raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
         parts = _checked_parts(shard, engine, recount, blind=blind, sample=sample, pilot=pilot)
         blind_file = out.parent / "blind.csv"
-        run = {**of_run, **spending, **counting, **parts, "blind_file": blind_file}
+        run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
         options = options_of(**of_file, **run)  # type: ignore[arg-type]
         done = _label_file(source, out, options, config, engine)
     if not done:

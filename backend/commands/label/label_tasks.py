@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import Console
 
 from backend.annotation.job import Job
+from backend.commands.label.batched.batch_run import BatchRun
 from backend.commands.label.dataset_jobs import DatasetJobs, Stored
 from backend.commands.label.labelling import Labelling
 from backend.commands.label.run_tally import RunTally
@@ -32,24 +33,57 @@ def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iter
 
 
 def label_tasks(
-    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, everyone: bool = False
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False, everyone: bool = False
 ) -> RunTally:
-    """Ask models about the tasks that are not labelled yet.
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
 
     Args:
         jobs: makes jobs of the tasks.
         tasks: the tasks.
         console: where progress is shown.
+        wait: whether to wait for the batches that are out.
         everyone: whether every model is asked about each task, as in a pilot.
 
     Raises:
         CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
-    process = jobs.process
-    labelling = Labelling(process, jobs.settings.concurrency)
-    spending = Spending(process.ledger, jobs.project)
+    labelling = Labelling(jobs.process, jobs.settings.concurrency)
+    spending = Spending(jobs.process.ledger, jobs.project)
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+
+    def label(of: DatasetJobs, most: int | None) -> None:
+        _sweep(of, tasks, console, tally, most, everyone=everyone)
+
+    BatchRun(jobs, label, console, wait).run(tasks.tasks)
+    return tally
+
+
+def _sweep(
+    jobs: DatasetJobs,
+    tasks: IndexedTasks,
+    console: Console,
+    tally: RunTally,
+    most: int | None,
+    *,
+    everyone: bool,
+) -> None:
+    """Take each task that has no label as far as it can go now.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        tally: counts what happens.
+        most: the most tasks to ask about; ``None`` for all.
+        everyone: whether every model is asked about each task.
+
+    Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    process, labelling = jobs.process, tally.labelling
+    tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
         for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
@@ -69,7 +103,7 @@ def label_tasks(
             tasks.tasks,
             note=lambda done, total: tally.outlook(),
         ) as advance:
-            for _ in labelling.run(open_jobs()):
+            for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
         process.stop_asking()
@@ -80,4 +114,3 @@ def label_tasks(
         labelling.wait(jobs.settings.deadline)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         raise
-    return tally

@@ -41,6 +41,8 @@ class LabelOptions:
         ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
         shard: the part of the dataset to label.
         aim: what the job's plans keep to as far as they can, in $; ``None`` for none.
+        batch: whether every model that has batches is asked in them.
+        wait: whether the run waits for its batches.
     """
 
     label_config: str | None = None
@@ -59,6 +61,8 @@ class LabelOptions:
     ask_more: float | None = None
     shard: Shard = WHOLE
     aim: float | None = None
+    batch: bool = False
+    wait: bool = False
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config.

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from backend import settings as settings_module
 from backend.annotation.job import is_audit
+from backend.commands.label.batched.batch_run import batching_of
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.counting_again import count_again
 from backend.commands.label.dataset_jobs import DatasetJobs
@@ -73,7 +74,8 @@ def run_label(  # noqa: PLR0917 - what a run needs
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
             tasks = RandomSample(index, project, options.sample) if options.sample else index
             jobs = agreed(jobs, tasks, options, console)
-            tally = label_tasks(jobs, tasks, console)
+            batching = batching_of(jobs.settings, process, everyone=options.batch)
+            tally = label_tasks(replace(jobs, batching=batching), tasks, console, wait=options.wait)
             if options.recount:
                 count_again(jobs, tasks, console, options.ask_more)
             write(results(tasks, jobs), index.columns)

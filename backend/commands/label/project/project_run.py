@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from backend import settings as settings_module
+from backend.commands.certificate.outcome import print_outcome
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
 from backend.commands.label.dataset_jobs import DatasetJobs
@@ -54,8 +55,10 @@ def label_project(number: int, config: Path | None, label_studio: str | None, op
     environment = environment_with(config)
     quiet_logs(environment)
     client = addresses.label_studio_client(label_studio, environment)
+    console = Console()
     with interruptible():
-        tally = predict_project(client, number, options, environment, Console())
+        tally = predict_project(client, number, options, environment, console)
+    print_outcome(console, environment, webhooks.project_key(client.project(number)))
     return not tally.left
 
 

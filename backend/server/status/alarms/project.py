@@ -113,7 +113,9 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
         f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
-    fix = f"run {waiting.command}; a server with LABEL_STUDIO_API_KEY does it by itself"
+    fix = f"run {waiting.command}"
+    if is_of_label_studio(project.key):
+        fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
     return [Alert("recount_waiting", message, fix, level="note")]
 
 

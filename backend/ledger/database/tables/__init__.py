@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -19,7 +18,6 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
     Text,
     UniqueConstraint,
@@ -29,18 +27,12 @@ from sqlalchemy import (
 )
 
 from backend.ledger.database.packing import PackedJson
+from backend.ledger.database.tables.batches import batch_jobs, batch_lines, batch_tasks
+from backend.ledger.database.tables.schema import JSON_VALUE as _JSON
+from backend.ledger.database.tables.schema import ROW_ID as _ROW_ID
+from backend.ledger.database.tables.schema import metadata
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    }
-)
-
-# SQLite generates ids only in a column declared INTEGER, which holds 64 bits there.
-_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-_JSON = JSON(none_as_null=True)
+__all__ = ["batch_jobs", "batch_lines", "batch_tasks", "metadata"]
 
 RESERVED: ColumnElement[str] = literal_column("'reserved'")
 """The state of a running call. A partial index serves only queries that name it in their text."""
@@ -204,6 +196,18 @@ recounts = Table(
     Index(None, "project", "task"),
 )
 
+recount_checks = Table(
+    "recount_checks",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("confirmed", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
 countings = Table(
     "countings",
     metadata,
@@ -215,6 +219,20 @@ countings = Table(
     Column("labels", BigInteger, nullable=False),
     Column("scores", BigInteger, nullable=False),
     Column("created_at", Double, nullable=False),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("issued_at", Double, nullable=False),
+    Column("counting", BigInteger, nullable=False),
+    Column("through", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("labels_hash", Text, nullable=False),
+    Column("evidence", _JSON, nullable=False),
+    Column("file_hash", Text, nullable=False),
 )
 
 recount_looks = Table(

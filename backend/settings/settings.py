@@ -16,7 +16,7 @@ from .alerts import AlertSettings
 from .humans import HumanSettings
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
-from .policies import NotNegative, PolicySettings, Rounds, Share, Worth
+from .policies import NotNegative, PolicySettings, Share, Worth
 from .redaction import load_redact_function
 
 FewShot = Annotated[Whole, Field(ge=0, le=20)]
@@ -179,7 +179,8 @@ class _Overrides(BaseModel):
     max_stages: AtLeastOne | None = None
     worth: Worth | None = None
     worth_usd: Worth | None = None
-    first: Rounds | None = None
+    first: Annotated[Whole, Field(ge=0)] | None = None
+    """A parameter of a policy that older versions had. Stored extra params that hold it stay valid."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.allowance import shadow_price
-from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
-from camvo.joint.worth import plan_by_worth
+from camvo.joint.plans.allowance import shadow_price
+from camvo.joint.plans.graded_worth import plan_by_graded_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan

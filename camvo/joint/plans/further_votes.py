@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from camvo.joint.graded_worth import GradedWorth, plan_by_graded_worth
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.worth import Worth, plan_by_worth
+from camvo.joint.plans.graded_worth import GradedWorth, plan_by_graded_worth
+from camvo.joint.plans.worth import Worth, plan_by_worth
 from camvo.numerics.tolerances import TIE
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array

@@ -1,9 +1,9 @@
 """Which arm to ask next where arms say how sure they are.
 
-The plan of :mod:`camvo.joint.worth` knows votes only. A vote's confidence tilts the odds of its label on top
-of that. At each node the tilt is one number: how much the log-odds of the node's most probable label have
-moved. The value of a node is computed for a row of tilts, and read between them. Asking an arm leads to a
-node, and to a tilt for each grade of confidence that the arm may have, as likely as it was before.
+The plan of :mod:`camvo.joint.plans.worth` knows votes only. A vote's confidence tilts the odds of its label
+on top of that. At each node the tilt is one number: how much the log-odds of the node's most probable label
+have moved. The value of a node is computed for a row of tilts, and read between them. Asking an arm leads to
+a node, and to a tilt for each grade of confidence that the arm may have, as likely as it was before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The design matrix of the stacked vote: what speaks for each candidate label of each round."""
+"""The design matrix of the corrected vote: what speaks for each candidate label of each round."""
 
 from __future__ import annotations
 
@@ -12,23 +12,15 @@ from scipy import sparse
 from camvo.numerics.conditional_logit import ChoiceSets
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
-from camvo.weights.grades import NO_GRADES, Grades
 
-SCALE, NONE, ALONE, SURE = 0, 1, 2, 3
-"""The columns of the shared features (see :class:`camvo.weights.stacking.StackedVote`)."""
+SCALE, NONE, ALONE = 0, 1, 2
+"""The columns of the shared features (see :class:`camvo.weights.corrected_vote.CorrectedVote`)."""
 
-SHARED: Final = 4
-"""How many shared features there are. The features of arms, labels and pairs follow."""
+SHARED: Final = 3
+"""How many shared features there are. The features of arms follow."""
 
 
-def vote_choices(
-    rows: Sequence[KeptRound],
-    arms: Sequence[str],
-    labels: Sequence[str],
-    *,
-    by_label: bool,
-    grades: Grades = NO_GRADES,
-) -> ChoiceSets:
+def vote_choices(rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str]) -> ChoiceSets:
     """Build the choice sets of n rounds for the conditional logit.
 
     The candidates of a round are the labels that got a vote and, if some labels got none, "none of them".
@@ -37,15 +29,12 @@ def vote_choices(
         rows: rounds with a human label, each with at least one vote for one of ``labels``.
         arms: the K arms.
         labels: the M labels, sorted.
-        by_label: whether there are features for labels and for pairs of arm and label.
-        grades: what the arms' confidences are worth.
 
     Returns:
-        The choice sets, with features in this order: 4 shared ones, K for arms and, if ``by_label``, M for
-        labels and K·M for pairs.
+        The choice sets, with features in this order: 3 shared ones and K for arms.
     """
     asked = [len({vote.arm for vote in row.votes} & set(arms)) for row in rows]
-    (round_number, arm, label), weights, log_ratios = _votes(rows, arms, labels, grades)
+    (round_number, arm, label), weights = _votes(rows, arms, labels)
     # A candidate has the code round · (M + 1) + label, in which the label "none of them" is M.
     none, width = len(labels), len(labels) + 1
     backed = np.unique(round_number * width + label)
@@ -58,50 +47,32 @@ def vote_choices(
 
     candidate = np.searchsorted(codes, round_number * width + label)
     weight = np.bincount(candidate, weights, len(codes))
-    sure = np.bincount(candidate, log_ratios, len(codes))
     absent = (1.0 - np.array(asked) / len(arms))[round_of]
     no_votes, with_votes = np.flatnonzero(named == none), np.flatnonzero(named < none)
-    first_label, first_pair = SHARED + len(arms), SHARED + len(arms) + len(labels)
     entries: list[tuple[Any, Any, Any]] = [
         (with_votes, SCALE, weight[with_votes]),
         (with_votes, ALONE, (weight * absent)[with_votes]),
-        (with_votes, SURE, sure[with_votes]),
         (candidate, SHARED + arm, 1.0),
         (no_votes, NONE, 1.0),
     ]
-    if by_label:
-        entries.append((with_votes, first_label + named[with_votes], 1.0))
-        entries.append((candidate, first_pair + arm * len(labels) + label, 1.0))
-    features = first_pair + len(arms) * len(labels) if by_label else first_label
-    design = _sparse(entries, (len(codes), features))
+    design = _sparse(entries, (len(codes), SHARED + len(arms)))
     return ChoiceSets(design, np.searchsorted(round_of, np.arange(len(rows))), chosen)
 
 
 def _votes(
-    rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str], grades: Grades
-) -> tuple[NDArray[np.int64], Array, Array]:
-    """The V votes for known labels.
-
-    Returns:
-        Their positions of round, arm and label, shape (3, V); their weights, shape (V,); and the log ratios
-        of their confidences, shape (V,).
-    """
+    rows: Sequence[KeptRound], arms: Sequence[str], labels: Sequence[str]
+) -> tuple[NDArray[np.int64], Array]:
+    """The V votes for known labels: positions of round, arm and label, shape (3, V), and weights, (V,)."""
     arm_at = {arm: position for position, arm in enumerate(arms)}
     label_at = {label: position for position, label in enumerate(labels)}
     cast = [
-        (position, arm_at[vote.arm], label_at[vote.label])
+        (position, arm_at[vote.arm], label_at[vote.label], vote.weight)
         for position, row in enumerate(rows)
         for vote in row.votes
         if vote.label in label_at
     ]
-    numbers = [
-        (vote.weight, grades.log_ratio(vote.arm, vote.label, vote.confidence))
-        for row in rows
-        for vote in row.votes
-        if vote.label in label_at
-    ]
-    weights, log_ratios = np.array(numbers, dtype=np.float64).T
-    return np.array(cast, dtype=np.int64).T, weights, log_ratios
+    *places, weights = zip(*cast, strict=True)
+    return np.array(places, dtype=np.int64), np.array(weights, dtype=np.float64)
 
 
 def _sparse(entries: Sequence[tuple[Any, Any, Any]], shape: tuple[int, int]) -> Any:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.worth import plan_by_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.numerics.tolerances import TIE
 
 _STEP: Final = 1.25

@@ -11,7 +11,6 @@ from camvo.policies.joint import FIRST
 _SHARES: Final[Mapping[str, tuple[float, float]]] = {
     "joint": (0.1, 0.6),
     "sequential": (0.2, 0.7),
-    "stacked": (0.2, 0.7),
     "baseline": (1.0, 1.0),
     "majority": (1.0, 1.0),
 }
@@ -34,7 +33,7 @@ def documented_share(policy: str, tasks: int, prices: Sequence[float], asked: in
     total = sum(prices)
     least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
     low, high = _SHARES.get(policy, (least, 1.0))
-    if policy not in {"joint", "stacked", "sequential"}:
+    if policy not in {"joint", "sequential"}:
         return low, high
     everyone = _everyone(tasks) / max(tasks, 1)
     return tuple(everyone + (1.0 - everyone) * share for share in (max(low, least), high))  # type: ignore[return-value]

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.joint.allowance import shadow_price
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.plans.allowance import shadow_price
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.policies.joint import CAUTION_ROUNDS, FIRST, exploration_within
 from camvo.quotes.known_votes import KnownVotes

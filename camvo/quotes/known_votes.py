@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit, fit_label_free
 from camvo.joint.lattice import most_arms
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.joint.votes_fit import fit_vote_rows
-from camvo.joint.worth import plan_by_worth
 from camvo.quotes.plan_walk import walk
 from camvo.stages.asking_order import cheapest_first
 from camvo.state.vote_patterns import SILENT

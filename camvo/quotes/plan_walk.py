@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.plans.worth import Worth
 from camvo.joint.vote_rows import Rows, renumber
-from camvo.joint.worth import Worth
 from camvo.numerics.tolerances import TIE
 from camvo.state.vote_patterns import UNASKED
 

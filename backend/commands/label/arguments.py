@@ -88,6 +88,10 @@ AskMore: TypeAlias = Annotated[
         " many dollars over all runs.",
     ),
 ]
+Certificate: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+]
 ShardOf: TypeAlias = Annotated[
     str | None,
     typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),

@@ -36,6 +36,7 @@ def label(  # noqa: PLR0917 - a command's options
     wait: arguments.Wait = False,
     recount: arguments.Recount = False,
     ask_more: arguments.AskMore = None,
+    certificate: arguments.Certificate = None,
     shard: arguments.ShardOf = None,
     engine: arguments.Engine = None,
     server: Annotated[
@@ -61,6 +62,7 @@ def label(  # noqa: PLR0917 - a command's options
         refuse("is for files", f"use camvo predict --project {project} --recount", **counting)
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, **of_batches, out=out, shard=shard, engine=engine)
+        refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
         done = _label_project(project, config, label_studio, backend_url, server=server, **spending)
     else:
         fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
@@ -74,6 +76,8 @@ def label(  # noqa: PLR0917 - a command's options
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
         options = options_of(**of_file, **run)  # type: ignore[arg-type]
         done = _label_file(source, out, options, config, engine)
+        if certificate is not None:
+            _issue(certificate, options.project(source), config)
     if not done:
         raise typer.Exit(1)
 
@@ -105,6 +109,15 @@ def _label_file(
     from backend.commands.label.engines.engine_run import label_in_parts  # noqa: PLC0415
 
     return label_in_parts(source, out, options, config, engine)
+
+
+def _issue(certificate: Path, project: str, config: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.certificate.issue import issue_certificate  # noqa: PLC0415
+    from backend.commands.environment import environment_with  # noqa: PLC0415
+
+    issue_certificate(Console(), environment_with(config), project, certificate)
 
 
 def require_one_source(source: Path | None, project: int | None) -> None:

@@ -19,6 +19,7 @@ ROOMS = {
         "errors",
         "typing",
         "numerics",
+        "twins",
         "votes",
         "student",
         "state",

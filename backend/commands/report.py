@@ -15,7 +15,7 @@ from backend.commands.stored_projects import existing_ledger
 from backend.errors import ConfigError
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
-from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
+from backend.server.status.evidence import GuaranteeReport, PackReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent
 from backend.server.status.parts.certificates.shares import SharesReport
 from backend.server.status.parts.estimate import EstimateReport
@@ -138,6 +138,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
             yield "votes", _worth(question.control, question.votes)
             for line in _stops(question):
                 yield "early stops", line
+    for pack in project.packs:
+        yield "packed", _packed(pack)
     for issued in project.certificates or ():
         verdict = "holds" if issued.reason is None else f"no longer holds: {issued.message}"
         what = f"number {issued.number} of {moment(issued.issued_at)}, {of(issued.labels, 'label')}"
@@ -148,6 +150,13 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
             parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
             line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
             yield "examples", line
+
+
+def _packed(pack: PackReport) -> str:
+    each = f", {dollars(pack.cost_usd / pack.tasks)} a task" if pack.tasks else ""
+    differed = f"differs from {pack.model} in {pack.differed} of {of(pack.compared, 'task')} asked both ways"
+    ended = "; asked no more" if pack.unpacked else ""
+    return f"{pack.arm}: {of(pack.prompts, 'prompt')} about {of(pack.tasks, 'task')}{each}; {differed}{ended}"
 
 
 def _print_alerts(console: Console, alerts: tuple[Alert, ...]) -> None:

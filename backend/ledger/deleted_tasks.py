@@ -20,7 +20,7 @@ from backend.ledger import (
 )
 from backend.ledger.batches import lines as batch_lines
 from backend.ledger.batches import tasks as batch_tasks
-from backend.ledger.calls import answers
+from backend.ledger.calls import answers, pack_checks
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
 from backend.ledger.predictions import accepted
@@ -66,6 +66,7 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     checks.forget_tasks(connection, project, tasks)
     further_votes.forget_tasks(connection, project, tasks)
     answers.forget_tasks(connection, project, tasks)
+    pack_checks.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
     accepted.forget_tasks(connection, project, tasks)

@@ -206,8 +206,7 @@ class Recounter:
                 linear=linear,
             )
             own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
-            names = [model.name for model in settings.models]
-            counter = QuestionCounter(self._ledger, policy, names, settings.calibrate, self._pause)
+            counter = QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence
 

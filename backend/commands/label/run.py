@@ -134,3 +134,85 @@ def _with_blind_sample(
         soft_wrap=True,
     )
     return blind
+<<<<<<< HEAD
+=======
+
+
+def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iterator[Stored]:
+    """Let the texts of the tasks that follow be embedded in batches, before each is asked about."""
+    while some := list(islice(found, _AHEAD)):
+        texts = [question.question.context for stored in some for question in stored.open]
+        process.thread.call_soon(partial(process.embedder.expect, texts))
+        yield from some
+
+
+def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False) -> RunTally:
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        wait: whether to wait for the batches that are out.
+
+    Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
+    spending = Spending(jobs.process.ledger, jobs.project)
+    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+
+    def label(of: DatasetJobs, most: int | None) -> None:
+        _sweep(of, tasks, console, tally, most)
+
+    BatchRun(jobs, label, console, wait).run(tasks.tasks)
+    return tally
+
+
+def _sweep(
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, tally: RunTally, most: int | None
+) -> None:
+    """Take each task that has no label as far as it can go now.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        tally: counts what happens.
+        most: the most tasks to ask about; ``None`` for all.
+
+    Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    process, labelling = jobs.process, tally.labelling
+    tally.begin_sweep()
+
+    def open_jobs() -> Iterator[Job]:
+        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
+            if stored.complete:
+                tally.labelled_before += 1
+            elif jobs.again and stored.failure is None:
+                tally.left_out += 1
+            else:
+                yield stored.job
+                continue
+            advance(1)
+
+    try:
+        with progress_bar(
+            console, "labelling", tasks.tasks, note=lambda done, total: tally.outlook()
+        ) as advance:
+            for _ in labelling.run(islice(open_jobs(), most)):
+                advance(1)
+    except BaseException:
+        process.stop_asking()
+        console.print(
+            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
+            soft_wrap=True,
+        )
+        labelling.wait(jobs.settings.deadline)
+        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        raise
+>>>>>>> main

@@ -23,6 +23,7 @@ from backend.server.status.parts.certificates.issued import certificate_reports
 from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.failed import failed_task_reports
 from backend.server.status.parts.next_steps import next_steps
+from backend.server.status.parts.packs import pack_reports
 from backend.server.status.parts.progress import label_studio_address, progress_report
 from backend.server.status.parts.questions import QuestionSource, question_reports
 from backend.server.status.parts.recounts import recount_report
@@ -135,7 +136,7 @@ def _project_report(
     )
     source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
     questions = question_reports(source, rounds)
-    models = model_reports(connection, key, calls, [model.name for model in own_settings.models])
+    models = model_reports(connection, key, calls, own_settings.arms)
     progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
@@ -163,6 +164,7 @@ def _project_report(
         label_studio=label_studio,
         url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
         recounts=recount_report(connection, key),
+        packs=pack_reports(connection, key),
         certificates=certificate_reports(connection, key) if around.certificates else None,
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio

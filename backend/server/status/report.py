@@ -13,6 +13,7 @@ from backend.ledger.reports import HumansRow
 from backend.server.status.evidence import (
     ExamplesReport,
     GuaranteeReport,
+    PackReport,
     ReliabilityReport,
     Share,
     StopsReport,
@@ -240,6 +241,7 @@ class ProjectReport:
         next_steps: what to do next, the most useful first.
         recounts: what counting the kept votes again has changed.
         annotators: what is known of each annotator; ``None`` unless that is asked for.
+        packs: the packed arms.
         certificates: the certificates that were issued, the latest first; ``None`` unless asked for.
     """
 
@@ -266,6 +268,7 @@ class ProjectReport:
     url: str | None = None
     next_steps: tuple[NextStep, ...] = ()
     annotators: tuple[AnnotatorReport, ...] | None = None
+    packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
 
 

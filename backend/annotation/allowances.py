@@ -46,8 +46,7 @@ class Allowances:
             job: the task.
             costs: the expected price in $ of each model that may be asked.
         """
-<<<<<<< HEAD
-        full, budget = sum(costs.values()), job.settings.budget
+        full, budget = sum(once_each(costs).values()), job.settings.budget
         purse = None if job.purse is None else job.purse.name
         limits = [
             (accounts.TOTAL, budget.project_usd),
@@ -55,10 +54,6 @@ class Allowances:
         ]
         limited = [(scope, limit) for scope, limit in limits if scope and limit is not None]
         if not isinstance(policy, Joint) or not limited or full <= 0.0:
-=======
-        full, budget = sum(once_each(costs).values()), job.settings.budget
-        if not isinstance(policy, Joint) or budget.project_usd is None or full <= 0.0:
->>>>>>> main
             return policy
 
         def read(connection: Connection) -> tuple[float, int | None]:

@@ -14,11 +14,7 @@ from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
-<<<<<<< HEAD
-from backend.models.prices import TokenMeter, TokenPrices
-=======
-from backend.models.prices import Used
->>>>>>> main
+from backend.models.prices import TokenMeter, TokenPrices, Used
 from backend.models.rates.stores import Clock, ProcessRates, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion

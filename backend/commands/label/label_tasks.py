@@ -48,7 +48,7 @@ def label_tasks(
         CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
-    labelling = Labelling(jobs.process, jobs.settings.concurrency)
+    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
     spending = Spending(jobs.process.ledger, jobs.project)
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 

@@ -15,6 +15,7 @@ from backend.commands.jobs import jobs_command
 from backend.commands.label import label_command
 from backend.commands.ledger import forget_command, upkeep_commands
 from backend.commands.predict import predict_command
+from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
 from backend.commands.teach import teach_command
@@ -151,6 +152,7 @@ def report(
     print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
 
 
+app.command()(quote_command.quote)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)

@@ -33,6 +33,7 @@ ROOMS = {
         "scores",
         "shares",
         "replays",
+        "quotes",
     ),
     "backend": (
         "errors",
@@ -49,6 +50,7 @@ ROOMS = {
         "recounting",
         "runtime",
         "batches",
+        "quotes",
         "upkeep",
         "server",
         "commands",

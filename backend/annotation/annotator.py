@@ -37,6 +37,7 @@ from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics, tracing
 from camvo.numerics.categories import with_category
+from camvo.policies.everyone import asking_everyone
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.student.taught_texts import STUDENT
@@ -174,6 +175,8 @@ class Annotator:
         unpacked = await self._pack_guard.unpacked(job)
         policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
         policy = await self._allowances.keep(policy, job, expected)
+        if job.everyone:
+            policy = asking_everyone(policy, len(expected))
         stage = await self._stage(job, questions, prompt)
         policy = policy if stage is None else stage.adapt(policy)
         with tracing.plan() as span:

@@ -14,7 +14,7 @@ from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
-from backend.models.prices import Used
+from backend.models.prices import TokenMeter, TokenPrices, Used
 from backend.models.rates.stores import Clock, ProcessRates, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
@@ -173,6 +173,18 @@ class Pool:
     def measured_calls(self, name: str) -> int:
         """Return how many calls the expected length of a model's answers rests on."""
         return self._model(name).meter.calls
+
+    def meter(self, name: str) -> TokenMeter:
+        """Return what a model's reported usage says of the tokens of its calls."""
+        return self._model(name).meter
+
+    def prices(self, name: str) -> TokenPrices:
+        """Return a model's prices."""
+        return self._model(name).prices
+
+    def batch_prices(self, name: str) -> TokenPrices | None:
+        """Return a model's prices in its provider's batches; ``None`` if they are unknown."""
+        return self._model(name).batch_prices
 
     def sees(self, name: str) -> bool:
         """Return whether a model accepts images."""

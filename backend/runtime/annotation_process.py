@@ -156,7 +156,8 @@ class AnnotationProcess:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""
         self.writer.close()
         self.thread.stop()
-        self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
+        if self._warm_up.is_alive():
+            self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
         self.readers.shutdown()
         self.embedder.close()
         self.ledger.close()

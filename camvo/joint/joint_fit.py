@@ -221,6 +221,21 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
 
 
+def fit_label_free(
+    votes: VotesFit, labels: tuple[str, ...], arms: tuple[str, ...], prices: Mapping[str, float]
+) -> JointFit:
+    """The fit of votes alone, without human labels, confidences, contexts and a student.
+
+    Args:
+        votes: the model of votes.
+        labels: the label set.
+        arms: the arms, sorted by name.
+        prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+    """
+    shortlist = shortlist_of(votes, prices, arms, most_arms(len(labels)))
+    return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES)
+
+
 def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     """The fit with skills by context if they predict votes better."""
     if not isinstance(fit.model, TwoCoins | Kinds):

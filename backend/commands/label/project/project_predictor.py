@@ -15,6 +15,7 @@ from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
 from backend.ledger import failed_tasks
 from backend.ledger.money import accounts
+from backend.ledger.money.accounts import Purse
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.reports import counts
 from backend.questions import parse_label_config
@@ -32,10 +33,21 @@ class ProjectPredictor:
         process: annotates the tasks.
         settings: the project's settings.
         again: whether models make another attempt after their last one.
+        purse: the account of the project's job; ``None`` for none.
+        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
     """
 
-    def __init__(self, process: AnnotationProcess, settings: Settings, *, again: bool) -> None:
+    def __init__(
+        self,
+        process: AnnotationProcess,
+        settings: Settings,
+        *,
+        again: bool,
+        purse: Purse | None = None,
+        aim_usd: float | None = None,
+    ) -> None:
         self._process, self._settings, self._again = process, settings, again
+        self._purse, self._aim = purse, aim_usd
 
     def predict(
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
@@ -51,7 +63,15 @@ class ProjectPredictor:
         jobs = [
             None
             if (parsed := parse_task(task)) is None
-            else Job(project_key, *parsed, config, self._settings, self._again)
+            else Job(
+                project_key,
+                *parsed,
+                config,
+                self._settings,
+                self._again,
+                purse=self._purse,
+                aim_usd=self._aim,
+            )
             for task in tasks
         ]
         futures = [None if job is None else thread.submit(annotate_in_bulk(annotator, job)) for job in jobs]

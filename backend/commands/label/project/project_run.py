@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -10,14 +11,19 @@ from backend import settings as settings_module
 from backend.commands.certificate.outcome import print_outcome
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
+from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project_predictor import ProjectPredictor
-from backend.commands.label.run import annotation_process, remembered_settings
+from backend.commands.label.project.project_predictor import ProjectPredictor
+from backend.commands.label.project.project_process import annotation_process, remembered_settings
+from backend.commands.label.project.project_tasks import project_tasks
 from backend.commands.label.spending import Spending
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
 from backend.commands.progress import progress_bar
+from backend.commands.quote.consent import agree_to
+from backend.commands.quote.output import print_quote
+from backend.commands.quote.quoting import kept_to, quote_of
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.ledger import migrate
@@ -30,17 +36,14 @@ _PAGE = 200
 """Tasks that are fetched and asked about together."""
 
 
-def label_project(
-    number: int, config: Path | None, label_studio: str | None, *, budget: float | None, retry_failed: bool
-) -> bool:
+def label_project(number: int, config: Path | None, label_studio: str | None, options: LabelOptions) -> bool:
     """Store predictions for a project in Label Studio, with the ledger of the environment.
 
     Args:
         number: the project's number.
         config: ``camvo.yaml``; ``None`` for that of the environment.
         label_studio: Label Studio's address; ``None`` for that of the environment.
-        budget: the most that the project may cost over all runs, in $.
-        retry_failed: whether only tasks that failed before are asked about.
+        options: the budget, and how else to label.
 
     Returns:
         Whether no task is left without a prediction.
@@ -52,7 +55,6 @@ def label_project(
     environment = environment_with(config)
     quiet_logs(environment)
     client = addresses.label_studio_client(label_studio, environment)
-    options = LabelOptions(budget=budget, retry_failed=retry_failed)
     console = Console()
     with interruptible():
         tally = predict_project(client, number, options, environment, console)
@@ -83,13 +85,33 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     """
     payload = client.project(number)
     key, label_config = webhooks.project_key(payload), payload["label_config"]
-    require_questions(parse_label_config(label_config))
+    parsed = parse_label_config(label_config)
+    require_questions(parsed)
     loaded = settings_module.load(environment.config)
     migrate(environment.database_url)
     environment = environment.model_copy(update={"label_studio_url": client.url})
     with annotation_process(loaded, environment, embedder) as process:
         own_settings = remembered_settings(process, key, label_config, loaded, payload.get("task_number"))
-        predictor = ProjectPredictor(process, options.settings(own_settings), again=options.retry_failed)
+        jobs = DatasetJobs(
+            process,
+            key,
+            parse_label_config(label_config),
+            own_settings,
+            options.retry_failed,
+            options.purse,
+        )
+        tasks_in_all = client.count_tasks(number)
+        quote = quote_of(jobs, partial(project_tasks, client, number), tasks_in_all, console)
+        print_quote(console, quote)
+        agree_to(quote.bill.high, options, console)
+        jobs = kept_to(jobs, quote, options)
+        predictor = ProjectPredictor(
+            process,
+            own_settings,
+            again=options.retry_failed,
+            purse=jobs.purse,
+            aim_usd=jobs.aim_usd,
+        )
         run = PredictionRun(
             client=client,
             predictor=predictor,
@@ -100,7 +122,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
             failed=options.retry_failed,
             batch=_PAGE,
         )
-        tasks = len(predictor.failed_tasks(key)) if run.failed else client.count_tasks(number)
+        tasks = len(predictor.failed_tasks(key)) if run.failed else tasks_in_all
         spending = Spending(process.ledger, key)
         with progress_bar(console, "labelling", tasks, note=lambda done, total: spending.so_far()) as advance:
             tally = run(advance)

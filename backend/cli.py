@@ -160,6 +160,7 @@ for _ledger_command in (
     upkeep_commands.verify,
     upkeep_commands.export,
     upkeep_commands.copy,
+    upkeep_commands.migrate,
 ):
     ledger.command()(_ledger_command)
 app.add_typer(ledger)

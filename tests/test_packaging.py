@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from backend.settings import load
+
 ROOT = Path(__file__).parent.parent
 SOURCES = ("backend", "camvo", "label_config")
 
@@ -115,7 +117,27 @@ def test_compose_connects_once_both_are_healthy_with_links_for_a_browser() -> No
         name: {"condition": "service_healthy"} for name in ("label-studio", "camvo")
     }
     assert "http://localhost:8080" in connect["environment"]["LABEL_STUDIO_PUBLIC_URL"]
-    assert services["camvo"]["build"]["args"] == {"TORCH_INDEX": "${TORCH_INDEX:-}"}
+    assert services["camvo"]["build"]["args"]["TORCH_INDEX"].startswith("${TORCH_INDEX:?")
+
+
+def test_compose_starts_two_workers_on_a_postgresql_with_a_database_for_each_program() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    database, studio, camvo = (compose["services"][name] for name in ("postgres", "label-studio", "camvo"))
+    assert camvo["environment"]["CAMVO_WORKERS"] == "2"
+    assert camvo["environment"]["CAMVO_DATABASE_URL"].endswith("@postgres/camvo")
+    assert "CREATE DATABASE camvo" in compose["configs"]["ledger"]["content"]
+    variables = studio["environment"]
+    assert (variables["DJANGO_DB"], variables["POSTGRE_HOST"]) == ("default", "postgres")
+    assert variables["POSTGRE_NAME"] == database["environment"]["POSTGRES_DB"]
+    assert variables["POSTGRE_PASSWORD"] == database["environment"]["POSTGRES_PASSWORD"]
+    for service in (studio, camvo):
+        assert service["depends_on"]["postgres"] == {"condition": "service_healthy"}
+    assert (camvo["read_only"], camvo["tmpfs"]) == (True, ["/tmp"])  # noqa: S108 - in the container
+
+
+def test_compose_gives_a_server_time_to_finish_what_is_under_way() -> None:
+    service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["camvo"]
+    assert int(service["stop_grace_period"].removesuffix("s")) >= load(None).deadline + 15
 
 
 def test_the_image_runs_as_somebody_without_privileges() -> None:

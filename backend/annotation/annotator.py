@@ -31,7 +31,7 @@ from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
-from backend.telemetry import metrics
+from backend.telemetry import metrics, tracing
 from camvo.numerics.categories import with_category
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
@@ -161,7 +161,9 @@ class Annotator:
         prompt = await write_prompt(job, questions, contexts, self._examples)
         expected = self._voters.expected_costs(job, prompt)
         policy = await self._allowances.keep(policy, job, expected)
-        plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
+        with tracing.plan() as span:
+            plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
+            span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         known = {} if student is None else student.replies
         replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)
         votes, confidences = votes_of(replies), confidences_of(replies)

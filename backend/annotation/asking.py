@@ -17,7 +17,7 @@ from backend.errors import (
     TaskError,
     UnusableAnswersError,
 )
-from backend.telemetry import metrics
+from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
@@ -56,9 +56,14 @@ async def ask_models(
     """
     replies = dict(known)
     refused: BudgetExhaustedError | None = None
+    number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
-        stage = await asyncio.gather(*(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True)
+        number += 1
+        with tracing.stage(number, arms):
+            stage = await asyncio.gather(
+                *(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
+            )
         for arm, reply in zip(arms, stage, strict=True):
             if isinstance(reply, BudgetExhaustedError):
                 refused, reply = reply, _unpaid_vote(job, arm, reply)  # noqa: PLW2901

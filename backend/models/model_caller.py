@@ -31,6 +31,7 @@ from backend.models.rates.stores import Clock, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
+from backend.telemetry.traced_call import traced
 
 _log = structlog.get_logger(__name__)
 
@@ -87,7 +88,8 @@ class ModelCaller:
                 raise refusal or error from None
             asked_at = self._clock()
             try:
-                response = await self._send(request, until)
+                call = self._send(request, until)
+                response = await traced(model.settings.name, request, call, read_response)
             except Exception as error:
                 failure = self._failure(error)
                 self._leave(passage, _end_of_failure(error, failure))
@@ -156,9 +158,8 @@ class ModelCaller:
         seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
         async with asyncio.timeout(seconds):
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
-            return await litellm_info.litellm().acompletion(
-                **request, **key, timeout=seconds, max_retries=0, num_retries=0, drop_params=True
-            )
+            options = {"timeout": seconds, "max_retries": 0, "num_retries": 0, "drop_params": True}
+            return await litellm_info.complete({**request, **key, **options})
 
     def _failure(self, error: Exception) -> ModelError:
         failure = model_error(error, self.model.settings.name)

@@ -32,6 +32,7 @@ from backend.runtime.lost_calls import settle_lost_calls
 from backend.runtime.past_usage import recall_usage
 from backend.runtime.warm_up import warm_up
 from backend.settings import Environment, Settings
+from backend.telemetry import tracing
 
 _SETTLING = 1.0
 """The fewest seconds that a stopping process has to store the answers that have arrived."""
@@ -72,6 +73,7 @@ class AnnotationProcess:
         thread: LoopThread | None = None,
         give_way: Callable[[], object] = lambda: None,
     ) -> None:
+        tracing.configure(environment.otlp_endpoint, content=environment.trace_content)
         self.settings = settings
         self.clock = clock
         self.ledger = Ledger(environment.database_url, clock=clock)
@@ -154,3 +156,4 @@ class AnnotationProcess:
         self.readers.shutdown()
         self.embedder.close()
         self.ledger.close()
+        tracing.shut_down()

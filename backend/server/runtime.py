@@ -315,7 +315,10 @@ class Runtime:
         return not self._process.settlements.waiting
 
     def ready(self) -> dict[str, bool]:
-        """Whether each part is ready for work; the ledger is if a write succeeds in time."""
+        """Whether each part is ready for work; the ledger is if a write succeeds in time.
+
+        ``keys`` is false if any model's key is missing.
+        """
         return {
             "ledger": self._can_write(),
             "embedder": self.embedder.loaded,

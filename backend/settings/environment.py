@@ -77,6 +77,15 @@ class Environment(BaseSettings):
     max_tasks: int = Field(default=5000, ge=1)
     """The most tasks in one request for predictions."""
     log_level: LogLevel = "info"
+    otlp_endpoint: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices(
+            "otlp_endpoint", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
+        ),
+    )
+    """The collector that traces are sent to; none are recorded without it. OpenTelemetry reads it itself."""
+    trace_content: bool = False
+    """Whether traces hold prompts and answers."""
     prometheus_multiproc_dir: Path | None = Field(
         default=None, validation_alias=AliasChoices("prometheus_multiproc_dir", "PROMETHEUS_MULTIPROC_DIR")
     )
@@ -129,6 +138,6 @@ def _variable_error(error: ValidationError) -> ConfigError:
     """Return the mistake under the name of its environment variable."""
     mistake = config_error(error, "environment", Environment, joint=": ")
     name = str(error.errors()[0]["loc"][0]).upper()
-    named = name.startswith(("BASIC_AUTH", "LABEL_STUDIO", "PROMETHEUS"))
+    named = name.startswith(("BASIC_AUTH", "LABEL_STUDIO", "PROMETHEUS", "OTEL", "OTLP"))
     where = name if named else f"CAMVO_{name.removeprefix('CAMVO_')}"
     return ConfigError(mistake.message, where=where, fix=mistake.fix)

@@ -7,6 +7,16 @@ import sys
 
 import structlog
 
+from backend.telemetry import tracing
+
+
+def _with_trace(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the ids of the trace and span under way."""
+    event.update(tracing.log_ids())
+    return event
+
 
 def configure(level: str = "info") -> None:
     """Configure structlog for this process.
@@ -22,6 +32,7 @@ def configure(level: str = "info") -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _with_trace,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.dict_tracebacks,

@@ -91,6 +91,9 @@ class HashedTexts:
     async def vector(self, text: str) -> Array:
         return self._row(text)
 
+    def expect(self, texts: Sequence[str]) -> None:
+        """Expect nothing."""
+
     def _row(self, text: str) -> Array:
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
         row = np.random.default_rng(seed).normal(size=self.dimension).astype(np.float32).astype(np.float64)

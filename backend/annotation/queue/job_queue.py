@@ -28,7 +28,7 @@ from backend.annotation.queue.slots import Slots
 from backend.errors import TaskError
 from backend.label_studio.prediction import Prediction
 from backend.models.rates.gate import request_size
-from backend.telemetry import metrics
+from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 
 BACKGROUND = 1000
@@ -98,7 +98,8 @@ class JobQueue:
 
     async def _annotate(self, job: Job, size: int) -> Prediction | None:
         request_size.set(size)  # the calls of small requests go first
-        with metrics.tasks_under_way.labels(project=job.project).track_inprogress():
+        under_way = metrics.tasks_under_way.labels(project=job.project)
+        with tracing.task(job.project, job.task), under_way.track_inprogress():
             async with self._slots.slot(size):
                 try:
                     return await self._annotator.annotate(job, alone=size == 1)

@@ -30,6 +30,7 @@ class Stored:
         task: the task.
         job: the same as a job.
         decided: its questions that have a round, with the rounds.
+        open: its questions that have none and can be asked.
         askable: whether there is a question that can be asked.
         complete: whether all of these have a round.
         failure: the code of the reason why the task cannot be or was not labelled, if there is one.
@@ -38,6 +39,7 @@ class Stored:
     task: DatasetTask
     job: Job
     decided: Sequence[tuple[JobQuestion, Round]]
+    open: Sequence[JobQuestion]
     askable: bool
     complete: bool
     failure: str | None
@@ -104,5 +106,6 @@ class DatasetJobs:
         failure: str | None,
     ) -> Stored:
         decided = [(question, found[question.key]) for question in questions if question.key in found]
+        undecided = [question for question in questions if question.key not in found]
         askable = bool(questions)
-        return Stored(task, job, decided, askable, askable and len(decided) == len(questions), failure)
+        return Stored(task, job, decided, undecided, askable, askable and not undecided, failure)

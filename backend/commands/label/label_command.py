@@ -148,6 +148,7 @@ def label(  # noqa: PLR0917 - a command's options
         raise ConfigError("goes through the whole file in one process", where="--recount", fix=fix)
     if engine:
         _refuse({"--shard": shard}, "divides a file among hosts, as --engine does itself", "leave one out")
+        _refuse({"--recount": recount or None}, "is for one process", "leave --engine out in that run")
     options = LabelOptions(
         label_config=None if label_config is None else _text(label_config),
         labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],

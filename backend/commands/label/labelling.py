@@ -15,6 +15,7 @@ from backend.errors import BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.prediction import Prediction
 from backend.models.rates.gate import request_size
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
 HOPELESS = 50
@@ -130,4 +131,5 @@ async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
         TaskError: no prediction is possible.
     """
     request_size.set(_BULK)
-    return await annotator.annotate(job)
+    with tracing.task(job.project, job.task):
+        return await annotator.annotate(job)

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Final
 
 from rich.console import Console
 
@@ -15,7 +18,7 @@ from backend import settings as settings_module
 from backend.annotation.job import Job, is_audit
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.counting_again import count_again
-from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.dataset_jobs import DatasetJobs, Stored
 from backend.commands.label.labelling import Labelling
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.results import results
@@ -34,6 +37,9 @@ from backend.ledger import migrate, projects
 from backend.models.embedder.embedder import Embedder
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
+
+_AHEAD: Final = 64
+"""Tasks whose texts are embedded together, two batches of the embedder."""
 
 Write = Callable[[Iterator[Result], Columns], None]
 """Takes the result of every row, in order, and the columns of the source."""
@@ -182,6 +188,14 @@ def _with_blind_sample(
     return blind
 
 
+def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iterator[Stored]:
+    """Let the texts of the tasks that follow be embedded in batches, before each is asked about."""
+    while some := list(islice(found, _AHEAD)):
+        texts = [question.question.context for stored in some for question in stored.open]
+        process.thread.call_soon(partial(process.embedder.expect, texts))
+        yield from some
+
+
 def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console) -> RunTally:
     """Ask models about the tasks that are not labelled yet.
 
@@ -200,7 +214,7 @@ def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console) -> Run
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 
     def open_jobs() -> Iterator[Job]:
-        for stored in jobs.look_up(tasks.first_rows()):
+        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
             if stored.complete:
                 tally.labelled_before += 1
             elif jobs.again and stored.failure is None:

@@ -96,6 +96,17 @@ def export(
     export_ledger(environment_with(config), out, project)
 
 
+def migrate() -> None:
+    """Create or update the ledger's tables, as every server does when it starts. Stop older versions first.
+
+    Example: CAMVO_DATABASE_URL=postgresql://camvo:secret@db/camvo camvo ledger migrate
+    """
+    from backend.ledger import migrate as migrate_ledger  # noqa: PLC0415 - keeps the help fast
+    from backend.settings import Environment  # noqa: PLC0415
+
+    typer.echo(f"The ledger at {migrate_ledger(Environment().database_url)} has this version's tables.")
+
+
 def copy(
     to: Annotated[str, typer.Option(help="An empty database: postgresql://user:password@host/database")],
     config: Config = None,

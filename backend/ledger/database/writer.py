@@ -10,6 +10,7 @@ import asyncio
 import math
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -24,6 +25,12 @@ from backend.ledger.database.ledger import Ledger
 from backend.ledger.database.outages import outlast
 
 _BATCH = 256
+
+_PAUSE = 0.004
+"""Seconds after a transaction in which the next one gathers functions, unless one of them is urgent.
+
+A function that arrives later does not wait. So many small writes share a commit also where commits are quick.
+"""
 
 _T = TypeVar("_T")
 
@@ -111,8 +118,11 @@ class Writer:
     def _work(self) -> None:
         waiting: dict[bool, deque[WriteJob]] = {True: deque(), False: deque()}
         closed = urgent = False
+        ended = -math.inf
         while not closed or any(waiting.values()):
             closed = self._collect(waiting, block=not closed and not any(waiting.values())) or closed
+            while not closed and not waiting[True] and (left := ended + _PAUSE - time.monotonic()) > 0.0:
+                closed = self._collect(waiting, block=True, timeout=left)
             # Urgent jobs go first, but two urgent transactions never follow each other while others wait.
             urgent = bool(waiting[True]) and not (urgent and waiting[False])
             jobs = waiting[urgent]
@@ -120,17 +130,21 @@ class Writer:
             if batch:
                 for _ in range(run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)):
                     jobs.popleft()
+                ended = time.monotonic()
 
-    def _collect(self, waiting: Mapping[bool, deque[WriteJob]], *, block: bool) -> bool:
+    def _collect(
+        self, waiting: Mapping[bool, deque[WriteJob]], *, block: bool, timeout: float | None = None
+    ) -> bool:
         """Sort the submitted jobs by urgency; return whether the writer was closed behind them.
 
         Args:
             waiting: the jobs that are urgent and those that are not; extended in place.
             block: whether to wait for the first job.
+            timeout: seconds after which to wait no longer; ``None`` for no limit.
         """
         self._urgent_arrived = False
         try:
-            while (job := self._jobs.get(block=block)) is not None:
+            while (job := self._jobs.get(block=block, timeout=timeout)) is not None:
                 waiting[job.urgent].append(job)
                 block = False
         except queue.Empty:

@@ -103,6 +103,14 @@ def test_a_ledger_of_another_revision_is_not_read(folder: Path) -> None:
     assert "are of revision 0013" in run.stderr
 
 
+def test_a_new_ledger_is_made_and_migrating_it_again_changes_nothing(tmp_path: Path) -> None:
+    for _ in range(2):
+        run = ledger(tmp_path, "migrate")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "has this version's tables" in run.stdout
+    assert "The ledger is sound: 0 projects." in ledger(tmp_path, "verify").stdout
+
+
 def test_a_ledger_is_copied_and_the_copy_is_sound(folder: Path) -> None:
     run = ledger(folder, "copy", "--to", f"sqlite:///{folder / 'target.sqlite'}")
     assert (run.returncode, run.stderr) == (0, "")

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import pytest
 from ledger_workers import append_event as append
@@ -83,6 +84,20 @@ def test_waiting_functions_share_one_transaction(sqlite_ledger: Ledger) -> None:
     asyncio.run(behind_a_gate(writer, *[note] * 8))
     writer.close()
     assert (len(transactions), len(written(sqlite_ledger))) == (1, 8)
+
+
+def test_functions_that_follow_one_another_closely_share_a_transaction(sqlite_ledger: Ledger) -> None:
+    """The second comes while the writer still gathers after the first, and is not written alone."""
+    commits: list[object] = []
+    writer = Writer(sqlite_ledger)
+    with patch("backend.ledger.database.writer._PAUSE", 60.0):
+        writer.submit(append).result()
+        event.listen(sqlite_ledger._engine, "commit", commits.append)
+        waiting = [writer.submit(append) for _ in range(3)]
+        writer.submit(append, urgent=True).result()
+    writer.close()
+    assert [future.result() for future in waiting] == [3, 4, 5]
+    assert len(commits) == 2
 
 
 def test_urgent_functions_run_first(sqlite_ledger: Ledger) -> None:

@@ -300,3 +300,24 @@ def test_the_packaged_model_needs_no_network() -> None:
 
 def test_importing_the_embedder_imports_nothing_heavy() -> None:
     assert run(HEAVY) == "[]"
+
+
+def test_texts_that_are_expected_are_embedded_together_and_only_once(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[list[str]] = []
+
+    def encode(model: object, texts: list[str]) -> np.ndarray:
+        batches.append(list(texts))
+        return np.eye(len(texts), embedder.dimension)
+
+    monkeypatch.setattr("backend.models.embedder.embedder.encode_texts", encode)
+    texts = [f"expected {number}" for number in range(40)]
+
+    async def ask() -> None:
+        embedder.expect(texts)
+        await asyncio.gather(*(embedder.vector(text) for text in texts))
+        embedder.expect(texts)
+
+    asyncio.run(ask())
+    assert batches == [texts[:32], texts[32:]]

@@ -163,11 +163,12 @@ def test_ready_says_of_each_part_whether_it_is_there(backend: Backend) -> None:
     assert response.get_json() == {"ledger": True, "embedder": True, "keys": True}
 
 
-def test_ready_is_503_while_a_key_is_missing(tmp_path: Path) -> None:
+def test_a_missing_key_is_named_by_ready_and_does_not_take_the_server_out_of_service(tmp_path: Path) -> None:
     entries = {"api_key_env": "CAMVO_TEST_KEY_THAT_NOBODY_SET"}
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), entries=entries) as backend:
+        backend.runtime.embedder.load()
         response = backend.client.get("/ready")
-        assert (response.status_code, response.get_json()["keys"]) == (503, False)
+        assert (response.status_code, response.get_json()["keys"]) == (200, False)
 
 
 def test_ready_is_503_when_the_ledger_is_gone(tmp_path: Path) -> None:
@@ -176,6 +177,8 @@ def test_ready_is_503_when_the_ledger_is_gone(tmp_path: Path) -> None:
             connection.execute(text("ALTER TABLE projects RENAME TO elsewhere"))
         response = backend.client.get("/ready")
         assert (response.status_code, response.get_json()["ledger"]) == (503, False)
+        backend.runtime.embedder.load()
+        assert backend.client.get("/ready?part=embedder").status_code == 200  # a start goes on
         with backend.ledger.write() as connection:
             connection.execute(text("ALTER TABLE elsewhere RENAME TO projects"))
 
@@ -192,6 +195,8 @@ def test_without_its_embedder_the_server_is_up_and_not_ready_and_says_why_once(
         ready = backend.client.get("/ready")
         assert ready.status_code == 503
         assert {name for name, fit in ready.get_json().items() if not fit} == {"embedder"}
+        start = backend.client.get("/ready?part=embedder")
+        assert (start.status_code, start.get_json()) == (503, {"embedder": False})
         assert backend.client.get("/health").status_code == 200
     entries = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
     (reason,) = [entry["reason"] for entry in entries if entry["event"] == "embedder_unavailable"]

@@ -1,0 +1,202 @@
+"""Traces, sent by OTLP if OpenTelemetry is installed and an address is set; nothing otherwise.
+
+Spans never hold the text of a task or an answer unless ``CAMVO_TRACE_CONTENT`` asks for it: of an error only
+the code is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from backend.telemetry import trace_names
+from camvo.errors import CamvoError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Link, Tracer
+
+Attribute = str | bool | int | float | Sequence[str]
+
+_log = structlog.get_logger(__name__)
+
+_FLUSH = 5000
+"""Milliseconds that a process which ends waits for its last spans to be taken."""
+
+
+class TraceSpan:
+    """A span under way; the one that nobody records takes note of nothing."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Any = None) -> None:
+        self._span = span
+
+    def note(self, **attributes: Attribute | None) -> None:
+        """Set attributes by their names in :mod:`trace_names`, such as ``COST=0.1``; ``None`` sets none."""
+        if self._span is not None:
+            for name, value in attributes.items():
+                if value is not None:
+                    self._span.set_attribute(getattr(trace_names, name), value)
+
+    @property
+    def with_content(self) -> bool:
+        """Whether the span may hold texts."""
+        return self._span is not None and _tracing.content
+
+
+_NOT_RECORDED = nullcontext(TraceSpan())
+
+
+class _Tracing:
+    """What this process records; nothing before :func:`configure`."""
+
+    def __init__(self) -> None:
+        self.provider: TracerProvider | None = None
+        self.tracer: Tracer | None = None
+        self.content = False
+
+
+_tracing = _Tracing()
+_request: ContextVar[Link | None] = ContextVar("camvo_request", default=None)
+
+
+def configure(endpoint: str | None, *, content: bool = False) -> None:
+    """Record spans from now on, if there is an address to send them to. Call it after the fork.
+
+    Args:
+        endpoint: the collector's address from the environment; the libraries read it there themselves, with
+            all other variables ``OTEL_…``.
+        content: whether spans hold prompts and answers.
+    """
+    if endpoint is None or _tracing.tracer is not None:
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        from opentelemetry.sdk.resources import (  # noqa: PLC0415
+            SERVICE_NAME,
+            OTELResourceDetector,
+            Resource,
+        )
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ImportError:
+        _log.warning("tracing_unavailable", fix='pip install "camvo[otel]"')
+        return
+    # The environment's OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES replace the name.
+    resource = Resource.create({SERVICE_NAME: "camvo"}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    _tracing.provider, _tracing.content = provider, content
+    _tracing.tracer = provider.get_tracer("camvo")
+
+
+def is_on() -> bool:
+    """Whether spans are recorded."""
+    return _tracing.tracer is not None
+
+
+def shut_down() -> None:
+    """Send the spans that are left, and record none any more."""
+    provider, _tracing.provider, _tracing.tracer = _tracing.provider, None, None
+    if provider is not None:
+        provider.force_flush(_FLUSH)
+        provider.shutdown()
+
+
+@contextmanager
+def request(headers: Iterable[tuple[str, str]]) -> Iterator[None]:
+    """Link the traces of a request's tasks to the caller's, if it names one (W3C ``traceparent``)."""
+    if _tracing.tracer is None:
+        yield
+        return
+    from opentelemetry.trace import Link, get_current_span  # noqa: PLC0415
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    names = {name.lower(): value for name, value in headers}
+    caller = get_current_span(TraceContextTextMapPropagator().extract(names)).get_span_context()
+    token = _request.set(Link(caller) if caller.is_valid else None)
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def task(project: str, number: int) -> AbstractContextManager[TraceSpan]:
+    """The root span of a task's trace."""
+    link = _request.get()
+    return _span(
+        trace_names.PREDICT,
+        {trace_names.PROJECT: project, trace_names.TASK: number},
+        kind="server",
+        links=() if link is None else (link,),
+    )
+
+
+def plan() -> AbstractContextManager[TraceSpan]:
+    """The span of a plan."""
+    return _span(trace_names.PLAN, {})
+
+
+def stage(number: int, models: Sequence[str]) -> AbstractContextManager[TraceSpan]:
+    """The span of a stage, counted from 1."""
+    return _span(
+        trace_names.STAGE, {trace_names.STAGE_NUMBER: number, trace_names.STAGE_MODELS: list(models)}
+    )
+
+
+def chat(model: str) -> AbstractContextManager[TraceSpan]:
+    """The span of one call to a model, by its name at its provider."""
+    named = {trace_names.OPERATION: trace_names.CHAT, trace_names.REQUEST_MODEL: model}
+    return _span(f"{trace_names.CHAT} {model}", named, kind="client")
+
+
+def log_ids() -> dict[str, str]:
+    """The ids of the trace and span under way, for a line of the log; empty outside a span."""
+    if _tracing.tracer is None:
+        return {}
+    from opentelemetry.trace import format_span_id, format_trace_id, get_current_span  # noqa: PLC0415
+
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
+
+
+def _span(
+    name: str,
+    attributes: Mapping[str, Attribute],
+    *,
+    kind: Literal["internal", "server", "client"] = "internal",
+    links: Sequence[Link] = (),
+) -> AbstractContextManager[TraceSpan]:
+    if _tracing.tracer is None:
+        return _NOT_RECORDED
+    return _recorded(_tracing.tracer, name, attributes, kind, links)
+
+
+@contextmanager
+def _recorded(
+    tracer: Tracer, name: str, attributes: Mapping[str, Attribute], kind: str, links: Sequence[Link]
+) -> Iterator[TraceSpan]:
+    from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+
+    with tracer.start_as_current_span(
+        name,
+        kind=SpanKind[kind.upper()],
+        attributes=attributes,
+        links=links,
+        record_exception=False,  # the text of an exception may quote a task
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            yield TraceSpan(span)
+        except BaseException as error:
+            code = error.code if isinstance(error, CamvoError) else type(error).__name__
+            span.set_attribute(trace_names.ERROR_TYPE, code)
+            span.set_status(Status(StatusCode.ERROR))
+            raise

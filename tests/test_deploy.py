@@ -1,0 +1,314 @@
+"""What runs CaMVo for others: manifests, dashboard, alert rules, and the image's lock agree with the code."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import migrated
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from prometheus_client import Counter, Gauge, Histogram
+
+from backend.server.app import create_app
+from backend.settings import Environment, load
+from backend.telemetry import metrics
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+IMAGE_EXTRAS = ("demo", "otel", "postgres")
+
+NOT_SHOWN = {"camvo_usage_capped_total"}
+"""Exported, and neither on the dashboard nor in a rule; docs/operations.md says so."""
+
+
+# manifests
+
+
+def manifests(folder: str = "kubernetes") -> dict[str, dict[str, Any]]:
+    found = {}
+    kustomization = yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text())
+    for name in kustomization["resources"]:
+        for manifest in yaml.safe_load_all((DEPLOY / folder / name).read_text()):
+            found[manifest["kind"]] = manifest
+    return found
+
+
+@cache
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = manifests()["Deployment"]["spec"]["template"]["spec"]
+    return spec
+
+
+@cache
+def container() -> dict[str, Any]:
+    [only] = pod()["containers"]
+    return dict(only)
+
+
+def test_every_manifest_is_of_a_kind_and_version_that_kubernetes_has() -> None:
+    kinds = {
+        (each["apiVersion"], each["kind"])
+        for each in chain(manifests().values(), manifests("kubernetes/migrate").values())
+    }
+    assert kinds == {
+        ("apps/v1", "Deployment"),
+        ("v1", "Service"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("v1", "Namespace"),
+        ("batch/v1", "Job"),
+    }
+
+
+FIELDS = {
+    "pod": "terminationGracePeriodSeconds automountServiceAccountToken securityContext restartPolicy "
+    "topologySpreadConstraints containers volumes",
+    "container": "name image command ports envFrom env startupProbe livenessProbe readinessProbe resources "
+    "securityContext volumeMounts",
+    "probe": "httpGet periodSeconds timeoutSeconds failureThreshold",
+    "deployment": "replicas strategy selector template",
+    "job": "backoffLimit ttlSecondsAfterFinished template",
+    "disruption budget": "minAvailable selector",
+}
+"""The fields of Kubernetes' API that the manifests use: a misspelt one would be ignored or refused."""
+
+
+def test_every_field_is_one_of_kubernetes_api() -> None:
+    job = manifests("kubernetes/migrate")["Job"]["spec"]
+    pods = (pod(), job["template"]["spec"])
+    used = {
+        "pod": pods,
+        "container": [each for spec in pods for each in spec["containers"]],
+        "probe": [container()[f"{name}Probe"] for name in ("startup", "liveness", "readiness")],
+        "deployment": [manifests()["Deployment"]["spec"]],
+        "job": [job],
+        "disruption budget": [manifests()["PodDisruptionBudget"]["spec"]],
+    }
+    for name, values in used.items():
+        assert {key for value in values for key in value} <= set(FIELDS[name].split()), name
+
+
+def test_each_probe_asks_for_something_that_is_served_without_credentials(tmp_path: Path) -> None:
+    app = create_app(
+        Environment(
+            database_url=migrated.sqlite(tmp_path / "ledger.sqlite"),
+            basic_auth_user="you",
+            basic_auth_pass="secret",
+            webhook_secret="secret",
+        )
+    )
+    try:
+        for name in ("startup", "liveness", "readiness"):
+            path = container()[f"{name}Probe"]["httpGet"]["path"]
+            assert app.test_client().get(path).status_code in {200, 503}, path
+    finally:
+        app.extensions["camvo"].close()
+
+
+def test_a_pod_may_take_longer_to_stop_than_a_request_may_take() -> None:
+    deadline = load(None).deadline
+    assert pod()["terminationGracePeriodSeconds"] > deadline + 15
+
+
+def test_services_and_budgets_select_the_pods() -> None:
+    labels = manifests()["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert manifests()["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert manifests()["Service"]["spec"]["selector"].items() <= labels.items()
+    assert manifests()["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    [port] = manifests()["Service"]["spec"]["ports"]
+    assert port["targetPort"] in {each["name"] for each in container()["ports"]}
+
+
+def test_every_variable_is_one_that_camvo_reads_and_every_secret_is_by_reference() -> None:
+    read = {
+        *(f"CAMVO_{name.upper()}" for name in Environment.model_fields),
+        *("BASIC_AUTH_USER", "BASIC_AUTH_PASS", "LABEL_STUDIO_URL", "LABEL_STUDIO_API_KEY"),
+    }
+    variables = {each["name"]: each for each in container()["env"]}
+    assert variables.keys() <= read
+    plain = {name for name, each in variables.items() if "value" in each}
+    assert plain == {"CAMVO_CONFIG", "CAMVO_WORKERS"}
+    assert all("secretKeyRef" in variables[name]["valueFrom"] for name in variables.keys() - plain)
+
+
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes/migrate"])
+def test_containers_have_no_privileges_and_a_read_only_root(folder: str) -> None:
+    found = manifests(folder)
+    spec = found["Deployment" if folder == "kubernetes" else "Job"]["spec"]["template"]["spec"]
+    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, 10001)
+    for each in spec["containers"]:
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {mount["mountPath"] for mount in each["volumeMounts"]} >= {"/tmp"}  # noqa: S108 - in the pod
+        assert {mount["name"] for mount in each["volumeMounts"]} == {
+            volume["name"] for volume in spec["volumes"]
+        }
+
+
+def test_the_configuration_of_the_manifests_is_valid() -> None:
+    kustomization = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+    [generated] = kustomization["configMapGenerator"]
+    load(DEPLOY / "kubernetes" / generated["files"][0])
+    [volume] = [each for each in pod()["volumes"] if "configMap" in each]
+    assert volume["configMap"]["name"] == generated["name"]
+
+
+# metrics
+
+
+@cache
+def exported() -> Mapping[str, set[str]]:
+    """Every sample's name → its labels."""
+    found = {}
+    for metric in vars(metrics).values():
+        if isinstance(metric, Counter | Gauge | Histogram):
+            names: tuple[str, ...] = (metric._name,)
+            if isinstance(metric, Counter):
+                names = (f"{metric._name}_total",)
+            if isinstance(metric, Histogram):
+                names = tuple(f"{metric._name}_{part}" for part in ("bucket", "sum", "count"))
+            for name in names:
+                found[name] = {*metric._labelnames, "le"} if "bucket" in name else set(metric._labelnames)
+    return found
+
+
+def expressions() -> Iterator[str]:
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            yield rule["expr"]
+    dashboard = json.loads((DEPLOY / "grafana" / "camvo.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"camvo_\w+", text))
+
+
+def test_every_metric_on_the_dashboard_and_in_the_rules_is_exported() -> None:
+    assert set(chain.from_iterable(map(named, expressions()))) <= exported().keys()
+
+
+def test_every_metric_that_is_exported_is_shown_or_listed() -> None:
+    shown = set(chain.from_iterable(map(named, expressions())))
+    histogram = {name for name in exported() if name.endswith(("_bucket", "_sum", "_count"))}
+    assert exported().keys() - shown - histogram == NOT_SHOWN
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert all(f"`{name}`" in page for name in NOT_SHOWN)
+
+
+def test_every_label_is_one_of_the_metrics_in_its_expression() -> None:
+    for text in expressions():
+        known = set().union(*(exported()[name] for name in named(text))) | {"job"}
+        grouped = chain.from_iterable(part.split(",") for part in re.findall(r"by \(([^)]*)\)", text))
+        selected = re.findall(r"[{,]\s*(\w+)\s*(?:=|!=|=~|!~)", text)
+        assert {label.strip() for label in chain(grouped, selected)} <= known, text
+
+
+def test_every_metric_is_documented() -> None:
+    page = (ROOT / "docs" / "http.md").read_text()
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported()}
+    assert {name for name in families if f"`{name}`" not in page} == set()
+
+
+def test_every_rule_says_what_to_do() -> None:
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())
+    for rule in chain.from_iterable(group["rules"] for group in rules["groups"]):
+        assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert rule["annotations"].keys() == {"summary", "action"}
+
+
+def test_no_two_panels_lie_on_each_other() -> None:
+    panels = json.loads((DEPLOY / "grafana" / "camvo.json").read_text())["panels"]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len({panel["id"] for panel in panels}) == len(panels)
+
+
+# the image's lock
+
+
+@cache
+def lock() -> Mapping[str, str]:
+    text = (DEPLOY / "image" / "requirements.txt").read_text()
+    return {
+        canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.M)
+    }
+
+
+def constraints() -> Mapping[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in lines if "==" in line)
+    }
+
+
+def needed(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> None:
+    """Collect what a distribution that is installed here needs, with what these need."""
+    if (name, extras) in seen:
+        return
+    seen.add((name, extras))
+    for text in importlib.metadata.requires(name) or ():
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            needed(canonicalize_name(requirement.name), frozenset(requirement.extras), seen)
+
+
+def test_the_lock_has_everything_that_the_images_extras_need() -> None:
+    import tomllib  # noqa: PLC0415
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts, extras = [*project["dependencies"]], [*IMAGE_EXTRAS, "server"]
+    for extra in extras:
+        texts += [text for text in project["optional-dependencies"][extra] if not text.startswith("camvo[")]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    for text in texts:
+        requirement = Requirement(text)
+        needed(canonicalize_name(requirement.name), frozenset(requirement.extras), seen)
+    gpu = re.compile("nvidia-|cuda-|triton")
+    assert {name for name, _ in seen if not gpu.match(name)} - lock().keys() == set()
+    assert lock()["setuptools"]
+
+
+def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_for_each() -> None:
+    pinned = constraints()
+    for name, version in lock().items():
+        if name in pinned:
+            assert version.partition("+")[0] == pinned[name].partition("+")[0], name
+    text = (DEPLOY / "image" / "requirements.txt").read_text()
+    for entry in re.split(r"\n(?=[\w.-]+==)", text)[1:]:
+        assert "--hash=sha256:" in entry, entry.partition("\n")[0]
+
+
+def test_the_lock_has_no_gpu_libraries() -> None:
+    assert lock()["torch"].endswith("+cpu")
+    assert not [name for name in lock() if name.startswith(("nvidia-", "cuda-", "triton"))]
+
+
+def test_the_image_installs_by_hash_and_its_root_may_be_read_only() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert "--require-hashes" in text
+    written = re.findall(r"[A-Z_]+=(?:sqlite:///)?(/(?:tmp|data)\S*)", text)
+    assert len(written) == 4
+    assert "PYTHONDONTWRITEBYTECODE=1" in text
+
+
+def test_the_lock_is_made_for_the_extras_that_the_image_installs() -> None:
+    assert f'".[{",".join(IMAGE_EXTRAS)}]"' in (ROOT / "Dockerfile").read_text()
+    script = (DEPLOY / "image" / "lock").read_text()
+    assert tuple(re.findall(r"--extra (\w+)", script)) == IMAGE_EXTRAS

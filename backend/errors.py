@@ -11,6 +11,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     ├── SnapshotError             unreadable snapshot of a state
     ├── ConfigError               mistake in camvo.yaml, the environment or extra_params
     │   ├── PriceMissingError     model without a known price
+    │   ├── BatchesUnsupportedError   model whose provider has no batches that CaMVo knows
     │   └── ModelUnknownError     model name that is not in the pool
     ├── RequestError              request that cannot be served; carries the HTTP status
     │   ├── BadBodyError          body is not the expected JSON (400)
@@ -28,6 +29,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── NoVoteError           every queried model failed
     │   │   └── NoUsableAnswerError   no further attempt: all answers of all queried models were unusable
     │   ├── TaskDeletedError      task deleted while models were answering
+    │   ├── BatchPendingError     an answer is in a provider's batch that is not back yet
     │   ├── StoppingError         server stops and asks no further model
     │   └── BudgetExhaustedError  budget does not cover the next call
     ├── ModelError                model call without a vote
@@ -70,6 +72,12 @@ class PriceMissingError(ConfigError):
     """Model whose price is neither in the configuration nor in litellm's price map."""
 
     code = "price_missing"
+
+
+class BatchesUnsupportedError(ConfigError):
+    """Model whose provider has no batches that CaMVo knows."""
+
+    code = "batches_unsupported"
 
 
 class ModelUnknownError(ConfigError):
@@ -200,6 +208,12 @@ class TaskDeletedError(TaskError):
     code = "task_deleted"
 
 
+class BatchPendingError(TaskError):
+    """Task that waits for an answer from a provider's batch; nobody buys the same answer meanwhile."""
+
+    code = "in_batch"
+
+
 class StoppingError(TaskError):
     """Task that needs a model while the server stops; another request after the restart gets its answer."""
 
@@ -223,11 +237,13 @@ class Usage:
         input_tokens: tokens of the prompt.
         output_tokens: tokens of the answer.
         cost: in $.
+        cached_tokens: the part of the input tokens that the provider read from its cache.
     """
 
     input_tokens: int
     output_tokens: int
     cost: float
+    cached_tokens: int = 0
 
 
 class ModelError(CamvoError):

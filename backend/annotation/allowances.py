@@ -16,6 +16,7 @@ from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
+from camvo.twins.same_model import once_each
 
 _SECONDS: Final = 2.0
 """For so long a count of the finished tasks is good enough."""
@@ -45,7 +46,7 @@ class Allowances:
             job: the task.
             costs: the expected price in $ of each model that may be asked.
         """
-        full, budget = sum(costs.values()), job.settings.budget
+        full, budget = sum(once_each(costs).values()), job.settings.budget
         if not isinstance(policy, Joint) or budget.project_usd is None or full <= 0.0:
             return policy
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import structlog
@@ -12,15 +14,17 @@ from sqlalchemy import Connection
 
 from backend.annotation.allowances import Allowances
 from backend.annotation.asking import ask_models, confidences_of, no_vote_error, votes_of
+from backend.annotation.batched.batch_stage import BatchStage, BatchStages, pending
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
+from backend.annotation.pack_checks import PackGuard, compared, offered
 from backend.annotation.planning import Planner
 from backend.annotation.recording import forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
-from backend.annotation.task_prompt import write_prompt
-from backend.annotation.voters import Voters
-from backend.errors import LedgerError, TaskError
+from backend.annotation.task_prompt import TaskPrompt, write_prompt
+from backend.annotation.voters import ModelReply, Voters
+from backend.errors import BatchPendingError, LedgerError, TaskError
 from backend.label_studio.prediction import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
@@ -33,6 +37,8 @@ from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics, tracing
 from camvo.numerics.categories import with_category
+from camvo.policies.plan import Plan
+from camvo.policies.policy import Policy
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
@@ -53,11 +59,14 @@ class Annotator:
         examples: Examples,
         planner: Planner,
         voters: Voters,
+        batch_stages: BatchStages,
         scorers: Scorers,
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._pack_guard = PackGuard(ledger, readers)
+        self._batch_stages = batch_stages
         self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
 
@@ -81,7 +90,10 @@ class Annotator:
             TaskError: no prediction is possible; says why.
         """
         try:
-            return await self._annotate(job, alone)
+            with self._voters.preparing(alone=alone):
+                return await self._annotate(job, alone)
+        except BatchPendingError:
+            raise  # the task has not failed: it waits
         except TaskError as error:
             failure = error  # Python unbinds ``error`` after this block, perhaps before the writer's turn
             if not job.stored_only:
@@ -158,16 +170,20 @@ class Annotator:
         aggregations = [question.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
         contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
-        prompt = await write_prompt(job, questions, contexts, self._examples)
-        expected = self._voters.expected_costs(job, prompt)
+        prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
+        unpacked = await self._pack_guard.unpacked(job)
+        policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
         policy = await self._allowances.keep(policy, job, expected)
+        stage = await self._stage(job, questions, prompt)
+        policy = policy if stage is None else stage.adapt(policy)
         with tracing.plan() as span:
             plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
+            plan = plan if stage is None else stage.fixed(plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         known = {} if student is None else student.replies
-        replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)
+        replies, beside = await self._replies(policy, plan, job, prompt, known, stage)
         votes, confidences = votes_of(replies), confidences_of(replies)
-        costs = {arm: reply.cost for arm, reply in replies.items()}
+        costs = {arm: reply.cost for arm, reply in (beside | replies).items()}
         decisions = policy.decide(plan, votes, confidences=confidences)
         if not decisions:
             raise no_vote_error(job, replies)
@@ -178,6 +194,7 @@ class Annotator:
         outcome = TaskOutcome(
             policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
         )
+        outcome = replace(outcome, packs=compared(job, plan, replies, beside))
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )
@@ -187,4 +204,45 @@ class Annotator:
             metrics.models_asked.labels(project=job.project, control=control).inc(
                 len(round_.votes.keys() - {STUDENT})
             )
+        if stage is not None:
+            stage.ended()
         return [*stored, *new]
+
+    async def _stage(
+        self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt
+    ) -> BatchStage | None:
+        """The task's stage of a batch; ``None`` if all models are asked at once.
+
+        Raises:
+            BatchPendingError: the task waits for an earlier stage.
+        """
+        if job.batching is None:
+            return None
+        stage = await self._batch_stages.begin(job, job.batching, questions, prompt)
+        if stage.incomplete:
+            await stage.keep(None)
+            raise pending(job)
+        return stage
+
+    async def _replies(  # noqa: PLR0917 - what asking needs
+        self,
+        policy: Policy,
+        plan: Plan,
+        job: Job,
+        prompt: TaskPrompt,
+        known: Mapping[str, ModelReply],
+        stage: BatchStage | None,
+    ) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
+        """Ask the models, at once or by batches.
+
+        Raises:
+            BatchPendingError: lines of the stage have to be bought first; they are stored with the plan.
+        """
+        if stage is None:
+            waiting = partial(self._voters.waiting, prompt)
+            return await ask_models(policy, plan, self._voters, job, prompt, known=known, waiting=waiting)
+        try:
+            return await ask_models(policy, plan, stage, job, prompt, known={**known, **stage.replies})
+        except BatchPendingError:
+            await stage.keep(plan)
+            raise

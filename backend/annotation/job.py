@@ -15,6 +15,19 @@ from camvo.votes.aggregation import Aggregation
 
 
 @dataclass(frozen=True, slots=True)
+class Batching:
+    """How a job uses providers' batches.
+
+    Attributes:
+        models: the models that are asked in batches; the others are asked at once.
+        stages: the most rounds of batches.
+    """
+
+    models: frozenset[str]
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One task to annotate.
 
@@ -26,6 +39,7 @@ class Job:
         settings: the project's settings.
         again: whether models make another attempt after their last one.
         stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
+        batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
         purse: an account inside the project's that pays for the calls; ``None`` for none.
     """
 
@@ -36,6 +50,7 @@ class Job:
     settings: Settings
     again: bool = False
     stored_only: bool = False
+    batching: Batching | None = None
     purse: Purse | None = None
 
     @property

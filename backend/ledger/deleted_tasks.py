@@ -18,11 +18,13 @@ from backend.ledger import (
     rounds,
     votes,
 )
-from backend.ledger.calls import answers
+from backend.ledger.batches import lines as batch_lines
+from backend.ledger.batches import tasks as batch_tasks
+from backend.ledger.calls import answers, pack_checks
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
 from backend.ledger.predictions import accepted
-from backend.ledger.recounts import further_votes
+from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts import rows as recounts
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
@@ -61,11 +63,15 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     votes.forget_tasks(connection, project, tasks)
     rounds.forget_tasks(connection, project, tasks)
     recounts.forget_tasks(connection, project, tasks)
+    checks.forget_tasks(connection, project, tasks)
     further_votes.forget_tasks(connection, project, tasks)
     answers.forget_tasks(connection, project, tasks)
+    pack_checks.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
     accepted.forget_tasks(connection, project, tasks)
+    batch_lines.forget_tasks(connection, project, tasks)
+    batch_tasks.forget_tasks(connection, project, tasks)
     chosen = among(connection.dialect, _left.c.task, tasks)
     connection.execute(delete(_left).where(_left.c.project == project, chosen))
 

@@ -136,6 +136,17 @@ def of_task(connection: Connection, project: str, task: int) -> list[Round]:
     return [_round(row) for row in connection.execute(query)]
 
 
+def answered(connection: Connection, project: str, control: str, epoch: str) -> list[Round]:
+    """Return the rounds of a question with a human label, of each task its latest, by id; none is pruned."""
+    query = (
+        _ROUNDS.where(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+        .where(_table.c.human.is_not(None), ~_table.c.pruned)
+        .order_by(_table.c.id)
+    )
+    by_task = {row.task: row for row in connection.execute(query)}
+    return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
+
+
 def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Count the rounds of these tasks, of all controls and epochs."""
     counted = select(func.count()).where(

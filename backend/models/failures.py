@@ -162,6 +162,20 @@ def model_error(error: BaseException, model: str) -> ModelError:
     return kind(f"{message}: {detail}", where=f"model {model}", fix=fix)
 
 
+def line_error(status: int | None, code: str | None, model: str) -> ModelError:
+    """Return our error for one request of a batch, from its HTTP status and its provider's code.
+
+    Args:
+        status: the HTTP status; ``None`` if the provider says none.
+        code: the provider's code; ``None`` if it says none.
+        model: the model's name in the pool.
+    """
+    kind = _BY_CODE.get(code or "") or _BY_STATUS.get(status or 0, UnavailableError)
+    message, fix = _MESSAGES[kind]
+    detail = f": HTTP {status}" if status else ""
+    return kind(message + detail, where=f"model {model}", fix=fix)
+
+
 def _unreachable(error: BaseException) -> str | None:
     """Return why no connection to the provider came about; ``None`` if one did.
 

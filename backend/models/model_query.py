@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.errors import Usage
 from backend.ledger.money.accounts import Purse
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
@@ -57,27 +56,6 @@ class ClaimResult:
 
     content: str | None = None
     call: int | None = None
-    confidences: Mapping[str, float] = field(default_factory=dict)
-    version: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """How one attempt ended.
-
-    Attributes:
-        content: the answer to store; ``None`` if nothing was paid, so that there is nothing to store.
-        usage: tokens and cost.
-        code: the code of the error; ``None`` for an answer.
-        seconds: duration of the attempt.
-        confidences: question → the probability of the answer's tokens; empty if the provider sent none.
-        version: what the provider says answered; ``None`` if it says nothing.
-    """
-
-    content: str | None
-    usage: Usage
-    code: str | None
-    seconds: float
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
 

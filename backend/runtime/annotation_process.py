@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from backend.annotation.annotator import Annotator
+from backend.annotation.batched.batch_stage import BatchStages
 from backend.annotation.images import Images
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planning import Planner
@@ -25,6 +26,7 @@ from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
+from backend.models.packing.packed_pool import PackedPool
 from backend.models.rates.stores import LedgerRates
 from backend.recounting.further.asking import FurtherAsking
 from backend.runtime.loop_thread import LoopThread
@@ -90,7 +92,8 @@ class AnnotationProcess:
         self._purchases = CallLedger(self.writer, clock)
         self.settlements = self._purchases.settlements
         queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        voters = Voters(queries, self.pool)
+        packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        voters = Voters(queries, self.pool, packs)
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters)
         examples = Examples(self.ledger, self.readers, clock=clock)
@@ -122,6 +125,7 @@ class AnnotationProcess:
             examples=examples,
             planner=planner,
             voters=voters,
+            batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
             scorers=Scorers(ledger, readers, clock=clock),
             clock=clock,
         )

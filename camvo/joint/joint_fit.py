@@ -130,9 +130,9 @@ class JointFit:
         probabilities = tilted(probabilities, self.sure.tilts(votes, sure))
         if self.human is not None:
             # With two labels, their terms are in the beliefs already.
-            terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
+            terms = {} if len(self.labels) == 2 else self.human.labels
             others = len(probabilities) < len(self.labels)
-            probabilities = terms.calibrate(probabilities, others=others)
+            probabilities = self.human.calibrate(probabilities, terms, others=others)
         rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
         return {label: probabilities.get(label, rest) for label in self.labels}
 

@@ -10,17 +10,16 @@ from typing import Final
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.allowance import shadow_price
-from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
-from camvo.joint.worth import plan_by_worth
+from camvo.joint.plans.allowance import shadow_price
+from camvo.joint.plans.graded_worth import plan_by_graded_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.staged import Staged
 from camvo.stages.asking_order import cheapest_first
-from camvo.stages.exploration import explore
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
@@ -54,6 +53,7 @@ class Joint(Staged):
         worth_usd: the same in the unit of the prices, such as dollars; ``None`` to go by ``worth``. What
             asking all models costs for a task then says how many askings a right label is worth there.
         allowance: what the task may cost on average, in prices of asking all models; see :meth:`within`.
+        stages: how many stages are left; ``None`` for as many as there are models (:meth:`in_stages`).
         goes_on: whether it plans further votes on decided rounds; see :meth:`going_on`.
 
     >>> import camvo
@@ -73,6 +73,7 @@ class Joint(Staged):
     worth: float = 10.0
     worth_usd: float | None = None
     allowance: float = field(default=math.inf, init=False)
+    stages: int | None = field(default=None, init=False)
     goes_on: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -118,9 +119,15 @@ class Joint(Staged):
         """
         if not allowance >= 0.0:
             raise InvalidParameterError(f"an allowance must be at least 0, got {allowance}")
-        policy = replace(self)
-        object.__setattr__(policy, "allowance", float(f"{allowance:.2g}"))
-        return policy
+        return self._with("allowance", float(f"{allowance:.2g}"))
+
+    def in_stages(self, left: int) -> Joint:
+        """The same policy for a task with so many stages left: models are asked together where that pays.
+
+        Args:
+            left: with 0, no model is asked any more once one has voted.
+        """
+        return self._with("stages", left)
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> JointFitData | None:
         """The rounds for a fit of the model of votes; ``None`` if the votes are not labels."""
@@ -144,14 +151,15 @@ class Joint(Staged):
         everyone = min(
             observation.state.exploration.everyone_rounds(models) for observation in observations.values()
         )
-        rate = min(1.0, _FIRST / 2.0 / max(everyone, 1)) if everyone >= _FIRST else 1.0
+        exploring = everyone + self.waiting.everyone
+        rate = min(1.0, _FIRST / 2.0 / max(exploring, 1)) if exploring >= _FIRST else 1.0
         allowance = self.allowance
         if self.allowance < 1.0:
             rate = min(rate, allowance / (_EXPLOIT - (_EXPLOIT - 1.0) * allowance))
             allowance = (allowance - rate) / (1.0 - rate)
         if self.goes_on:
             rate = 0.0
-        exploration = explore(draw, rate, rate)
+        drawn = self._explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
         caution = 1.0 if self.goes_on else 1.0 + _CAUTION_ROUNDS / max(everyone, 1)
         worth = self.worth_in_askings(costs) * caution
@@ -168,18 +176,21 @@ class Joint(Staged):
             del prices[STUDENT]
             first: tuple[str, ...] = (STUDENT,)
         else:
-            first = tuple(next_arms(questions, prices, {}))
-        if exploration == "everyone":
+            first = tuple(next_arms(questions, prices, {}, left=self.stages))
+        if drawn.exploration == "everyone":
             first = order
+        elif drawn.first:
+            first = tuple([arm for arm in drawn.first if arm in costs])
         if self.goes_on:
             first = ()
         stages = JointStages(
             order=(*first, *[arm for arm in order if arm not in first]),
-            exploration=exploration,
-            propensity=rate,
+            exploration=drawn.exploration,
+            propensity=drawn.rates[0],
             questions=questions,
             count=len(first),
             prices=prices,
+            left=self.stages,
         )
         return stages, plan.weights
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import Fit, FitData, fitted
 from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
-from camvo.stages.exploration import uniform_draw
+from camvo.stages.exploration import Exploration, explore, uniform_draw
 from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stages import QuestionStages, Stages, on_question
 from camvo.student.taught_texts import STUDENT
@@ -21,11 +21,81 @@ from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The exploration draw of a task whose first stage was asked earlier, as in a provider's batch.
+
+    Attributes:
+        exploration: its outcome.
+        rates: the probabilities of asking all arms, and of asking at least until the label is certain.
+        first: the arms of the first stage, which were asked independently of the votes.
+    """
+
+    exploration: Exploration
+    rates: tuple[float, float]
+    first: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stages: Stages[Any]) -> Drawn:
+        """The draw of a plan's stages."""
+        rates = stages.propensity
+        pair = rates if isinstance(rates, tuple) else (rates, rates)
+        return cls(stages.exploration, pair, stages.first)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Tasks that were planned, and whose votes are not back yet.
+
+    Attributes:
+        rounds: how many.
+        everyone: how many of them ask all arms.
+    """
+
+    rounds: int = 0
+    everyone: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Staged(Ensemble):
-    """Ask in stages. A subclass defines its stages in :meth:`_staged`, and their class in ``_kind``."""
+    """Ask in stages. A subclass defines its stages in :meth:`_staged`, and their class in ``_kind``.
+
+    Attributes:
+        drawn: the exploration draw of a task that is planned anew between its stages; see :meth:`resumed`.
+        waiting: other tasks that explore already; see :meth:`besides`.
+    """
 
     _kind: ClassVar[type[Stages[Any]]]
+
+    drawn: Drawn | None = field(default=None, init=False, compare=False)
+    waiting: Waiting = field(default=Waiting(), init=False, compare=False)
+
+    def resumed(self, drawn: Drawn) -> Self:
+        """The same policy for a task whose first stage was asked earlier: it is not drawn again.
+
+        The later stages are then planned with what has been learnt meanwhile.
+        """
+        return self._with("drawn", drawn)
+
+    def besides(self, waiting: Waiting) -> Self:
+        """The same policy while other tasks wait for votes, so that they do not all explore at once."""
+        return self._with("waiting", waiting)
+
+    def in_stages(self, left: int) -> Self:
+        """The same policy for a task with so many stages left. ``max_stages`` limits them all the same."""
+        return self
+
+    def _with(self, name: str, value: object) -> Self:
+        policy = replace(self)
+        for kept in fields(self):
+            if not kept.init:
+                object.__setattr__(policy, kept.name, getattr(self, kept.name))
+        object.__setattr__(policy, name, value)
+        return policy
+
+    def _explore(self, draw: float, everyone: float, certificate: float) -> Drawn:
+        """The task's own earlier draw, or a new one, whose first stage is not known yet."""
+        return self.drawn or Drawn(explore(draw, everyone, certificate), (everyone, certificate), ())
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""

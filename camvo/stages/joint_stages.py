@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from camvo.joint.graded_worth import GradedWorth
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.worth import Worth
+from camvo.joint.plans.graded_worth import GradedWorth
+from camvo.joint.plans.kept_labels import kept_labels
+from camvo.joint.plans.worth import Worth
 from camvo.numerics.tolerances import TIE
+from camvo.stages.stage_worth import plan_by_stages
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
 from camvo.state.confidences import SureVote, level_of
 from camvo.state.vote_patterns import ExplorationRound, VotePattern
@@ -21,6 +23,13 @@ from camvo.votes.decision import Decision
 
 _TRUSTED_LABELS = 50.0
 """The number of human labels at which their decision's own score is trusted half."""
+
+_SLACK, _SLACK_AT_LEAST = 1.5, 0.01
+"""A promise is the plan's own estimate, half as much again, and one in a hundred more.
+
+The estimate is about right on average. It is of a plan that was chosen by the same estimates, and a model
+that was fitted to few rounds misses rare patterns.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,29 @@ class JointQuestion:
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
         return [self.fit.shortlist[arm] for arm in self.worth.together(node, tilt)]
 
+    def within(self, votes: Cast, prices: Mapping[str, float], left: int, sure: Sure = UNKNOWN) -> list[str]:
+        """The arms to ask now if so many stages are left; empty to stop.
+
+        Args:
+            votes: the votes so far.
+            prices: arm → its price in right labels.
+            left: the stages left, the next one included; at least 1.
+            sure: the confidences of the votes.
+        """
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.within(votes, prices, left, sure)
+        if self.fit is None or self.worth is None:
+            return [arm for arm in prices if arm not in votes]
+        node, arms = self.fit.node(votes), self.fit.shortlist
+        if isinstance(self.worth, GradedWorth):
+            stopping, asking = self.worth.at(node, self.fit.tilt(votes, sure))
+            if max(asking, default=-np.inf) <= stopping + TIE:
+                return []
+        paid = [prices.get(arm, 0.0) for arm in arms]
+        allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
+        plan = plan_by_stages(self.fit.beliefs, paid, min(left, len(arms)))
+        return [arms[place] for place in plan.together(node, allowed)]
+
     def leader(self, votes: Cast, sure: Sure) -> str | None:
         """The most probable label; ``None`` for a question whose votes are not labels."""
         if (silent := self._if_silent(votes)) is not None:
@@ -123,6 +155,19 @@ class JointQuestion:
             return None
         posterior = self.fit.probabilities(votes, sure)
         return max(posterior, key=lambda label: posterior[label])
+
+    def promised(self, votes: Cast) -> float | None:
+        """The largest probability, by the plan, that the votes of all arms give another label than these.
+
+        ``None`` if the plan promises nothing: it does not know all arms, or confidences move its beliefs.
+        """
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.promised(votes)
+        fit = self.fit
+        if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
+            return None
+        lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
+        return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
 
     def _if_silent(self, votes: Cast) -> JointQuestion | None:
         """The stages that count while the student says nothing; ``None`` if these ones count."""
@@ -145,10 +190,12 @@ class JointStages(Stages[JointQuestion]):
         propensity: the probability of asking all arms independently of the votes.
         count: how many arms the first stage asks.
         prices: arm → its price in right labels, for all arms but the student.
+        left: how many stages are left, the next one included; ``None`` for as many as there are arms.
     """
 
     count: int
     prices: Mapping[str, float]
+    left: int | None = None
 
     @property
     def first(self) -> tuple[str, ...]:
@@ -159,7 +206,7 @@ class JointStages(Stages[JointQuestion]):
         """The arms to ask now, given the votes so far; empty if every question can be decided."""
         if missing := tuple([arm for arm in self.first if arm not in votes]):
             return missing
-        return tuple(next_arms(self.questions, self.prices, votes, confidences))
+        return tuple(next_arms(self.questions, self.prices, votes, confidences, left=self.left))
 
     def exploration_round(self, question: str, votes: Cast, sure: Sure = UNKNOWN) -> ExplorationRound | None:
         """The pattern of the votes, and whether stopping early would have given the same label.
@@ -170,10 +217,14 @@ class JointStages(Stages[JointQuestion]):
         everyone = self.exploration == "everyone"
         named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
-        return ExplorationRound(pattern, self._early_is_right(question, votes, sure) if everyone else None)
+        early = self._early_votes(question, votes, sure) if everyone else None
+        if early is None:
+            return ExplorationRound(pattern, None)
+        right = stages.leader(early, sure) == stages.leader(votes, sure)
+        return ExplorationRound(pattern, right, stages.promised(early))
 
-    def _early_is_right(self, question: str, votes: Cast, sure: Sure) -> bool | None:
-        """Whether the votes asked for without exploration give the label of all; ``None`` without a plan."""
+    def _early_votes(self, question: str, votes: Cast, sure: Sure) -> Cast | None:
+        """The votes that are asked for without exploration; ``None`` without a plan or a vote."""
         stages = self.questions[question]
         if stages.fit is None or stages.worth is None or not any(votes.values()):
             return None
@@ -185,8 +236,7 @@ class JointStages(Stages[JointQuestion]):
             for arm in arms:
                 vote = votes.get(arm)
                 early[arm] = {} if vote is None else {question: vote}
-        cast = {arm: answers.get(question) for arm, answers in early.items()}
-        return stages.leader(cast, sure) == stages.leader(votes, sure)
+        return {arm: answers.get(question) for arm, answers in early.items()}
 
 
 def next_arms(
@@ -194,6 +244,8 @@ def next_arms(
     prices: Mapping[str, float],
     votes: Votes,
     confidences: Confidences = NO_CONFIDENCES,
+    *,
+    left: int | None = None,
 ) -> list[str]:
     """The arms to ask now; empty if no arm adds more right labels than it costs.
 
@@ -202,10 +254,21 @@ def next_arms(
         prices: arm → its price in right labels.
         votes: the votes so far.
         confidences: their confidences.
+        left: how many stages are left; ``None`` for as many as there are arms.
     """
     casts = {name: {arm: answers.get(name) for arm, answers in votes.items()} for name in questions}
     sure = {name: on_question(confidences, name) for name in questions}
-    if len(questions) == 1:
+    if left is not None and any(any(cast.values()) for cast in casts.values()) and left <= 0:
+        return []
+    if left is not None:
+        together = {
+            arm
+            for name, question in questions.items()
+            for arm in question.within(casts[name], prices, max(left, 1), sure[name])
+        }
+        if together or any(any(cast.values()) for cast in casts.values()):
+            return [arm for arm in prices if arm in together]
+    elif len(questions) == 1:
         ((name, only),) = questions.items()
         wanted = only.together(casts[name], sure[name])
         if wanted and not any(arm in votes for arm in wanted):

@@ -14,10 +14,10 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 from unittest.mock import patch
 
@@ -46,8 +46,17 @@ def always(label: str) -> Script:
 class LabelFolder:
     """A folder with a ledger, a ``camvo.yaml`` of two models, and a scripted provider."""
 
-    def __init__(self, folder: Path, script: Script, **settings: Any) -> None:
-        self.path, self.server = folder, OpenAIServer(script)
+    def __init__(
+        self,
+        folder: Path,
+        script: Script,
+        *,
+        server: Any = None,
+        of_models: Mapping[str, object] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
+        self.path, self._of_models = folder, of_models
+        self.server: Any = OpenAIServer(script) if server is None else server
         self._settings = {"retries": 0, "policy": {"name": "baseline"}, "concurrency": 1, **settings}
         self.console = Console(file=io.StringIO(), width=200)
 
@@ -58,6 +67,7 @@ class LabelFolder:
 
     def _open(self) -> None:
         common = {"api_base": self.server.url, "input_price": 1.0, "output_price": 2.0}
+        common |= self._of_models
         models = [{"name": name, "model": f"openai/{name}", **common} for name in ("red", "green")]
         config = self.path / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": models, **self._settings}))

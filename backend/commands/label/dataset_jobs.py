@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import Batching, Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
@@ -55,6 +55,7 @@ class DatasetJobs:
         config: its label config.
         settings: its settings.
         again: whether models make another attempt after their last one.
+        batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
     """
 
     process: AnnotationProcess
@@ -62,6 +63,7 @@ class DatasetJobs:
     config: LabelConfig
     settings: Settings
     again: bool = False
+    batching: Batching | None = None
 
     def look_up(
         self,
@@ -88,7 +90,15 @@ class DatasetJobs:
                 yield self._stored(task, job, questions, found, code or failures.get(task.number))
 
     def _job(self, task: DatasetTask) -> Job:
-        return Job(self.project, task.number, task.data, self.config, self.settings, self.again)
+        return Job(
+            self.project,
+            task.number,
+            task.data,
+            self.config,
+            self.settings,
+            self.again,
+            batching=self.batching,
+        )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:
         """The questions that can be asked; without one, the code of the reason."""

@@ -69,6 +69,13 @@ def label(  # noqa: PLR0917 - a command's options
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
     ] = False,
+    batch: Annotated[
+        bool,
+        typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+    ] = False,
     recount: Annotated[
         bool,
         typer.Option(
@@ -83,6 +90,10 @@ def label(  # noqa: PLR0917 - a command's options
             help="With --recount: ask models that were left out, where that is worth most, for at most so"
             " many dollars over all runs.",
         ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
     ] = None,
     shard: Annotated[
         str | None,
@@ -118,6 +129,7 @@ def label(  # noqa: PLR0917 - a command's options
         "--blind": blind or None,
         "--shard": shard,
         "--engine": engine,
+        "--certificate": certificate,
     }
     of_projects = {"--label-studio": label_studio, "--backend-url": backend_url, "--server": server or None}
     if project is not None:
@@ -148,7 +160,6 @@ def label(  # noqa: PLR0917 - a command's options
         raise ConfigError("goes through the whole file in one process", where="--recount", fix=fix)
     if engine:
         _refuse({"--shard": shard}, "divides a file among hosts, as --engine does itself", "leave one out")
-        _refuse({"--recount": recount or None}, "is for one process", "leave --engine out in that run")
     options = LabelOptions(
         label_config=None if label_config is None else _text(label_config),
         labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],
@@ -159,12 +170,26 @@ def label(  # noqa: PLR0917 - a command's options
         blind_file=out.parent / "blind.csv",
         budget=budget,
         retry_failed=retry_failed,
+        batch=batch,
+        wait=wait,
         recount=recount,
         ask_more=ask_more,
         shard=WHOLE if shard is None else Shard.parse(shard),
     )
-    if not _label_file(source, out, options, config, engine):
+    done = _label_file(source, out, options, config, engine)
+    if certificate is not None:
+        _issue(certificate, options.project(source), config)
+    if not done:
         raise typer.Exit(1)
+
+
+def _issue(certificate: Path, project: str, config: Path | None) -> None:
+    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
+
+    from backend.commands.certificate.issue import issue_certificate  # noqa: PLC0415
+    from backend.commands.environment import environment_with  # noqa: PLC0415
+
+    issue_certificate(Console(), environment_with(config), project, certificate)
 
 
 def _label_file(

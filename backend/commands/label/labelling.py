@@ -11,7 +11,7 @@ import structlog
 
 from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job
-from backend.errors import BudgetExhaustedError, NoVoteError, TaskError
+from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.prediction import Prediction
 from backend.models.rates.gate import request_size
 from backend.runtime.annotation_process import AnnotationProcess
@@ -36,6 +36,7 @@ class Labelling:
         at_once: the most jobs under way; fewer when their reservations exceed the budget.
         labelled: how many jobs were done.
         failed: how many failed, by the code of the reason.
+        waiting: how many wait for providers' batches.
         out_of_money: whether the budget does not cover the next task, so that the run ended.
         hopeless: whether the run ended because no model voted on any task.
     """
@@ -44,6 +45,7 @@ class Labelling:
     at_once: int
     labelled: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
     out_of_money: bool = False
     hopeless: bool = False
     _under_way: dict[Future[Prediction | None], Job] = field(default_factory=dict)
@@ -112,6 +114,9 @@ class Labelling:
     def _count(self, job: Job, error: BaseException | None) -> None:
         if error is None:
             self.labelled += 1
+            return
+        if isinstance(error, BatchPendingError):
+            self.waiting += 1
             return
         if isinstance(error, CamvoError) and not isinstance(error, TaskError):
             raise error

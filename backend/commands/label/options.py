@@ -37,6 +37,8 @@ class LabelOptions:
         recount: whether kept votes are counted again at the end.
         ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
         shard: the part of the dataset to label.
+        batch: whether every model that has batches is asked in them.
+        wait: whether the run waits for its batches.
     """
 
     label_config: str | None = None
@@ -51,6 +53,8 @@ class LabelOptions:
     recount: bool = False
     ask_more: float | None = None
     shard: Shard = WHOLE
+    batch: bool = False
+    wait: bool = False
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config.

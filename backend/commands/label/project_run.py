@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from backend import settings as settings_module
+from backend.commands.certificate.outcome import print_outcome
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
 from backend.commands.label.file_run import interruptible, quiet_logs
@@ -52,8 +53,10 @@ def label_project(
     quiet_logs(environment)
     client = addresses.label_studio_client(label_studio, environment)
     options = LabelOptions(budget=budget, retry_failed=retry_failed)
+    console = Console()
     with interruptible():
-        tally = predict_project(client, number, options, environment, Console())
+        tally = predict_project(client, number, options, environment, console)
+    print_outcome(console, environment, webhooks.project_key(client.project(number)))
     return not tally.left
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, is_audit
+from backend.commands.label.batched.batch_run import BatchRun, batching_of
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.counting_again import count_again
 from backend.commands.label.dataset_jobs import DatasetJobs, Stored
@@ -80,7 +81,8 @@ def run_label(  # noqa: PLR0917 - what a run needs
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            tally = label_tasks(jobs, index, console)
+            batching = batching_of(jobs.settings, process, everyone=options.batch)
+            tally = label_tasks(replace(jobs, batching=batching), index, console, wait=options.wait)
             if options.recount:
                 count_again(jobs, index, console, options.ask_more)
             write(results(index, jobs), index.columns)
@@ -196,22 +198,48 @@ def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iter
         yield from some
 
 
-def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console) -> RunTally:
-    """Ask models about the tasks that are not labelled yet.
+def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False) -> RunTally:
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
 
     Args:
         jobs: makes jobs of the tasks.
         tasks: the tasks.
         console: where progress is shown.
+        wait: whether to wait for the batches that are out.
 
     Raises:
         CamvoError: no task can be labelled, as when the ledger is broken.
         KeyboardInterrupt: after the calls under way have ended.
     """
-    process = jobs.process
-    labelling = Labelling(process, jobs.settings.concurrency)
-    spending = Spending(process.ledger, jobs.project)
+    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
+    spending = Spending(jobs.process.ledger, jobs.project)
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
+
+    def label(of: DatasetJobs, most: int | None) -> None:
+        _sweep(of, tasks, console, tally, most)
+
+    BatchRun(jobs, label, console, wait).run(tasks.tasks)
+    return tally
+
+
+def _sweep(
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, tally: RunTally, most: int | None
+) -> None:
+    """Take each task that has no label as far as it can go now.
+
+    Args:
+        jobs: makes jobs of the tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        tally: counts what happens.
+        most: the most tasks to ask about; ``None`` for all.
+
+    Raises:
+        CamvoError: no task can be labelled, as when the ledger is broken.
+        KeyboardInterrupt: after the calls under way have ended.
+    """
+    process, labelling = jobs.process, tally.labelling
+    tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
         for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
@@ -228,7 +256,7 @@ def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console) -> Run
         with progress_bar(
             console, "labelling", tasks.tasks, note=lambda done, total: tally.outlook()
         ) as advance:
-            for _ in labelling.run(open_jobs()):
+            for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
     except BaseException:
         process.stop_asking()
@@ -239,4 +267,3 @@ def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console) -> Run
         labelling.wait(jobs.settings.deadline)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         raise
-    return tally

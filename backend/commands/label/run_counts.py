@@ -21,6 +21,7 @@ class RunCounts:
         failed: tasks that failed, by the code of the reason.
         out_of_money: whether the budget does not cover the next task, so that the run ended.
         hopeless: whether the run ended because no model voted on any task.
+        waiting: tasks that wait for providers' batches; they count as left.
     """
 
     rows: int = 0
@@ -31,6 +32,7 @@ class RunCounts:
     failed: Counter[str] = field(default_factory=Counter)
     out_of_money: bool = False
     hopeless: bool = False
+    waiting: int = 0
 
     def __add__(self, other: RunCounts) -> RunCounts:
         """The counts of two parts of a run together."""
@@ -43,6 +45,7 @@ class RunCounts:
             self.failed + other.failed,
             self.out_of_money or other.out_of_money,
             self.hopeless or other.hopeless,
+            self.waiting + other.waiting,
         )
 
     @property
@@ -71,6 +74,8 @@ class RunCounts:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")
         if self.hopeless:
             lines.append(f"no model voted on any of {HOPELESS} tasks: try camvo check, then run it again")
-        if self.left:
-            lines.append(f"{self.left:,} tasks are left: the same command goes on with them")
+        if self.waiting:
+            lines.append(f"{self.waiting:,} tasks wait for providers' batches")
+        if left := self.left - self.waiting:
+            lines.append(f"{left:,} tasks are left: the same command goes on with them")
         return "\n".join(lines)

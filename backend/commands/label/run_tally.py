@@ -29,6 +29,12 @@ class RunTally:
     labelled_before: int = 0
     left_out: int = 0
 
+    def begin_sweep(self) -> None:
+        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        self.labelled_before = -self.labelling.labelled
+        self.left_out = self.labelling.waiting = 0
+        self.labelling.failed.clear()
+
     @property
     def counts(self) -> RunCounts:
         """The numbers by now."""
@@ -42,6 +48,7 @@ class RunTally:
             labelling.failed.copy(),
             labelling.out_of_money,
             labelling.hopeless,
+            labelling.waiting,
         )
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, update
+from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger.database import tables
@@ -28,6 +28,8 @@ _NOTE = (
     .where(_table.c.key == bindparam("of"), _table.c.owner == bindparam("by"))
     .values(call=bindparam("number"))
 )
+_BATCH = "batch:"
+_OWNER = select(_table.c.owner).where(_table.c.key == bindparam("of"))
 _RELEASE = delete(_table).where(_table.c.key == bindparam("of"), _table.c.owner == bindparam("by"))
 
 
@@ -76,6 +78,17 @@ def _acquire(dialect: Dialect) -> ReturningInsert[Any]:
         },
         where=or_(_table.c.expires_at <= bindparam("expired"), mine),
     ).returning(_table.c.call)
+
+
+def batch_owner(job: str) -> str:
+    """Return the owner of the claims of a batch job, which belong to no process."""
+    return f"{_BATCH}{job}"
+
+
+def held_by_batch(connection: Connection, key: str) -> bool:
+    """Whether a batch job holds the claim."""
+    owner = connection.execute(_OWNER, {"of": key}).scalar_one_or_none()
+    return owner is not None and owner.startswith(_BATCH)
 
 
 def note_call(connection: Connection, key: str, owner: str, call: int) -> None:

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-
-from backend.questions.question import TaskQuestion
+from typing import Protocol
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -28,8 +27,17 @@ class AnswerToken:
     log_probability: float
 
 
+class Named(Protocol):
+    """A question, of which only the name counts."""
+
+    @property
+    def name(self) -> str:
+        """The control's name."""
+        ...
+
+
 def answer_confidences(
-    content: str, tokens: Sequence[AnswerToken], questions: Sequence[TaskQuestion]
+    content: str, tokens: Sequence[AnswerToken], questions: Sequence[Named]
 ) -> dict[str, float]:
     """Return the probability of each question's value in an answer: question name → confidence in [0, 1].
 

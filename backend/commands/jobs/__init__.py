@@ -1,0 +1,1 @@
+"""``camvo jobs``: providers' batches, what they cost, and how to cancel them."""

@@ -1,0 +1,145 @@
+"""What ``camvo jobs`` prints, and how it cancels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from backend import settings as settings_module
+from backend.batches.desk import Desk
+from backend.errors import ConfigError, LedgerError
+from backend.ledger import Ledger, Writer, migrate
+from backend.ledger.batches import jobs, lines
+from backend.ledger.batches.jobs import OPEN, BatchJob
+from backend.ledger.money.picodollars import from_picodollars
+from backend.models import Pool
+from backend.settings import Environment
+
+_MOST = 50
+"""The most jobs that are listed: those that are out, and the newest others."""
+
+
+def print_jobs(console: Console, environment: Environment, project: str | None, *, as_json: bool) -> None:
+    """Print the jobs that are out, and the newest ones that are not.
+
+    Raises:
+        LedgerError: there is no ledger.
+    """
+    ledger = _ledger(environment)
+    try:
+        with ledger.read() as connection:
+            out = jobs.find(connection, states=OPEN, project=project)
+            rest = jobs.find(connection, project=project, limit=_MOST)
+            found = list({job.id: job for job in (*rest, *out)}.values())
+            found.sort(key=lambda job: (job.created_at, job.id))
+            rows = _rows(found, lines.sums_by_job(connection, [job.id for job in found]))
+    finally:
+        ledger.close()
+    if as_json:
+        console.print_json(json.dumps(rows))
+    elif not rows:
+        console.print("no batches were sent", highlight=False)
+    else:
+        console.print(_table(rows))
+        total = sum(row["cost_usd"] for row in rows)
+        console.print(f"{len(out)} batches are out; those listed cost ${total:.4f} so far", highlight=False)
+
+
+def cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
+    """Cancel jobs that are out.
+
+    Args:
+        console: where it is said which.
+        environment: the ledger's address, ``camvo.yaml`` and the keys.
+        project: cancel jobs of this project only.
+        chosen: the beginning of a job's id, or ``all``.
+
+    Raises:
+        ConfigError: no job that is out has such an id.
+        ModelError: the provider does not cancel the job.
+    """
+    settings = settings_module.load(environment.config)
+    ledger = _ledger(environment)
+    writer = Writer(ledger)
+    try:
+        with ledger.read() as connection:
+            out = jobs.find(connection, states=OPEN, project=project)
+        wanted = [job for job in out if chosen == "all" or job.id.startswith(chosen)]
+        if not wanted:
+            raise ConfigError(
+                f"no batch that is out has an id that begins with {chosen!r}",
+                where="--cancel",
+                fix="camvo jobs lists them",
+            )
+        pool = Pool(settings.models, keys=environment.keys(settings.models))
+        desk = Desk(ledger, writer, pool, settings.models, settings.retries, time.time)
+        asyncio.run(_cancel(desk, wanted))
+        for job in wanted:
+            console.print(f"{job.id[:8]} is being cancelled", highlight=False)
+    finally:
+        writer.close()
+        ledger.close()
+
+
+async def _cancel(desk: Desk, wanted: Sequence[BatchJob]) -> None:
+    for job in wanted:
+        await desk.cancel(job)
+
+
+def _ledger(environment: Environment) -> Ledger:
+    ledger = Ledger(environment.database_url)
+    if not ledger.exists():
+        raise LedgerError(
+            "there is no ledger here",
+            where=ledger.place,
+            fix="run it where camvo label ran, or set CAMVO_DATABASE_URL",
+        )
+    migrate(environment.database_url)
+    return ledger
+
+
+def _rows(found: Sequence[BatchJob], sums: dict[str, dict[str, tuple[int, int]]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": job.id,
+            "project": job.project,
+            "model": job.model,
+            "state": "cancelling" if job.cancelled and job.state in OPEN else job.state,
+            "lines": job.lines,
+            "answered": sums[job.id].get("answered", (0, 0))[0],
+            "failed": sums[job.id].get("failed", (0, 0))[0],
+            "cost_usd": from_picodollars(sum(cost for _, cost in sums[job.id].values())),
+            "sent_at": job.sent_at,
+            "due_at": job.due_at,
+            "code": job.code,
+        }
+        for job in found
+    ]
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "project", "model", "state"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("lines", "answered", "failed", "cost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("sent (UTC)")
+    table.add_column("due (UTC)")
+    for row in rows:
+        state = f"{row['state']} ({row['code']})" if row["code"] else row["state"]
+        numbers = [f"{row[name]:,}" for name in ("lines", "answered", "failed")]
+        times = [_time(row[name]) for name in ("sent_at", "due_at")]
+        cost = f"${row['cost_usd']:.4f}"
+        table.add_row(row["id"][:8], row["project"], row["model"], state, *numbers, cost, *times)
+    return table
+
+
+def _time(at: float | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M")

@@ -1,0 +1,1 @@
+"""Labelling through providers' batches."""

@@ -1,0 +1,217 @@
+"""``camvo label --batch``: the first window at once, everything else through providers' batches.
+
+A run keeps no state of its own. It looks after the jobs that are out, counts the votes that are back, and
+sends what the next stage wants. The same command goes on whenever it is run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Console
+
+from backend.annotation.job import Batching
+from backend.batches.desk import Desk, DeskReport
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.errors import BatchesUnsupportedError
+from backend.ledger import rounds
+from backend.ledger.batches import jobs as batch_jobs
+from backend.ledger.batches import lines
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Settings
+from backend.settings.policies import policy_of
+from camvo.policies.baselines import Baseline, Majority, Single
+
+FIRST_WINDOW: Final = 150
+"""The most tasks that are labelled at once, so that stopping is learnt before the large batches."""
+
+_SHARE: Final = 20
+"""The first window is at most one task in so many."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 1.0, 60.0, 1.5
+"""Seconds between two looks at the jobs: at first, at most, and how many times longer each is."""
+
+Pause = Callable[[float], object]
+
+
+def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: bool) -> Batching | None:
+    """Which models are asked in batches; ``None`` if none is.
+
+    Args:
+        settings: the project's settings.
+        process: knows the models.
+        everyone: whether every model is that has batches (``--batch``), else those with ``batch: true``.
+
+    Raises:
+        BatchesUnsupportedError: a model has no batches although it should, or no model has any.
+        PriceMissingError: nobody knows what a model costs in batches.
+    """
+    pool = process.pool
+    chosen = [
+        model.name
+        for model in settings.models
+        if model.batch or (everyone and not model.is_embedded and pool.has_batches(model.name))
+    ]
+    for name in chosen:
+        pool.batch_provider(name)
+    if everyone and not chosen:
+        raise BatchesUnsupportedError(
+            "no model of the pool has batches", where="--batch", fix="leave it out, or name other models"
+        )
+    return Batching(frozenset(chosen), settings.policy.max_stages) if chosen else None
+
+
+def _first_window(jobs: DatasetJobs, tasks: int) -> int:
+    """How many tasks are labelled at once before the first batch."""
+    policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
+    if isinstance(policy, Majority | Baseline | Single):
+        return 0  # nothing is learnt that says when to stop
+    with jobs.process.ledger.read() as connection:
+        learnt = rounds.count_tasks(connection, jobs.project)
+    return max(min(FIRST_WINDOW, tasks // _SHARE) - learnt, 0)
+
+
+@dataclass(slots=True)
+class BatchRun:
+    """The rounds of batches of one run.
+
+    Attributes:
+        jobs: makes the jobs of tasks.
+        label: sweeps over the tasks, or some of them; those whose answers are not back wait.
+        console: where the run says what it does.
+        wait: whether the run waits for its batches.
+        pause: waits for so many seconds; tests may replace it.
+    """
+
+    jobs: DatasetJobs
+    label: Callable[[DatasetJobs, int | None], None]
+    console: Console
+    wait: bool
+    pause: Pause = time.sleep
+    _problems: dict[str, None] = field(default_factory=dict)
+
+    def run(self, tasks: int) -> None:
+        """Label the tasks, and send and settle batches until none is out or it is time to come back later.
+
+        Args:
+            tasks: how many there are.
+
+        Raises:
+            KeyboardInterrupt: somebody interrupted; what is out stays out.
+        """
+        if self.jobs.batching is None and not _some_are_out(self.jobs):
+            return self.label(self.jobs, None)
+        with self._desk() as desk:
+            if self.jobs.batching is None:
+                self._say(self.jobs.process.thread.submit(desk.look(self.jobs.project)).result())
+                return self.label(self.jobs, None)
+            if window := _first_window(self.jobs, tasks):
+                self.label(replace(self.jobs, batching=None), window)
+            return self._rounds(desk)
+
+    @contextmanager
+    def _desk(self) -> Iterator[Desk]:
+        process = self.jobs.process
+        desk = Desk(
+            process.ledger,
+            process.writer,
+            process.pool,
+            process.settings.models,
+            self.jobs.settings.retries,
+            process.clock,
+        )
+        renewing = process.thread.submit(desk.renew_leases())
+        try:
+            yield desk
+        finally:
+            renewing.cancel()
+
+    def _rounds(self, desk: Desk) -> None:
+        seconds, fresh = _FIRST_PAUSE, True
+        while True:
+            report = self._look(desk)
+            if (not report.out and not report.full) or (report.settled and fresh):
+                before, fresh = self._wanted(), False
+                self.label(self.jobs, None)
+                self.jobs = replace(self.jobs, again=False)  # one more attempt, not one in each round
+                settled, report = report.settled, self._send(desk)
+                stuck = report.problems or report.short or self._wanted() in (0, before)
+                if not report.out and not report.full and stuck and not settled:
+                    return self._say(report)
+            if not self.wait and (report.out or report.full):
+                return self._say(report)
+            if report.out or report.full:
+                seconds = _FIRST_PAUSE if report.settled or report.sent else seconds
+                self.pause(seconds)
+                seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
+
+    def _look(self, desk: Desk) -> DeskReport:
+        """Settle what is back, and send what was held back."""
+        report = self.jobs.process.thread.submit(desk.look(self.jobs.project)).result()
+        if report.settled:
+            self.console.print(f"{report.settled} batches are back", highlight=False)
+        sent = self._send(desk, report.full)
+        sent.settled, sent.problems = report.settled, [*report.problems, *sent.problems]
+        self._problems |= dict.fromkeys(sent.problems)
+        return sent
+
+    def _send(self, desk: Desk, full: Collection[str] = ()) -> DeskReport:
+        """Send what is wanted, and say which jobs are out."""
+        jobs, report = self.jobs, DeskReport(full=set(full))
+
+        async def send() -> DeskReport:
+            for model in sorted(jobs.batching.models if jobs.batching else ()):
+                await desk.send(jobs.project, model, jobs.settings.budget, report)
+            report.out = desk.out(jobs.project)
+            return report
+
+        jobs.process.thread.submit(send()).result()
+        if report.sent:
+            self.console.print(
+                f"{report.sent:,} requests sent; {len(report.out)} batches are out", highlight=False
+            )
+        return report
+
+    def _wanted(self) -> int:
+        with self.jobs.process.ledger.read() as connection:
+            counted = lines.count(connection, self.jobs.project)
+        return sum(number for (_, state), number in counted.items() if state == "wanted")
+
+    def _say(self, report: DeskReport) -> None:
+        """Say what is out, and when to come back."""
+        self._problems |= dict.fromkeys(report.problems)
+        for problem in self._problems:
+            self.console.print(problem, highlight=False, soft_wrap=True)
+        if report.short is not None:
+            self.console.print(f"lines are held back: {report.short}", highlight=False, soft_wrap=True)
+        if report.full:
+            self.console.print(
+                f"the provider of {', '.join(sorted(report.full))} has too many tokens enqueued: run the same"
+                " command again later, or with --wait",
+                highlight=False,
+                soft_wrap=True,
+            )
+        due = [job.due_at for job in report.out if job.due_at is not None]
+        if report.out:
+            latest = f", at the latest {_time(max(due))}" if due else ""
+            self.console.print(
+                f"{len(report.out)} batches are out{latest}: run the same command again when they are back,"
+                " or with --wait; camvo jobs lists them",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _some_are_out(jobs: DatasetJobs) -> bool:
+    """Whether batches of the project are out."""
+    with jobs.process.ledger.read() as connection:
+        return bool(batch_jobs.find(connection, states=batch_jobs.OPEN, project=jobs.project, limit=1))
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,131 @@
+"""What every adapter of a provider's batches can do, whatever its wire format."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from backend.errors import ModelError
+
+WINDOW: Final = 24 * 3600.0
+"""Seconds after which a provider gives up a batch."""
+
+EARLIER: Final = 300.0
+"""Seconds by which the clock of a provider may be behind ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a provider takes in one batch."""
+
+    lines: int
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderBatch:
+    """A batch at its provider.
+
+    Attributes:
+        id: the provider's name for it.
+        ended: whether it does not change any more.
+        created_at: unix seconds.
+        files: the provider's files: purpose → id.
+        refusal: why the provider took none of its lines; ``None`` if it took them.
+        full: whether it took none because too many tokens are enqueued.
+        token_limit: the most enqueued tokens, if the provider said so.
+    """
+
+    id: str
+    ended: bool
+    created_at: float
+    files: Mapping[str, str] = field(default_factory=dict)
+    refusal: str | None = None
+    full: bool = False
+    token_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineResult:
+    """How one line ended.
+
+    Attributes:
+        custom_id: the id that it was sent under.
+        response: the completion in litellm's form; ``None`` if there is none.
+        error: why there is none.
+        lapsed: whether the line was never run, because the batch expired or was cancelled.
+    """
+
+    custom_id: str
+    response: Any = None
+    error: ModelError | None = None
+    lapsed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What came of looking for a job that may have reached its provider.
+
+    Attributes:
+        batch: its batch; ``None`` if it was not found.
+        unclear: batches of which nobody can say yet whose they are; while there are any, nothing is sent
+            again.
+    """
+
+    batch: ProviderBatch | None
+    unclear: Sequence[str] = ()
+
+
+class BatchProvider(Protocol):
+    """One model's account at its provider. All methods raise :class:`ModelError` if a call fails."""
+
+    @property
+    def limits(self) -> Limits:
+        """The most that one batch may hold."""
+        ...
+
+    def body(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One litellm request as the provider takes it."""
+        ...
+
+    def size(self, body: Mapping[str, Any]) -> int:
+        """The bytes that a line with this body takes."""
+        ...
+
+    async def upload(self, job: str, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+        """Bring the lines (custom id and body) to the provider, and return its files; may do nothing."""
+        ...
+
+    async def create(
+        self, job: str, files: Mapping[str, str], lines: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> ProviderBatch:
+        """Let the provider begin. After an unclear failure the batch may exist all the same."""
+        ...
+
+    async def search(self, job: str, since: float, known: Collection[str]) -> Search:
+        """Look for the batch of a job that was being sent when its process died.
+
+        Args:
+            job: the job's id.
+            since: when it was first sent, unix seconds.
+            known: the batches that the ledger knows.
+        """
+        ...
+
+    async def retrieve(self, batch: str) -> ProviderBatch:
+        """The batch as it is now."""
+        ...
+
+    def results(self, batch: ProviderBatch) -> AsyncIterator[LineResult]:
+        """The results of an ended batch, in any order."""
+        ...
+
+    async def cancel(self, batch: str) -> None:
+        """Ask the provider to end a batch early."""
+        ...
+
+    async def delete(self, batch: str | None, files: Mapping[str, str]) -> None:
+        """Delete what the provider keeps of a batch. What is gone already is no error."""
+        ...

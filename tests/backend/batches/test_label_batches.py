@@ -1,0 +1,295 @@
+"""``camvo label --batch``: the same labels at half the price, whatever happens on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import yaml
+from batch_provider import BatchServer
+from labelling import LabelFolder
+from whole_backend import prompt_of
+
+from backend.batches import desk
+from backend.commands.jobs.listing import cancel_jobs, print_jobs
+from backend.commands.label.batched import batch_run
+from backend.errors import BatchesUnsupportedError, PriceMissingError
+from backend.ledger import deleted_tasks
+from backend.ledger.batches import jobs, lines, tasks
+from backend.ledger.calls import answers
+from backend.ledger.money import accounts
+from backend.models.batches.provider import Limits
+from backend.models.litellm_info import litellm
+from backend.testing import Reply
+
+CALL = (10 * 1.0 + 2 * 2.0) / 1e6
+"""Cost in $ of one call of the scripted models, asked at once."""
+
+
+def moods(body: dict[str, Any]) -> Reply:
+    """Both models say "Sad" of texts with "gloomy"; red alone says it of those with "mixed"."""
+    prompt = prompt_of(body)
+    sad = "gloomy" in prompt or ("mixed" in prompt and body["model"] == "red")
+    return Reply.says({"label": "Sad" if sad else "Glad"})
+
+
+@pytest.fixture
+def server() -> Iterator[BatchServer]:
+    with patch.object(desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+        yield BatchServer(moods)
+
+
+def folder_of(path: Path, server: BatchServer, **settings: Any) -> LabelFolder:
+    path.mkdir(exist_ok=True)
+    return LabelFolder(path, moods, server=server, of_models={"batch_discount": 0.5}, **settings)
+
+
+def label(folder: LabelFolder, **options: Any) -> Any:
+    return folder.label(**{"batch": True, "wait": True, **options})
+
+
+def spent(folder: LabelFolder) -> float:
+    with folder.ledger.read() as connection:
+        account = accounts.balance(connection, "in", accounts.TOTAL)
+        assert account.reserved == 0
+        return account.spent / 1e12
+
+
+def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        assert not label(folder).left
+        assert [row["camvo_label"] for row in folder.rows()] == ["Glad", "Sad", "Glad"]
+        assert spent(folder) == pytest.approx(6 * CALL / 2)
+        assert not server.at_once
+        assert sum(float(row["camvo_cost_usd"]) for row in folder.rows()) == pytest.approx(spent(folder))
+        assert not server.files  # the provider keeps nothing
+
+
+def test_without_waiting_the_same_command_goes_on_when_it_is_run_again(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy")
+        assert label(folder, wait=False).left == 2
+        assert "run the same command again" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert label(folder, wait=False).left == 2
+        assert len(server.batches) == 2  # one for each model, sent once
+        server.ends = lambda batch: True
+        assert not label(folder, wait=False).left
+        assert set(server.bought.values()) == {1}
+
+
+def test_plans_are_stored_before_anything_is_sent(tmp_path: Path, server: BatchServer) -> None:
+    seen = []
+    with folder_of(tmp_path / "a", server, policy={"name": "sequential"}) as folder:
+
+        def look(method: str, path: str) -> int:
+            if (method, path) == ("POST", "/v1/batches"):
+                with folder.ledger.read() as connection:
+                    numbers = [line.task for line in lines.wanted(connection, "in", "red", 10)] or [
+                        line.task
+                        for job in jobs.find(connection)
+                        for line in lines.of_job(connection, job.id, 10)
+                    ]
+                    seen.extend(tasks.find(connection, "in", number) for number in numbers)
+            return 0
+
+        server.refused = look
+        folder.table("lovely", "gloomy")
+        label(folder)
+    assert seen
+    assert all(
+        task is not None and task.exploration == "everyone" and task.plan["label"]["stages"]["order"]
+        for task in seen
+    )
+
+
+def test_expired_lines_alone_are_sent_again(tmp_path: Path, server: BatchServer) -> None:
+    late = {"gloomy"}
+    server.lapses = lambda body: any(word in prompt_of(body) for word in late)
+    with folder_of(tmp_path / "a", server, retries=2) as folder:
+        folder.table("lovely", "gloomy")
+        server.ends = lambda batch: late.clear() or True if len(server.batches) > 2 else True
+        assert not label(folder).left
+        sent = [[prompt_of(body) for body in batch.lines.values()] for batch in server.batches.values()]
+        assert sorted(map(len, sent)) == [1, 1, 2, 2]
+        assert all("gloomy" in prompt for batch in sent if len(batch) == 1 for prompt in batch)
+        assert spent(folder) == pytest.approx(4 * CALL / 2)
+
+
+def test_a_line_that_fails_for_good_leaves_the_label_to_the_other_models(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.fails = lambda body: 400 if body["model"] == "red" else 0
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("gloomy")
+        assert not label(folder).left
+        assert folder.rows()[0]["camvo_label"] == "Sad"
+        assert spent(folder) == pytest.approx(CALL / 2)
+
+
+def test_a_line_that_may_succeed_is_tried_again_as_often_as_retries_says(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.fails = lambda body: 500 if body["model"] == "red" else 0
+    with folder_of(tmp_path / "a", server, retries=1) as folder:
+        folder.table("gloomy")
+        assert not label(folder).left
+        assert (
+            sum(b["model"] == "red" for batch in server.batches.values() for b in batch.lines.values()) == 2
+        )
+
+
+def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table(*(f"lovely {number}" for number in range(12)))
+        server.enqueued = 6000
+        tally = label(folder)
+        assert not tally.left, folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert set(server.bought.values()) == {1}
+        assert len(server.bought) == 24
+        statuses = {batch.status for batch in server.batches.values()}
+        assert statuses == {"failed", "completed"}
+
+
+def test_the_providers_limits_split_jobs(tmp_path: Path, server: BatchServer) -> None:
+    with (
+        folder_of(tmp_path / "a", server) as folder,
+        patch("backend.models.batches.openai_batches.OpenAIBatches.limits", Limits(5, 10**6)),
+    ):
+        folder.table(*(f"lovely {number}" for number in range(12)))
+        assert not label(folder).left
+        assert sorted(len(batch.lines) for batch in server.batches.values()) == [2, 2, 5, 5, 5, 5]
+
+
+def test_the_budget_holds_lines_back_until_others_are_settled(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table(*(f"lovely {number}" for number in range(6)))
+        label(folder, budget=0.0012)
+        # Each line reserves what it may cost at most, so all of them together do not fit.
+        assert len(server.batches) > 2
+        assert set(server.bought.values()) == {1}
+        assert len(server.bought) == 12
+
+
+def test_nothing_is_bought_beyond_the_budget(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table(*(f"lovely {number}" for number in range(6)))
+        tally = label(folder, budget=0.0004)
+        assert spent(folder) <= 0.0004
+        assert tally.left
+        assert "held back" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_an_unknown_price_is_refused_before_anything_is_spent(tmp_path: Path, server: BatchServer) -> None:
+    with LabelFolder(tmp_path, moods, server=server) as folder:
+        folder.table("lovely")
+        with pytest.raises(PriceMissingError):
+            label(folder)
+    assert not server.bought
+    assert not server.batches
+
+
+def test_a_provider_without_batches_is_refused_before_anything_is_spent(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    with LabelFolder(
+        tmp_path,
+        moods,
+        server=server,
+        of_models={"batch": True, "model": "groq/x", "api_key_env": "OPENAI_API_KEY"},
+    ) as folder:
+        folder.table("lovely")
+        with pytest.raises(BatchesUnsupportedError):
+            label(folder, batch=False)
+
+
+def test_only_the_models_that_say_so_are_asked_in_batches(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        config = folder.path / "camvo.yaml"
+        read = yaml.safe_load(config.read_text())
+        read["models"][0]["batch"] = True
+        config.write_text(yaml.safe_dump(read))
+        folder.table("lovely")
+        label(folder, batch=False)
+        assert set(server.at_once) == {"green"}
+        assert {b["model"] for batch in server.batches.values() for b in batch.lines.values()} == {"red"}
+        assert spent(folder) == pytest.approx(1.5 * CALL)
+
+
+def test_while_a_batch_is_out_nobody_buys_the_same_answer(tmp_path: Path, server: BatchServer) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, wait=False)
+        assert label(folder, batch=False).labelling.waiting == 1
+        assert not server.bought
+
+
+def test_a_lost_answer_to_the_creation_of_a_batch_buys_nothing_twice(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    lost = []
+
+    def cut(method: str, path: str) -> bool:
+        lost.append((method, path))
+        return lost.count(("POST", "/v1/batches")) == 1 and path == "/v1/batches" and method == "POST"
+
+    server.cut = cut
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy")
+        label(folder, wait=False)
+        time.sleep(0.15)  # the lease of the lost job ends
+        assert not label(folder).left
+        assert set(server.bought.values()) == {1}
+        assert len(server.batches) == 2
+
+
+def test_a_deleted_tasks_line_is_discarded_on_return(tmp_path: Path, server: BatchServer) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy")
+        label(folder, wait=False)
+        with folder.ledger.write() as connection:
+            [job, _] = jobs.find(connection)
+            [line, _] = lines.of_job(connection, job.id, 10)
+            deleted_tasks.mark(connection, "in", [line.task], 1.0)
+            deleted_tasks.forget(connection, "in", [line.task])
+        server.ends = lambda batch: True
+        label(folder, wait=False)
+        with folder.ledger.read() as connection:
+            stored = lines.find(connection, [line.key])[line.key]
+            assert (stored.state, stored.body) == ("discarded", None)
+            assert not answers.find_by_key(connection, [line.key])
+        assert spent(folder) == pytest.approx(4 * CALL / 2)  # the provider wants its money all the same
+
+
+def test_a_cancelled_job_gives_its_money_back(tmp_path: Path, server: BatchServer) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, wait=False)
+        cancel_jobs(folder.console, folder.environment, None, "all")
+        print_jobs(folder.console, folder.environment, None, as_json=False)
+        assert "cancelling" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+        litellm().in_memory_llm_clients_cache.flush_cache()  # its clients belong to the loop that is gone
+        label(folder, batch=False)  # settles what is back, and asks at once
+        assert spent(folder) == pytest.approx(2 * CALL)
+        assert set(server.bought.values()) == {1}
+
+
+def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server, policy={"name": "joint", "max_stages": 2}) as folder:
+        folder.table(*(f"{word} {n}" for n in range(40) for word in ("lovely", "gloomy", "mixed")))
+        assert not label(folder).left
+        with folder.ledger.read() as connection:
+            assert tasks.count(connection, "in") == (0, 0)
+            stages = {job.created_at for job in jobs.find(connection)}
+        assert len(stages) <= 4
+        assert set(server.bought.values()) == {1}

@@ -136,6 +136,8 @@ def one_price(project: Project, price: float, worth: float) -> tuple[float, int,
     while True:
         bought += _further_votes(project, worth)
         candidates = project.open
+        if not candidates:
+            break
         wrong = 1.0 - project.scores[candidates]
         lesson = label_value.teaches(float(wrong.sum()), len(project.labelled), seen)
         doubt = np.array(

@@ -1,17 +1,21 @@
 """Measure what counting the kept votes again gains: right labels before and after human labels.
 
-    python benchmarks/recount.py [VOTES.csv …] [--items 2000] [--shuffles 2] [--policy joint]
+    python benchmarks/recount.py [VOTES.csv …] [--items 2000] [--shuffles 2] [--ask-more 0.05]
 
 Each table is predicted first, item by item, without human labels. Then people label a random 2%, 5% and 10%
 of the items, and the votes of all other items are counted again. Printed for the items that nobody labelled:
 the percentage of right labels as first predicted and after each recount, and how far the mean score lies
 above it. Prices are read from the JSON file beside the table. Without a table, seven made-up models vote, of
 which three copy one another. The policies ignore contexts.
+
+With ``--ask-more``, models that were left out are then asked about items that nobody labelled, as
+``camvo predict --recount --ask-more`` does, for at most that share of what all predictions have cost.
 """
 
 from __future__ import annotations
 
 import argparse
+import heapq
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +26,15 @@ import numpy as np
 import camvo
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
+from camvo.joint.further_votes import FurtherVotes
+from camvo.policies.joint import Joint
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
 from camvo.policies.policy import Policy
 from camvo.questions.task import Task
 from camvo.replays.votes_table import VotesTable
 from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
+from camvo.stages.asking_order import cheapest_first
 from camvo.votes.decision import Decision
 
 POLICIES: dict[str, Policy] = {
@@ -48,6 +55,7 @@ class Item:
     votes: Mapping[str, str | None]
     first: Decision
     truth: str
+    every: Mapping[str, str | None]
 
 
 def predict(
@@ -65,7 +73,7 @@ def predict(
             task.add({arm: votes[arm] for arm in arms})
         if any(vote is not None for vote in task.votes.values()):
             task.learn()
-            items.append(Item(task, task.votes, task.decision, truth))
+            items.append(Item(task, task.votes, task.decision, truth, votes))
     return question, items
 
 
@@ -105,10 +113,37 @@ def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable
             yield f"copies, {labels} labels", copying(labels)(np.random.default_rng(0), 3 * number).table
 
 
+def asked_more(
+    question: camvo.Question, policy: Joint, items: list[Item], budget: float
+) -> tuple[list[dict[str, str | None]], float]:
+    """The items' votes after further votes for at most ``budget``, and what these cost."""
+    prices = question.prices
+    observation = PastRound("", CONTEXT, {}, tuple(question.labels), prices).observation(question.state)
+    fit = policy.joint_fit(observation, prices)
+    further = FurtherVotes(fit, dict(zip(*cheapest_first(prices), strict=True)))
+    least, spent = 1.0 / policy.worth_in_askings(prices), 0.0
+    votes = [dict(item.votes) for item in items]
+    best = [(-further.on(CONTEXT, cast, {}).break_even, at) for at, cast in enumerate(votes)]
+    heapq.heapify(best)
+    while best:
+        even, at = heapq.heappop(best)
+        arms = further.on(CONTEXT, votes[at], {}).arms
+        price = sum(prices[arm] for arm in arms)
+        if -even < least or spent + price > budget:
+            break
+        spent += price
+        votes[at] |= {arm: items[at].every[arm] for arm in arms}
+        heapq.heappush(best, (-further.on(CONTEXT, votes[at], {}).break_even, at))
+    return votes, spent
+
+
 def run(
-    table: VotesTable, policy: Policy, number: int, shuffle: int
-) -> list[tuple[float, float, float, float]]:
-    """For each share of human labels: right before and after, and the score's excess before and after."""
+    table: VotesTable, policy: Policy, number: int, shuffle: int, more: float
+) -> list[tuple[float, float, float, float, float, float]]:
+    """For each share of human labels: right before and after, and the score's excess before and after.
+
+    Then right after further votes for ``more`` of what was paid, and what these cost, in percent of that.
+    """
     labels, prices, arms = tuple(table.labels), table.prices, list(table.prices)
     rng = np.random.default_rng(shuffle)
     rows = [
@@ -122,6 +157,7 @@ def run(
         for at in rng.permutation(len(table.truth))[:number]
     ]
     question, items = predict(labels, prices, rows, policy)
+    paid = sum(prices[arm] for item in items for arm in item.votes)
     in_order = rng.permutation(len(items)).tolist()
     label_free, result = scorer_of(items, set(), labels, arms), []
     taught = 0
@@ -131,14 +167,26 @@ def run(
             items[at].task.learn(human=items[at].truth)
         taught = count
         left = [items[at] for at in sorted(in_order[count:])]
-        again = [
-            recount(policy, question.state, PastRound("", CONTEXT, item.votes, labels, prices))
-            for item in left
-        ]
+
+        def counted(votes: Sequence[Mapping[str, str | None]]) -> list[Decision]:
+            again = [
+                recount(policy, question.state, PastRound("", CONTEXT, cast, labels, prices))
+                for cast in votes
+            ]
+            return [decision for decision in again if decision is not None]
+
+        again = counted([item.votes for item in left])
         scorer = scorer_of(items, set(in_order[:count]), labels, arms)
         before = measure([item.first for item in left], left, label_free)
-        after = measure([decision for decision in again if decision is not None], left, scorer)
-        result.append((before[0], after[0], before[1], after[1]))
+        after = measure(again, left, scorer)
+        further, spent = after[0], 0.0
+        if more and isinstance(policy, Joint):
+            votes, spent = asked_more(question, policy, left, more * paid)
+            asked = counted(votes)
+            further = 100.0 * float(
+                np.mean([decision.label == item.truth for decision, item in zip(asked, left, strict=True)])
+            )
+        result.append((before[0], after[0], before[1], after[1], further, 100.0 * spent / paid))
     return result
 
 
@@ -150,6 +198,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=2000)
     parser.add_argument("--shuffles", type=int, default=2)
     parser.add_argument("--policy", choices=POLICIES, default="joint")
+    parser.add_argument("--ask-more", type=float, default=0.0)
     arguments = parser.parse_args()
     print(
         "table, human labels: right before → after (gain of each shuffle); mean score minus right, likewise"
@@ -157,7 +206,7 @@ def main() -> None:
     for name, table in tables(arguments.tables, arguments.items):
         runs = np.array(
             [
-                run(table, POLICIES[arguments.policy], arguments.items, shuffle)
+                run(table, POLICIES[arguments.policy], arguments.items, shuffle, arguments.ask_more)
                 for shuffle in range(arguments.shuffles)
             ]
         )
@@ -166,7 +215,7 @@ def main() -> None:
             gains = ", ".join(f"{after - before:+.2f}" for before, after, *_ in by_shuffle)
             print(
                 f"{name}, {share:.0%}: {mean[0]:.2f} → {mean[1]:.2f} ({gains});"
-                f" {mean[2]:+.1f} → {mean[3]:+.1f}",
+                f" {mean[2]:+.1f} → {mean[3]:+.1f}; asked more {mean[4]:.2f} for {mean[5]:.1f}%",
                 flush=True,
             )
 

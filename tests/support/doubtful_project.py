@@ -10,7 +10,7 @@ from typing import Any
 
 from label_studio_api import KEY, LabelStudioApi
 from pydantic import SecretStr
-from recount_project import Studio
+from recount_project import Prepared, Studio
 from whole_backend import Backend, prompt_of, says
 
 CHEAP = {"name": "joint", "worth": 0.5}
@@ -66,7 +66,7 @@ class DoubtfulStudio(Studio):
         return said
 
 
-def prepare_doubtful(folder: Path) -> tuple[bytes, dict[int, Any]]:
+def prepare_doubtful(folder: Path) -> Prepared:
     """The ledger, and Label Studio's tasks, after the project was predicted."""
     with LabelStudioApi() as api:
         studio = DoubtfulStudio(folder, api, policy=CHEAP)
@@ -79,7 +79,7 @@ def prepare_doubtful(folder: Path) -> tuple[bytes, dict[int, Any]]:
 
 
 def resumed_doubtful(
-    prepared: tuple[bytes, dict[int, Any]], folder: Path, api: LabelStudioApi, **settings: Any
+    prepared: Prepared, folder: Path, api: LabelStudioApi, **settings: Any
 ) -> DoubtfulStudio:
     """A backend that goes on with the prepared project; a right label is worth more to it."""
     ledger, tasks = prepared

@@ -28,12 +28,20 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Glad" if lucky == bool(number % 2) else "Sad"})
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[LabelFolder]:
-    """A labelled file: a right label was worth little at first, and is worth much now."""
-    with LabelFolder(tmp_path, script, policy={"name": "joint", "worth": 0.2}) as folder:
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelFolder]:
+    """A labelled file, for which a right label was worth little."""
+    path = tmp_path_factory.mktemp("labelled")
+    with LabelFolder(path, script, policy={"name": "joint", "worth": 0.2}) as folder:
         folder.table(*(f"note {number}" for number in range(NOTES)))
         folder.label()
+        yield folder
+
+
+@pytest.fixture
+def folder(labelled: LabelFolder, tmp_path: Path) -> Iterator[LabelFolder]:
+    """A copy of it, for which a right label is worth much."""
+    with labelled.copied(tmp_path) as folder:
         path = folder.path / "camvo.yaml"
         settings = yaml.safe_load(path.read_text())
         path.write_text(yaml.safe_dump(settings | {"policy": {"name": "joint", "worth": 1000.0}}))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from doubtful_project import FIRST, DoubtfulStudio, prepare_doubtful, resumed_doubtful
+from doubtful_project import FIRST, DoubtfulStudio, resumed_doubtful
 from label_studio_api import LabelStudioApi
 from label_studio_requests import annotations_deleted, tasks_deleted
+from recount_project import Prepared
 from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
@@ -23,15 +23,8 @@ from backend.upkeep.sums import nothing
 from backend.upkeep.verification import problems
 
 
-@pytest.fixture(scope="module")
-def predicted(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[int, Any]]:
-    return prepare_doubtful(tmp_path_factory.mktemp("doubtful"))
-
-
 @pytest.fixture
-def doubtful(
-    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
-) -> Iterator[DoubtfulStudio]:
+def doubtful(predicted: Prepared, tmp_path: Path, api: LabelStudioApi) -> Iterator[DoubtfulStudio]:
     studio = resumed_doubtful(predicted, tmp_path, api)
     with studio.backend:
         yield studio

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubtful_project import DEAR, FIRST, DoubtfulStudio, prepare_doubtful, resumed_doubtful
+from doubtful_project import DEAR, FIRST, DoubtfulStudio, resumed_doubtful
 from label_studio_api import LabelStudioApi
+from recount_project import Prepared
 from whole_backend import CALL
 
 from backend.ledger.money import accounts
@@ -16,11 +17,6 @@ from backend.ledger.recounts import further_votes
 from backend.server.status.build import build_report
 
 ON: dict[str, Any] = {"complete_labelled": True, "background_share": 1.0, "budget": {"project_usd": 5.0}}
-
-
-@pytest.fixture(scope="module")
-def predicted(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[int, Any]]:
-    return prepare_doubtful(tmp_path_factory.mktemp("completed"))
 
 
 def complete(studio: DoubtfulStudio) -> int:
@@ -38,7 +34,7 @@ def left_out(studio: DoubtfulStudio) -> list[int]:
 
 
 def test_every_model_votes_on_a_labelled_task_and_teaches_with_the_label(
-    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
+    predicted: Prepared, tmp_path: Path, api: LabelStudioApi
 ) -> None:
     studio = resumed_doubtful(predicted, tmp_path, api, **ON)
     with studio.backend:
@@ -61,7 +57,7 @@ def test_every_model_votes_on_a_labelled_task_and_teaches_with_the_label(
 
 
 def test_a_large_import_spends_no_more_than_the_share(
-    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
+    predicted: Prepared, tmp_path: Path, api: LabelStudioApi
 ) -> None:
     studio = resumed_doubtful(predicted, tmp_path, api, **(ON | {"background_share": 0.6}))
     with studio.backend:
@@ -75,9 +71,7 @@ def test_a_large_import_spends_no_more_than_the_share(
         assert own.reserved == 0
 
 
-def test_it_is_off_by_default(
-    predicted: tuple[bytes, dict[int, Any]], tmp_path: Path, api: LabelStudioApi
-) -> None:
+def test_it_is_off_by_default(predicted: Prepared, tmp_path: Path, api: LabelStudioApi) -> None:
     studio = resumed_doubtful(predicted, tmp_path, api, policy=DEAR)
     with studio.backend:
         assert not studio.backend.runtime.settings.complete_labelled

@@ -15,6 +15,7 @@ from backend.commands.jobs import jobs_command
 from backend.commands.label import label_command
 from backend.commands.ledger import forget_command, upkeep_commands
 from backend.commands.predict import predict_command
+from backend.commands.quote import quote_command
 from backend.commands.replay import replay_command, synthetic_command
 from backend.commands.review import review_command
 from backend.commands.teach import teach_command
@@ -129,19 +130,29 @@ def report(
         bool,
         typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio."),
     ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="Also write the certificate of one project, an HTML page."),
+    ] = None,
 ) -> None:
     """Print accuracy, cost and alerts of every project so far. Reads the ledger; needs no server.
 
-    Example: camvo report --project 1
+    Example: camvo report --project 1 --certificate certificate.html
     """
     from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
 
     from backend.commands.environment import environment_with  # noqa: PLC0415 - the same
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
 
-    print_report(Console(), environment_with(config), project=project, as_json=as_json, annotators=annotators)
+    environment = environment_with(config)
+    if certificate is not None:
+        from backend.commands.certificate.issue import issue_certificate  # noqa: PLC0415 - the same
+
+        issue_certificate(Console(stderr=as_json), environment, project, certificate)
+    print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
 
 
+app.command()(quote_command.quote)
 app.command()(label_command.label)
 app.command()(jobs_command.jobs)
 app.command()(teach_command.teach)

@@ -237,11 +237,13 @@ class Usage:
         input_tokens: tokens of the prompt.
         output_tokens: tokens of the answer.
         cost: in $.
+        cached_tokens: the part of the input tokens that the provider read from its cache.
     """
 
     input_tokens: int
     output_tokens: int
     cost: float
+    cached_tokens: int = 0
 
 
 class ModelError(CamvoError):

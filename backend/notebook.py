@@ -43,6 +43,9 @@ def label(
     name: str = "notebook",
     blind: int = 0,
     budget: float | None = None,
+    yes: bool = False,
+    pilot: int = 0,
+    sample: int = 0,
     retry_failed: bool = False,
     embedder: Embedder | None = None,
 ) -> IntoDataFrameT:
@@ -57,7 +60,10 @@ def label(
         id_column: the column of the ids; ``None`` for a hash of the content.
         name: the project in the ledger.
         blind: how many random tasks are kept blind and written to ``blind.csv``, for people to label.
-        budget: the most that the project may cost over all calls of this function, in $.
+        budget: the most that the job may cost over all calls of this function, in $.
+        yes: whether it may spend what its quote says; without it or a budget, at most a dollar.
+        pilot: how many random tasks every model is asked about first, for a narrower quote.
+        sample: how many random tasks are labelled; 0 for all. The others get no label.
         retry_failed: whether only tasks that failed before are asked about.
         embedder: an embedder to use instead of a new one; closed at the end.
 
@@ -79,6 +85,9 @@ def label(
         name=name,
         blind=blind,
         budget=budget,
+        yes=yes,
+        pilot=pilot,
+        sample=sample,
         retry_failed=retry_failed,
     )
     table = nw.from_native(frame, eager_only=True)

@@ -37,12 +37,17 @@ script may wait for a ``threading.Event``, and has to be safe to call from sever
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
+
+_PACKED_TEXT = re.compile(r'^BEGIN (\d{3})(?: "[^\n]*")?\n(.*?)\nEND \1$', re.MULTILINE | re.DOTALL)
+_TEXT = re.compile(r'^BEGIN ([0-9a-f]{12}) "[^\n]*"\n(.*?)\nEND \1$', re.MULTILINE | re.DOTALL)
+"""The texts of tasks in CaMVo's prompts, each between its lines."""
 
 _LONGEST_HOLD = 60.0
 """Seconds after which a held reply is sent although its event is not set, so that a forgotten one ends."""
@@ -53,6 +58,7 @@ class Reply:
     """An HTTP response of the server.
 
     The class methods make the usual ones; build a ``Reply`` directly for any other.
+    :meth:`answers` also answers prompts about several tasks.
     """
 
     status: int = 200
@@ -117,6 +123,36 @@ class Reply:
         return cls(body=body)
 
     @classmethod
+    def answers(
+        cls,
+        body: Mapping[str, Any],
+        answer: Callable[[str], object],
+        *,
+        leave_out: Collection[str] = (),
+        **options: Any,
+    ) -> Reply:
+        r"""Make a chat completion about the task of a prompt, or about each task of a prompt with several.
+
+        Args:
+            body: the request's JSON body.
+            answer: what is said of a task, given its text: a label, or a mapping (control tag → label). A
+                prompt about one task takes a mapping.
+            leave_out: texts of tasks that the answer to a prompt about several says nothing about.
+            options: as for :meth:`says`.
+
+        >>> body = {"messages": [{"role": "user", "content": "BEGIN 417\nNice.\nEND 417\nLabel each."}]}
+        >>> Reply.answers(body, lambda text: "Glad").body["choices"][0]["message"]["content"]
+        '{"417": "Glad"}'
+        """
+        tasks = packed_texts(body)
+        if not tasks:
+            content = answer(task_text(body))
+            return cls.says(content if isinstance(content, Mapping) else str(content), **options)
+        return cls.says(
+            {number: answer(text) for number, text in tasks.items() if text not in leave_out}, **options
+        )
+
+    @classmethod
     def fails(
         cls, status: int, message: str = "scripted failure", code: str | None = None, **headers: str
     ) -> Reply:
@@ -143,6 +179,21 @@ class Reply:
     def held_until(self, event: threading.Event) -> Reply:
         """Make the same reply, held back until the event is set (60 seconds at most)."""
         return replace(self, after=event)
+
+
+def packed_texts(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return id → text of the tasks in a prompt about several; empty for a prompt about one."""
+    prompt = str(body["messages"][-1]["content"])
+    parts: dict[str, list[str]] = {}
+    for number, text in _PACKED_TEXT.findall(prompt):
+        parts.setdefault(number, []).append(text)
+    return {number: "\n".join(texts) for number, texts in parts.items()}
+
+
+def task_text(body: Mapping[str, Any]) -> str:
+    """Return the text of the task in a prompt about one; several fields stand below each other."""
+    prompt = str(body["messages"][-1]["content"])
+    return "\n".join(text for _, text in _TEXT.findall(prompt))
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ import numpy as np
 from backend.commands.replay.grid import shuffle_items
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.policies.sequential import Sequential
-from camvo.policies.stacked import Stacked
 from camvo.replays import measures
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel
@@ -39,9 +39,9 @@ MODELS = {
 }
 TOPICAL = {"clear topics": (0.25, 0.7), "blurred topics": (0.15, 0.5)}
 POLICIES: dict[str, Policy] = {
-    "stacked, worth 75": Stacked(worth=75.0),
-    "stacked, worth 20": Stacked(worth=20.0),
-    "stacked, worth 10": Stacked(worth=10.0),
+    "joint, worth 20": Joint(worth=20.0),
+    "joint, worth 10": Joint(worth=10.0),
+    "joint, worth 5": Joint(worth=5.0),
     "sequential 0.99": Sequential(),
     "sequential 0.97": Sequential(agreement=0.97),
 }

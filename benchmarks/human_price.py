@@ -30,7 +30,7 @@ from recount import CONTEXT, Item, predict, scorer_of, tables
 from scipy import stats
 
 import camvo
-from camvo.joint.further_votes import FurtherVotes
+from camvo.joint.plans.further_votes import FurtherVotes
 from camvo.policies.joint import Joint
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount

@@ -7,7 +7,7 @@ The orders are: at random, lowest score first, and as ``camvo review`` suggests.
 Each draw is a project of its own: random items of the table, decided by a policy without human labels and
 scored by the panel. People then label 25 tasks at a time. In between, the calibration is fitted again, as the
 server does. Two numbers are counted: the wrong labels among the labelled items, and the labels of other items
-that the stacked vote corrects after it was fitted to the human labels.
+that the corrected vote corrects after it was fitted to the human labels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from camvo.scores.reviews import suggestions
 from camvo.scores.reviews.suggestions import Candidate
 from camvo.state.kept_rounds import CastVote, KeptRound
 from camvo.typing import Array
-from camvo.weights import stacking_fit
+from camvo.weights.corrected_vote_fit import fit_corrected_vote
 
 BATCH = 25
 COUNTS = (50, 100, 300)
@@ -120,16 +120,17 @@ ORDERS: dict[str, Order] = {
 
 
 def relearnt(project: Decided, labelled: ITEMS) -> int:
-    """The gain in right labels among the other items after the stacked vote was fitted to these."""
+    """The gain in right labels among the other items after the corrected vote was fitted to these."""
     weights, names = project.weights(), project.file.labels
     rows = []
     for item in labelled.tolist():
         cast = tuple(CastVote(arm, vote, weights[arm]) for arm, vote in project.cast(item).items())
         rows.append(KeptRound(cast, names[project.truth[item]], len(cast) == len(weights)))
-    stack = stacking_fit.fit_stacked_vote(rows, names)
+    corrected = fit_corrected_vote(rows, names)
     gained = 0
     for item in np.setdiff1d(np.arange(len(project.labels)), labelled).tolist():
-        label = stack.leader(project.cast(item), weights, names)[0]
+        odds = corrected.log_odds(project.cast(item), weights)
+        label = max(sorted(odds, key=names.index), key=odds.__getitem__)
         gained += int(label == names[project.truth[item]]) - int(project.right[item])
     return gained
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from camvo.policies.rivals.cascade import Cascade
     from camvo.policies.rivals.router import Router
     from camvo.policies.sequential import Sequential
-    from camvo.policies.stacked import Stacked
     from camvo.questions.question import Question
     from camvo.questions.task import ScoredLabel, Task
     from camvo.replays.replay import replay
@@ -72,7 +71,6 @@ __all__ = [
     "Single",
     "SnapshotError",
     "SpanVote",
-    "Stacked",
     "State",
     "SubsetVote",
     "Task",
@@ -93,7 +91,6 @@ _MODULES: Final = {
     "camvo.policies.rivals.best_single": ("BestSingle",),
     "camvo.policies.rivals.router": ("Router",),
     "camvo.policies.sequential": ("Sequential",),
-    "camvo.policies.stacked": ("Stacked",),
     "camvo.questions.task": ("ScoredLabel", "Task"),
     "camvo.replays.replay": ("replay",),
     "camvo.replays.votes_table": ("VotesTable",),

@@ -16,6 +16,7 @@ from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
+from camvo.twins.same_model import once_each
 
 _SECONDS: Final = 2.0
 """For so long a count of the finished tasks is good enough."""
@@ -45,21 +46,30 @@ class Allowances:
             job: the task.
             costs: the expected price in $ of each model that may be asked.
         """
-        full, budget = sum(costs.values()), job.settings.budget
-        if not isinstance(policy, Joint) or budget.project_usd is None or full <= 0.0:
+        full, budget = sum(once_each(costs).values()), job.settings.budget
+        purse = None if job.purse is None else job.purse.name
+        limits = [
+            (accounts.TOTAL, budget.project_usd),
+            *([] if job.purse is None else [(purse, job.purse.usd), (purse, job.aim_usd)]),
+        ]
+        limited = [(scope, limit) for scope, limit in limits if scope and limit is not None]
+        if not isinstance(policy, Joint) or not limited or full <= 0.0:
             return policy
 
         def read(connection: Connection) -> tuple[float, int | None]:
-            account = accounts.balance(connection, job.project, accounts.TOTAL)
+            money = min(
+                limit - from_picodollars(accounts.balance(connection, job.project, scope).spent)
+                for scope, limit in limited
+            )
             stored = projects.get(connection, job.project)
             tasks = budget.tasks or (None if stored is None else stored.task_number) or None
             left = None if tasks is None else tasks - self._count_finished(connection, job.project)
-            return from_picodollars(account.spent), left
+            return money, left
 
-        spent, tasks_left = await outages.read(self._ledger, self._readers, read)
+        money, tasks_left = await outages.read(self._ledger, self._readers, read)
         if tasks_left is None:
             return policy
-        left = max(budget.project_usd - spent, 0.0) / max(tasks_left, 1)
+        left = max(money, 0.0) / max(tasks_left, 1)
         return policy.within(left / full)
 
     def _count_finished(self, connection: Connection, project: str) -> int:

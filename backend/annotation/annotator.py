@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import structlog
@@ -16,6 +18,7 @@ from backend.annotation.batched.batch_stage import BatchStage, BatchStages, pend
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
+from backend.annotation.pack_checks import PackGuard, compared, offered
 from backend.annotation.planning import Planner
 from backend.annotation.recording import forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
@@ -34,6 +37,7 @@ from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics, tracing
 from camvo.numerics.categories import with_category
+from camvo.policies.everyone import asking_everyone
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.student.taught_texts import STUDENT
@@ -62,6 +66,7 @@ class Annotator:
     ) -> None:
         self._ledger, self._writer, self._readers = ledger, writer, readers
         self._embedder, self._questions, self._examples = embedder, questions, examples
+        self._pack_guard = PackGuard(ledger, readers)
         self._batch_stages = batch_stages
         self._allowances = Allowances(ledger, readers, clock)
         self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
@@ -86,7 +91,8 @@ class Annotator:
             TaskError: no prediction is possible; says why.
         """
         try:
-            return await self._annotate(job, alone)
+            with self._voters.preparing(alone=alone):
+                return await self._annotate(job, alone)
         except BatchPendingError:
             raise  # the task has not failed: it waits
         except TaskError as error:
@@ -165,9 +171,12 @@ class Annotator:
         aggregations = [question.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
         contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
-        prompt = await write_prompt(job, questions, contexts, self._examples)
-        expected = self._voters.expected_costs(job, prompt)
+        prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
+        unpacked = await self._pack_guard.unpacked(job)
+        policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
         policy = await self._allowances.keep(policy, job, expected)
+        if job.everyone:
+            policy = asking_everyone(policy, len(expected))
         stage = await self._stage(job, questions, prompt)
         policy = policy if stage is None else stage.adapt(policy)
         with tracing.plan() as span:
@@ -175,9 +184,9 @@ class Annotator:
             plan = plan if stage is None else stage.fixed(plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         known = {} if student is None else student.replies
-        replies = await self._replies(policy, plan, job, prompt, known, stage)
+        replies, beside = await self._replies(policy, plan, job, prompt, known, stage)
         votes, confidences = votes_of(replies), confidences_of(replies)
-        costs = {arm: reply.cost for arm, reply in replies.items()}
+        costs = {arm: reply.cost for arm, reply in (beside | replies).items()}
         decisions = policy.decide(plan, votes, confidences=confidences)
         if not decisions:
             raise no_vote_error(job, replies)
@@ -188,6 +197,7 @@ class Annotator:
         outcome = TaskOutcome(
             policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
         )
+        outcome = replace(outcome, packs=compared(job, plan, replies, beside))
         stored, new = await self._writer.persist(
             lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
         )
@@ -225,14 +235,15 @@ class Annotator:
         prompt: TaskPrompt,
         known: Mapping[str, ModelReply],
         stage: BatchStage | None,
-    ) -> dict[str, ModelReply]:
+    ) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
         """Ask the models, at once or by batches.
 
         Raises:
             BatchPendingError: lines of the stage have to be bought first; they are stored with the plan.
         """
         if stage is None:
-            return await ask_models(policy, plan, self._voters, job, prompt, known=known)
+            waiting = partial(self._voters.waiting, prompt)
+            return await ask_models(policy, plan, self._voters, job, prompt, known=known, waiting=waiting)
         try:
             return await ask_models(policy, plan, stage, job, prompt, known={**known, **stage.replies})
         except BatchPendingError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import structlog
 
 from backend.annotation.job import Job
+from backend.annotation.pack_checks import to_check
 from backend.annotation.task_prompt import TaskPrompt
 from backend.annotation.voters import ModelReply
 from backend.errors import (
@@ -42,7 +44,8 @@ async def ask_models(
     prompt: TaskPrompt,
     *,
     known: Mapping[str, ModelReply],
-) -> dict[str, ModelReply]:
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
     """Ask models as the policy says; those of one stage are asked at the same time.
 
     A model whose vote fails unexpectedly gives none, as one whose call fails; the others still vote. If the
@@ -56,32 +59,36 @@ async def ask_models(
         job: the task.
         prompt: what the models are shown.
         known: the replies that are there already.
+        waiting: entered while the task waits for answers.
 
     Returns:
-        The reply of each model that was asked, and the known ones.
+        The reply of each arm that was asked, and the known ones; and those of models that a coin asked singly
+        and that the plan does not know.
 
     Raises:
         TaskError: no model can vote on the task, such as without a budget.
     """
-    replies = dict(known)
+    replies, beside = dict(known), dict[str, ModelReply]()
     refused: BudgetExhaustedError | None = None
     number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):
         # All replies are awaited even if one fails unexpectedly, so that no call is left behind.
+        arms = (*arms, *to_check(job, arms, {*arms, *replies, *beside}))
         number += 1
-        with tracing.stage(number, arms):
+        with tracing.stage(number, arms), waiting():
             stage = await asyncio.gather(
                 *(voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
             )
         for arm, reply in zip(arms, stage, strict=True):
             if isinstance(reply, BudgetExhaustedError):
                 refused, reply = reply, _unpaid_vote(job, arm, reply)  # noqa: PLW2901
-            replies[arm] = _missing_vote(job, arm, reply) if isinstance(reply, BaseException) else reply
+            heard = replies if arm in plan.arms else beside
+            heard[arm] = _missing_vote(job, arm, reply) if isinstance(reply, BaseException) else reply
         if refused is not None and any(reply.votes for reply in replies.values()):
             break
     if refused is not None and not any(reply.votes for reply in replies.values()):
         raise refused
-    return replies
+    return replies, beside
 
 
 def votes_of(replies: Mapping[str, ModelReply]) -> dict[str, Mapping[str, str]]:

@@ -41,6 +41,8 @@ class Job:
         stored_only: whether the prediction is made of stored rounds alone, so that no model is asked.
         batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
         purse: an account inside the project's that pays for the calls; ``None`` for none.
+        aim_usd: what plans keep the purse to as far as they can, in $; ``None`` for none.
+        everyone: whether every model is asked, as in a pilot.
     """
 
     project: str
@@ -52,6 +54,8 @@ class Job:
     stored_only: bool = False
     batching: Batching | None = None
     purse: Purse | None = None
+    aim_usd: float | None = None
+    everyone: bool = False
 
     @property
     def audit(self) -> bool:
@@ -90,5 +94,10 @@ def is_audit(project: str, task: int, share: float) -> bool:
 
 def audit_draw(project: str, task: int) -> int:
     """The draw in [0, 2⁶⁴) that decides whether a task is kept blind: the smallest ones are."""
-    digest = hashlib.sha256(f"audit:{project}:{task}".encode()).digest()
+    return random_draw("audit", project, task)
+
+
+def random_draw(purpose: str, project: str, task: int) -> int:
+    """A draw in [0, 2⁶⁴), the same in every process: the tasks with the smallest are a random sample."""
+    digest = hashlib.sha256(f"{purpose}:{project}:{task}".encode()).digest()
     return int.from_bytes(digest[:8], "big")

@@ -14,6 +14,7 @@ from backend.learning.human_labels import confirmation, human_label, teacher
 from backend.learning.teaching import store_round
 from backend.ledger import deleted_tasks, failed_tasks, projects, rounds
 from backend.ledger.batches import tasks as batch_tasks
+from backend.ledger.calls import pack_checks
 from backend.ledger.rounds import Round
 
 
@@ -100,6 +101,8 @@ def _record_round(
         human=taught_by == "human",
         confidences=outcome.confidences,
     )
+    for arm, agreed in outcome.packs.get(question.name, {}).items():
+        pack_checks.record(connection, question.key, arm, agreed=agreed, now=now)
     studied = outcome.studied.get(question.name)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=outcome.versions, taught=taught)

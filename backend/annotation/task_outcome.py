@@ -10,6 +10,7 @@ from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.stages.stages import on_question
 from camvo.student.taught_texts import StudiedText
+from camvo.twins.same_model import once_each
 from camvo.typing import Confidences
 from camvo.votes import registry
 from camvo.votes.decision import Decision
@@ -31,6 +32,8 @@ class TaskOutcome:
         confidences: for each model that says how sure it is, its confidences by question.
         versions: the version that each model's answer reports, for those that report one.
         studied: question → its text, which teaches the student.
+        packs: question → packed arm → whether its vote was that of its model, asked singly; of the arms that
+            were compared.
     """
 
     policy: Policy
@@ -44,6 +47,7 @@ class TaskOutcome:
     confidences: Confidences = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     studied: Mapping[str, StudiedText] = field(default_factory=dict)
+    packs: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -52,9 +56,12 @@ class TaskOutcome:
 
     @property
     def full_cost(self) -> float:
-        """The cost of asking every model, in $; for models not asked it is their expected price."""
+        """The cost of asking every model once, in $, each by its cheaper arm.
+
+        For arms not asked it is their expected price.
+        """
         expected = dict(zip(self.plan.arms, map(float, self.plan.costs), strict=True))
-        return sum((expected | dict(self.costs)).values())
+        return sum(once_each(expected | dict(self.costs)).values())
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.

@@ -15,6 +15,7 @@ from backend.questions import TaskQuestion
 from backend.questions.prompts.answers import answer_schema
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.messages import PromptExample, prompt_messages
+from backend.questions.prompts.packs import PackedTask, packed_task
 from backend.questions.redaction.redactor import Redactor, redactor_named
 from camvo.typing import Array
 
@@ -30,6 +31,8 @@ class TaskPrompt:
         examples: the prompt with examples, if there are any.
         tasks: the tasks shown as examples.
         shown: how many examples each model gets; empty if there are none.
+        pack: the task for a prompt with others; ``None`` if it is to be asked about alone.
+        alone: whether somebody may be waiting for this one task, so that it waits for no others.
     """
 
     questions: Sequence[TaskQuestion]
@@ -38,6 +41,8 @@ class TaskPrompt:
     examples: Messages = ()
     tasks: Sequence[int] = ()
     shown: Mapping[str, int] = field(default_factory=dict)
+    pack: PackedTask | None = None
+    alone: bool = False
 
     def for_model(self, arm: str) -> Messages:
         """The messages for one model."""
@@ -45,7 +50,12 @@ class TaskPrompt:
 
 
 async def write_prompt(
-    job: Job, questions: Sequence[JobQuestion], contexts: Sequence[Array], examples: Examples
+    job: Job,
+    questions: Sequence[JobQuestion],
+    contexts: Sequence[Array],
+    examples: Examples,
+    *,
+    alone: bool = False,
 ) -> TaskPrompt:
     """Write the prompt about several questions of a task.
 
@@ -56,9 +66,17 @@ async def write_prompt(
         questions: the questions to ask together.
         contexts: each question's context, of length d.
         examples: the labelled tasks to take examples from.
+        alone: whether somebody may be waiting for this one task, so that it waits for no others.
     """
     asked = [question.question for question in questions]
-    prompt = TaskPrompt(asked, prompt_messages(asked, job.settings.instructions), answer_schema(asked))
+    packs = not alone and any(model.pack for model in job.settings.models)
+    prompt = TaskPrompt(
+        asked,
+        prompt_messages(asked, job.settings.instructions),
+        answer_schema(asked),
+        pack=packed_task(asked, job.settings.instructions) if packs else None,
+        alone=alone,
+    )
     if job.settings.few_shot and len(questions) == 1:
         return await _with_examples(prompt, job, questions[0], contexts[0], examples)
     return prompt

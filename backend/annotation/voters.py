@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -13,10 +14,13 @@ from backend.errors import BadAnswerError, ModelError
 from backend.models import Pool
 from backend.models.caching_pool import CachingPool
 from backend.models.model_query import ModelQuery
+from backend.models.packing.packed_pool import PackedPool
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.message_parts import image_addresses
+from backend.questions.prompts.packs import PACK_VERSION, TYPICAL_ID, PackedTask
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
+from camvo.twins.same_model import twins
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +36,7 @@ class ModelReply:
         confidences: question → how sure the model says it is of its vote, in [0, 1]; questions of which it
             says nothing are absent.
         version: the model's name at its provider, as the answer reports it; ``None`` if it reports none.
+        together: whether the votes come from a prompt about several tasks.
     """
 
     votes: Mapping[str, str]
@@ -39,6 +44,7 @@ class ModelReply:
     failure: str | None = None
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
+    together: bool = False
 
     @classmethod
     def voted(
@@ -60,26 +66,53 @@ class ModelReply:
 class Voters:
     """The pool's models, as voters on one task at a time. Used from one event loop only."""
 
-    def __init__(self, queries: CachingPool, pool: Pool) -> None:
-        self._queries, self._pool = queries, pool
+    def __init__(self, queries: CachingPool, pool: Pool, packs: PackedPool | None = None) -> None:
+        self._queries, self._pool, self._packs = queries, pool, packs
 
-    def expected_costs(self, job: Job, prompt: TaskPrompt) -> dict[str, float]:
-        """The expected price in $ of each model that may be asked.
+    def expected_costs(
+        self, job: Job, prompt: TaskPrompt, unpacked: Collection[str] = ()
+    ) -> dict[str, float]:
+        """The expected price in $ of each arm that may be asked.
 
         Resting models are left out unless all of them rest. If the prompt has an image, models that cannot be
-        shown it are left out.
+        shown it are left out. A model's packed arm stands beside it if the task may share a prompt.
+
+        Args:
+            job: the task.
+            prompt: what models are shown.
+            unpacked: the packed arms that are not to be asked.
         """
         names = [model.name for model in job.settings.models]
         if addresses := image_addresses(prompt.messages):
             names = self._shown(job, addresses)
         batched = frozenset() if job.batching is None else job.batching.models
         awake = [name for name in names if name in batched or not self._pool.resting(name)]
-        return {
-            name: (self._pool.batch_cost if name in batched else self._pool.cost)(
-                name, prompt.for_model(name)
-            )
-            for name in awake or names
-        }
+        costs: dict[str, float] = {}
+        for model in job.settings.models:
+            name, packed = model.name, model.packed
+            if name not in (awake or names):
+                continue
+            price = self._pool.batch_cost if name in batched else self._pool.cost
+            costs[name] = price(name, prompt.for_model(name))
+            if packed is None or prompt.pack is None or self._packs is None or name in batched:
+                continue
+            if packed.name not in unpacked and not self._pool.resting(packed.name):
+                texts = prompt.pack.fenced(TYPICAL_ID)
+                costs[packed.name] = self._pool.packed_cost(packed.name, prompt.pack.system, texts)
+        return costs
+
+    def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
+        """During the block, others wait for this task in case it shares their prompt.
+
+        Args:
+            alone: whether it will share none.
+        """
+        return nullcontext() if alone or self._packs is None else self._packs.collector.preparing()
+
+    def waiting(self, prompt: TaskPrompt) -> AbstractContextManager[None]:
+        """During the block, the task waits for answers, and nobody waits for it."""
+        packs = None if prompt.alone else self._packs
+        return nullcontext() if packs is None else packs.collector.waiting()
 
     def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:
         """Whether a model that may be asked can be shown images, at these addresses if any are given.
@@ -90,7 +123,48 @@ class Voters:
         return bool(shown) if single is None else single in shown
 
     async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
-        """Ask one model; one that fails gives a reply without votes."""
+        """Ask one arm; one that fails gives a reply without votes.
+
+        A task that is missing in the answer to a prompt about several is asked about singly.
+        """
+        model = twins(job.settings.arms).get(arm)
+        if model is None or self._packs is None or prompt.pack is None:
+            return await self._vote(job, arm, prompt)
+        together = await self._packed_vote(self._packs, prompt.pack, job, arm, prompt)
+        if together.votes or together.failure is not None:
+            return together
+        alone = await self._vote(job, model, prompt)
+        version = packed_version(alone.version) if alone.votes else None
+        return replace(alone, cost=together.cost + alone.cost, confidences={}, version=version)
+
+    async def _packed_vote(
+        self, packs: PackedPool, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt
+    ) -> ModelReply:
+        """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
+        settings = job.settings
+        query = ModelQuery(
+            job.project,
+            job.task,
+            arm,
+            prompt.messages,
+            prompt.schema,
+            settings.budget,
+            prompt.questions,
+            purse=job.purse,
+        )
+        try:
+            answer = await packs.ask(
+                query, task, settings.deadline, lambda content: bool(votes_in(content, prompt.questions))
+            )
+        except ModelError as error:
+            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
+            return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
+        votes = votes_in(answer.content, prompt.questions)
+        version = packed_version((answer.version or "").partition(" ")[0])
+        return ModelReply(votes, answer.cost, version=version, together=True)
+
+    async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
+        """Ask one model about this task alone."""
         messages, settings = prompt.for_model(arm), job.settings
         query = ModelQuery(
             job.project,
@@ -123,6 +197,11 @@ class Voters:
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)
         return [name for name in names if self._pool.can_be_shown(name, addresses)]
+
+
+def packed_version(version: str | None) -> str:
+    """The version of a packed arm: another wording of its prompts starts its history anew, too."""
+    return f"{version or 'unnamed'} pack-{PACK_VERSION}"
 
 
 def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:

@@ -15,8 +15,9 @@ from backend.commands.stored_projects import existing_ledger
 from backend.errors import ConfigError
 from backend.ledger.database.clock import now
 from backend.server.status.build import build_report
-from backend.server.status.evidence import GuaranteeReport, ReliabilityReport, Share, VotesReport
+from backend.server.status.evidence import GuaranteeReport, PackReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent
+from backend.server.status.parts.certificates.shares import SharesReport
 from backend.server.status.parts.estimate import EstimateReport
 from backend.server.status.report import Alert, ProjectReport, QuestionReport, Report
 from backend.settings import Environment
@@ -61,6 +62,7 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
             project=project,
             label_studio=environment.label_studio_url,
             annotators=annotators,
+            certificates=True,
         )
     if project is not None and not report.projects:
         raise ConfigError(
@@ -130,15 +132,31 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
             if question.guarantee.blind:
                 yield "blind", f"{question.control}: {_labelled(question.guarantee)}"
             yield "no review", f"{question.control}: {_guaranteed(question.guarantee)}"
+            if question.shares is not None:
+                yield "shares", f"{question.control}: {_spoken_for(question.shares)}"
         if question.votes is not None:
             yield "votes", _worth(question.control, question.votes)
             for line in _stops(question):
                 yield "early stops", line
+    for pack in project.packs:
+        yield "packed", _packed(pack)
+    for issued in project.certificates or ():
+        verdict = "holds" if issued.reason is None else f"no longer holds: {issued.message}"
+        what = f"number {issued.number} of {moment(issued.issued_at)}, {of(issued.labels, 'label')}"
+        line = f"{what} (SHA-256 {issued.file_hash[:16]}…): {verdict}"
+        yield "certificate", line
     for model in project.models:
         if (examples := model.examples) is not None:
             parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
             line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
             yield "examples", line
+
+
+def _packed(pack: PackReport) -> str:
+    each = f", {dollars(pack.cost_usd / pack.tasks)} a task" if pack.tasks else ""
+    differed = f"differs from {pack.model} in {pack.differed} of {of(pack.compared, 'task')} asked both ways"
+    ended = "; asked no more" if pack.unpacked else ""
+    return f"{pack.arm}: {of(pack.prompts, 'prompt')} about {of(pack.tasks, 'task')}{each}; {differed}{ended}"
 
 
 def _print_alerts(console: Console, alerts: tuple[Alert, ...]) -> None:
@@ -179,6 +197,14 @@ def _guaranteed(guarantee: GuaranteeReport) -> str:
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "
         f"({percent(guarantee.freed)}), by {count(guarantee.audits)} blind ones{later} ({hashes})"
     )
+
+
+def _spoken_for(shares: SharesReport) -> str:
+    """What the table of shares rests on."""
+    text = f"of {of(shares.tasks, 'task')}, by {of(shares.blind, 'blind label')}"
+    text += f", {count(shares.unknown)} of them unknown" if shares.unknown else ""
+    text += f"; {of(shares.deleted, 'blind task')} deleted" if shares.deleted else ""
+    return text + (f"; {of(shares.beyond, 'later task')} not covered" if shares.beyond else "")
 
 
 def _recounts(project: ProjectReport) -> Iterator[tuple[str, str]]:

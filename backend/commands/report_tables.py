@@ -15,7 +15,13 @@ from backend.server.status.report import ProjectReport
 
 def tables(project: ProjectReport) -> Iterator[Table]:
     """The tables of a project, in their order."""
-    yield from (_votes(project), _calls(project), _questions(project), *_questionable(project))
+    yield from (
+        _votes(project),
+        _calls(project),
+        _questions(project),
+        *share_tables(project),
+        *_questionable(project),
+    )
     if project.annotators is not None:
         yield _annotators(project.annotators)
 
@@ -61,6 +67,25 @@ def _questions(project: ProjectReport) -> Table:
             moment(question.last_at),
         )
     return table
+
+
+def share_tables(project: ProjectReport) -> Iterator[Table]:
+    """The share of each label, question by question."""
+    for question in project.questions:
+        if question.shares is None or not question.shares.labels:
+            continue
+        table = _table(
+            f"share: {question.control}", "models", "in truth", "95% interval", "blind labels alone"
+        )
+        for label in question.shares.labels:
+            alone = f"{percent(label.alone_low)} to {percent(label.alone_high)}"
+            row = (
+                percent(label.predicted),
+                percent(label.share),
+                f"{percent(label.low)} to {percent(label.high)}",
+            )
+            table.add_row(escape(label.label), *row, alone)
+        yield table
 
 
 def _questionable(project: ProjectReport) -> Iterator[Table]:

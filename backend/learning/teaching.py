@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
 from backend.ledger import blind_tasks, events, projects, rounds, votes
 from backend.ledger.events import Kind
-from backend.ledger.recounts import further_votes
+from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts.further_votes import FurtherVote
 from backend.ledger.rounds import Round, RoundKey
 from backend.settings import Settings
@@ -71,6 +72,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if human != round_.human:
             rounds.set_human(connection, round_.id, human, confirmation(round_.label, human, round_.plan))
             votes.set_confirmed(connection, round_, _confirmed(round_, human))
+            confirm = partial(confirmation, human=human, plan=round_.plan)
+            checks.hear(connection, project, task, round_.id, confirm)
         if round_.audit:
             hear_blind(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
@@ -90,6 +93,17 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
+    """What takes the human label of a round out of a state that knows it, so that the voted label teaches.
+
+    Args:
+        round_: the round.
+        further: its further votes.
+    """
+    before = _with_further(round_, [vote for vote in further if vote.taught])
+    return revision(_taught(before, round_.taught, round_.taught_by), _taught(round_, round_.label, "vote"))
 
 
 def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -> None:

@@ -33,12 +33,14 @@ class QueuedTask(BlindTask):
         answers: hash of the human answers that stand, by annotation; empty without one.
         closed_through: on the entry whose answer closed its cohort, the newest round of the project then.
         recount: the number of the counting that fixed its label and score, 0 for the first.
+        round_id: its round.
     """
 
     counting: str
     answers: str
     closed_through: int | None
     recount: int
+    round_id: int = 0
 
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:
@@ -115,7 +117,7 @@ def count_as_wrong(connection: Connection, project: str, tasks: Sequence[int]) -
 
 def queues(connection: Connection, project: str) -> dict[tuple[str, str], list[QueuedTask]]:
     """Return (control, epoch) → the queue of the question, from its front."""
-    names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through", "recount"]
+    names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through", "recount", "round_id"]
     query = select(_columns.control, _columns.epoch, *(_columns[name] for name in names)).where(
         _columns.project == project
     )

@@ -20,11 +20,11 @@ from backend.ledger import (
 )
 from backend.ledger.batches import lines as batch_lines
 from backend.ledger.batches import tasks as batch_tasks
-from backend.ledger.calls import answers
+from backend.ledger.calls import answers, pack_checks
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among, insert_each
 from backend.ledger.predictions import accepted
-from backend.ledger.recounts import further_votes
+from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts import rows as recounts
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
@@ -63,8 +63,10 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     votes.forget_tasks(connection, project, tasks)
     rounds.forget_tasks(connection, project, tasks)
     recounts.forget_tasks(connection, project, tasks)
+    checks.forget_tasks(connection, project, tasks)
     further_votes.forget_tasks(connection, project, tasks)
     answers.forget_tasks(connection, project, tasks)
+    pack_checks.forget_tasks(connection, project, tasks)
     example_texts.forget_tasks(connection, project, tasks)
     failed_tasks.forget_tasks(connection, project, tasks)
     accepted.forget_tasks(connection, project, tasks)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, select, update
 
 from backend.ledger import withdrawals
 from backend.ledger.database import tables
@@ -102,6 +102,15 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
     }
     connection.execute(insert_or_replace(connection.dialect, _table), values)
     return True
+
+
+def count_received(connection: Connection, project: str, at: float) -> tuple[int, int]:
+    """Count a project's annotations that may teach: those received until ``at`` (unix seconds), and later."""
+    query = select(
+        func.count(case((_table.c.received_at <= at, 1))), func.count(case((_table.c.received_at > at, 1)))
+    ).where(_table.c.project == project, _table.c.teaches, ~_table.c.deleted)
+    before, after = connection.execute(query).one()
+    return before, after
 
 
 def delete(connection: Connection, project: str, ids: Collection[int], now: float) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import groupby
@@ -136,6 +136,17 @@ def of_task(connection: Connection, project: str, task: int) -> list[Round]:
     return [_round(row) for row in connection.execute(query)]
 
 
+def answered(connection: Connection, project: str, control: str, epoch: str) -> list[Round]:
+    """Return the rounds of a question with a human label, of each task its latest, by id; none is pruned."""
+    query = (
+        _ROUNDS.where(_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+        .where(_table.c.human.is_not(None), ~_table.c.pruned)
+        .order_by(_table.c.id)
+    )
+    by_task = {row.task: row for row in connection.execute(query)}
+    return sorted((_round(row) for row in by_task.values()), key=lambda round_: round_.id)
+
+
 def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Count the rounds of these tasks, of all controls and epochs."""
     counted = select(func.count()).where(
@@ -145,6 +156,38 @@ def count_of_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
         connection.scalars(counted, {"tasks": tasks[start : start + _ROWS_PER_QUERY]}).one()
         for start in range(0, len(tasks), _ROWS_PER_QUERY)
     )
+
+
+def everyone_votes(  # noqa: PLR0917 - a question, and what is wanted of its rounds
+    connection: Connection, project: str, control: str, epoch: str, arms: Set[str], most: int
+) -> list[tuple[dict[str, str | None], str | None]]:
+    """Return the votes and the human label of the latest rounds that a draw let ask everyone.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        control: the question's control.
+        epoch: its epoch.
+        arms: the models that were all asked.
+        most: the most rounds.
+    """
+    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+    # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
+    votes = select(_table.c.id, _table.c.votes).where(*of_question).order_by(_table.c.id.desc())
+    asked = [row.id for row in connection.execute(votes) if arms <= row.votes.keys()]
+    found: list[tuple[dict[str, str | None], str | None]] = []
+    for start in range(0, len(asked), _ROWS_PER_QUERY):
+        query = select(_table.c.plan, _table.c.votes, _table.c.human).where(
+            _table.c.id.in_(asked[start : start + _ROWS_PER_QUERY])
+        )
+        found += [
+            (dict(row.votes), row.human)
+            for row in connection.execute(query.order_by(_table.c.id.desc()))
+            if row.plan.get("stages", {}).get("coin") == "everyone"
+        ]
+        if len(found) >= most:
+            break
+    return found[:most]
 
 
 def count_tasks(connection: Connection, project: str) -> int:

@@ -5,6 +5,8 @@ Of blind rounds only the votes are used: their human labels certify the scores, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from backend.ledger.database import tables
@@ -21,8 +23,13 @@ def count_rounds(connection: Connection, project: str, control: str, epoch: str)
     return rounds, confirmed
 
 
-def latest_rounds(connection: Connection, project: str, control: str, epoch: str) -> list[FinishedRound]:
-    """Return a question's latest rounds and its latest rounds that people teach, each once, oldest first."""
+def latest_rounds(
+    connection: Connection, project: str, control: str, epoch: str, unanswered: Collection[int] = ()
+) -> list[FinishedRound]:
+    """Return a question's latest rounds and its latest rounds that people teach, each once, oldest first.
+
+    Rounds whose id is among ``unanswered`` count as if nobody had answered them.
+    """
     of_question, teaches = _of(project, control, epoch), _taught.is_not(None)
     query = (
         select(_columns.id, _columns.votes, _columns.label, _taught.label("confirmed"))
@@ -31,7 +38,10 @@ def latest_rounds(connection: Connection, project: str, control: str, epoch: str
     )
     rows = {row.id: row for row in connection.execute(query.limit(MOST_ROUNDS))}
     rows |= {row.id: row for row in connection.execute(query.where(teaches).limit(MOST_CONFIRMED))}
-    return [FinishedRound(row.votes, row.label, row.confirmed) for _, row in sorted(rows.items())]
+    return [
+        FinishedRound(row.votes, row.label, None if row.id in unanswered else row.confirmed)
+        for _, row in sorted(rows.items())
+    ]
 
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:

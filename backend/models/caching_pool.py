@@ -34,7 +34,7 @@ from backend.models.pool import Pool
 from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics
 
-_OVERTIME = 30.0
+OVERTIME = 30.0
 """Seconds that a running attempt may continue after the deadline, so that a paid answer is still stored."""
 
 _log = structlog.get_logger(__name__)
@@ -121,7 +121,7 @@ class CachingPool:
         )
         for retry in range(self._retries + 1):
             self._pool.gate.check()
-            seconds = max(until - self._clock(), 0.0) + _OVERTIME
+            seconds = max(until - self._clock(), 0.0) + OVERTIME
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
             if claimed.content is not None:
                 metrics.answers_reused.labels(model=query.model).inc()
@@ -153,7 +153,7 @@ class CachingPool:
                 query.model,
                 query.messages,
                 query.schema,
-                until - started + _OVERTIME,
+                until - started + OVERTIME,
                 questions=query.questions,
             )
         except ModelError as error:
@@ -172,7 +172,7 @@ class CachingPool:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
             await self._calls.settle(key, query, call, outcome)
             raise
-        usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
+        usage = answer.usage
         confidences = answer_confidences(answer.content, answer.tokens, query.questions)
         outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
         await self._calls.settle(key, query, call, outcome)

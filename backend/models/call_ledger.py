@@ -36,7 +36,7 @@ from backend.models.model_query import CallEstimate, ClaimResult, ModelQuery
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
-_POLL = 0.2
+POLL = 0.2
 """Seconds between two reads of the ledger while another process makes the same call."""
 
 _HELD = 2.0
@@ -45,7 +45,7 @@ _HELD = 2.0
 LEASE = 15.0
 """Seconds until a claim expires unless it is renewed, so the longest wait after a process crashed."""
 
-_GRACE = 30.0
+GRACE = 30.0
 """Seconds from the latest possible end of an attempt until its reservation counts as spent."""
 
 _T = TypeVar("_T")
@@ -59,11 +59,15 @@ class CallLedger:
     Args:
         writer: writes to the ledger, which holds answers, claims and money.
         clock: unix seconds.
+
+    Attributes:
+        owner: the name of this process in its claims.
+        settlements: the paid answers that are still to be stored.
     """
 
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
         self._writer, self._clock = writer, clock
-        self._owner = uuid.uuid4().hex
+        self.owner = uuid.uuid4().hex
         self._claimed: set[str] = set()
         self._not_booked: set[int] = set()
         self._contacts = Contacts(LEASE)
@@ -86,7 +90,7 @@ class CallLedger:
     def _renew(self, keys: Sequence[str], connection: Connection) -> float:
         self._contacts.note()
         if keys:
-            claims.renew(connection, keys, self._owner, LEASE)
+            claims.renew(connection, keys, self.owner, LEASE)
         before = self._clock()
         theirs = now(connection)
         return (before + self._clock()) / 2 - theirs
@@ -115,17 +119,16 @@ class CallLedger:
         """
 
         def find_or_reserve(connection: Connection) -> ClaimResult | None:
-            self._contacts.note()
             if (stored := answers.find_by_key(connection, [key]).get(key)) is not None:
                 _record_use(connection, key, query)
                 return ClaimResult(
                     content=stored.content, confidences=stored.confidences, version=stored.version
                 )
-            claim = claims.acquire(connection, key, self._owner, LEASE, grace=self._contacts.grace)
+            claim = self.acquire(connection, key)
             if claim is None:
                 _refuse_batched(connection, key, query)
                 return None
-            if claim.call is not None and claim.call not in self._not_booked:
+            if claim.call is not None:
                 return ClaimResult(call=claim.call)  # the connection broke while this was committed
             call = spending.reserve(
                 connection,
@@ -137,30 +140,50 @@ class CallLedger:
                 project_usd=query.budget.project_usd,
                 day_usd=query.budget.day_usd,
                 counted_tokens=estimate.counted_tokens,
-                seconds=seconds + _GRACE,
+                seconds=seconds + GRACE,
                 purse=query.purse,
             )
-            claims.note_call(connection, key, self._owner, call)
+            claims.note_call(connection, key, self.owner, call)
             return ClaimResult(call=call)
 
-        async def reserved() -> ClaimResult | None:
-            await self.settlements.none_waits(until - self._clock())
-            return await self._writer.persist(find_or_reserve, patience=max(until - self._clock(), 0.0))
-
-        while (result := await self._when_paid(reserved, query, until)) is None:
-            if self._clock() + _POLL >= until:
+        while (result := await self.reserve(find_or_reserve, query, until)) is None:
+            if self._clock() + POLL >= until:
                 raise ModelTimeoutError(
                     f"another process took too long to ask {query.model} the same", where=query.model
                 )
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(POLL)
         if result.call is not None:
-            self._claimed.add(key)
+            self.keep_renewing(key)
         return result
 
-    async def _when_paid(
-        self, reserved: Callable[[], Awaitable[ClaimResult | None]], query: ModelQuery, until: float
-    ) -> ClaimResult | None:
-        """Reserve the money for a call; while other calls hold it, wait until one of them is settled."""
+    def acquire(self, connection: Connection, key: str) -> claims.Claim | None:
+        """Claim a call, in a write transaction; ``None`` if another process makes it.
+
+        The claim names the call that money was reserved for, if the connection broke while that was
+        committed.
+        """
+        self._contacts.note()
+        claim = claims.acquire(connection, key, self.owner, LEASE, grace=self._contacts.grace)
+        return claims.Claim(None) if claim is not None and claim.call in self._not_booked else claim
+
+    async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
+        """Reserve the money for a call; while other calls hold it, wait until one of them is settled.
+
+        Args:
+            step: claims the call and reserves the money in a write transaction; must be safe to run twice.
+            query: what the call is for.
+            until: unix seconds; the latest time to wait for money or for the database.
+
+        Raises:
+            BudgetExhaustedError: the budget does not cover the call.
+            LedgerError: the database is still down.
+            NotBookedError: the ledger cannot hold the reservation.
+        """
+
+        async def reserved() -> _T:
+            await self.settlements.none_waits(until - self._clock())
+            return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
+
         while True:
             try:
                 return await _booked(reserved, query)
@@ -186,11 +209,35 @@ class CallLedger:
         def store_and_settle(connection: Connection) -> None:
             payer = (query.project, query.task)
             book_outcome(connection, key, query.model, payer, call, outcome, now=self._clock())
-            claims.release(connection, key, self._owner)
+            claims.release(connection, key, self.owner)
 
         paid = outcome.content is not None or usage.cost > 0
+        await self.book(store_and_settle, query, call, outcome, paid=paid)
+
+    async def book(
+        self,
+        step: Callable[[Connection], None],
+        query: ModelQuery,
+        call: int | None,
+        outcome: CallOutcome,
+        *,
+        paid: bool,
+    ) -> None:
+        """Run the transaction that ends a call, and count the call.
+
+        Args:
+            step: stores what came and settles the account; must be safe to run twice.
+            query: what the call was for.
+            call: its id.
+            outcome: how it ended.
+            paid: whether it cost something.
+
+        Raises:
+            NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
+        """
+        usage = outcome.usage
         try:
-            await _booked(lambda: self.settlements.settle(store_and_settle, paid=paid), query)
+            await _booked(lambda: self.settlements.settle(step, paid=paid), query)
         except NotBookedError:
             if call is not None:
                 self._not_booked.add(call)
@@ -200,9 +247,17 @@ class CallLedger:
         metrics.model_dollars.labels(model=query.model).inc(usage.cost)
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
+    def keep_renewing(self, key: str) -> None:
+        """Renew a claim from now on."""
+        self._claimed.add(key)
+
     async def record_use(self, key: str, query: ModelQuery) -> None:
         """Record that the query's task uses an answer that another task pays for."""
-        await self._writer.persist(lambda connection: _record_use(connection, key, query))
+        await self.persist(lambda connection: _record_use(connection, key, query))
+
+    async def persist(self, step: Callable[[Connection], _T]) -> _T:
+        """Run a step in a write transaction, however long the database is down."""
+        return await self._writer.persist(step)
 
     def stop_renewing(self, key: str) -> None:
         """Stop renewing a claim, because the attempt has ended."""

@@ -28,6 +28,7 @@ class ProviderResponse:
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it says nothing.
+        cached_tokens: the part of the input that the provider read from its cache; 0 if it reports none.
     """
 
     content: str
@@ -37,6 +38,7 @@ class ProviderResponse:
     refused: bool
     tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class ModelAnswer:
         estimated: whether the provider reported no usage, so that tokens and cost are estimates.
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: as in :class:`ProviderResponse`.
+        cached: the part of the input tokens that came from the provider's cache.
     """
 
     content: str
@@ -64,6 +67,12 @@ class ModelAnswer:
     estimated: bool = False
     tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
+    cached: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens and the cost."""
+        return Usage(self.input_tokens, self.output_tokens, self.cost, self.cached)
 
 
 def litellm_request(
@@ -124,6 +133,9 @@ def read_response(response: Any) -> ProviderResponse:
         refused=bool(getattr(message, "refusal", None) or provider_fields.get("refusal")),
         tokens=_answer_tokens(getattr(choices[0], "logprobs", None)) if choices else (),
         version=_version(response),
+        cached_tokens=_token_count(
+            getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
+        ),
     )
 
 

@@ -149,3 +149,9 @@ def count_tokens(contents: tuple[str, ...]) -> int:
     """Return the tokens of a prompt. Recent counts are cached, because every model prices the same prompt."""
     messages = [{"role": "user", "content": content} for content in contents]
     return int(litellm().token_counter(model=_TOKENIZER, messages=messages))
+
+
+@lru_cache(maxsize=512)
+def count_text(text: str) -> int:
+    """Return the tokens of a part of a prompt, without those that a message adds."""
+    return int(litellm().token_counter(model=_TOKENIZER, text=text))

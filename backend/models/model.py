@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,8 @@ class Model:
         entry = litellm_info.price_map_entry(settings.model)
         self.prices = token_prices(settings, entry)
         self.batch_prices = batch_prices(settings, self.prices, entry)
-        self.meter = TokenMeter(settings.max_tokens)
+        self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
+        self._most_output = _whole(entry.get("max_output_tokens"))
         self.key = key or (_NO_KEY if self._is_open_server else None)
 
     def __repr__(self) -> str:
@@ -102,9 +104,34 @@ class Model:
         """Return the input tokens that the model will probably report."""
         return self.count(messages) * self.meter.factor
 
-    def cost(self, messages: Messages) -> float:
-        """Return the expected cost of one call, $."""
-        return self.prices.cost(self.expected_input(messages), self.meter.output_tokens)
+    def cost(self, messages: Messages, tasks: int = 1) -> float:
+        """Return the expected cost of one call about so many tasks, $."""
+        return self._cost_of(self.count(messages), tasks)
+
+    def packed_cost(self, system: str, texts: str) -> float:
+        """Return the expected cost of asking about one task in a prompt with others, $.
+
+        Args:
+            system: the system message, which is shared.
+            texts: the task's own part of the prompt.
+        """
+        shared, own = litellm_info.count_tokens((system,)), litellm_info.count_text(texts)
+        return self._cost_of(shared / self.meter.tasks_in_prompt + own)
+
+    def _cost_of(self, counted: float, tasks: int = 1) -> float:
+        expected, cached_share = counted * self.meter.factor, self.meter.cached_share
+        return self.prices.cost(expected, self.meter.output_tokens * tasks, cached_share * expected)
+
+    def for_tasks(self, number: int) -> Model:
+        """Return the model for a prompt about so many tasks: its answer may be that many times as long."""
+        if number == 1:
+            return self
+        most = number * self.settings.max_tokens
+        if self._most_output is not None:
+            most = max(min(most, self._most_output), self.settings.max_tokens)
+        sized = copy.copy(self)
+        sized.settings = self.settings.model_copy(update={"max_tokens": most})
+        return sized
 
     def ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """Return the highest possible cost of one call, $."""
@@ -141,3 +168,8 @@ class Model:
             structured=self._accepts_schema,
             system=self._accepts_system_message,
         )
+
+
+def _whole(value: object) -> int | None:
+    """Return a positive whole number of litellm's map, and ``None`` for anything else."""
+    return value if isinstance(value, int) and value > 0 else None

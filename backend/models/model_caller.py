@@ -23,7 +23,7 @@ from backend.models.calls import ModelAnswer, longest_answer, read_response, res
 from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error
 from backend.models.model import Model
-from backend.models.prices import TokenPrices
+from backend.models.prices import TokenPrices, Used
 from backend.models.rates import headers
 from backend.models.rates.gate import RateGate
 from backend.models.rates.lease_holder import Passage
@@ -31,6 +31,7 @@ from backend.models.rates.outcomes import CallEnd
 from backend.models.rates.stores import Clock, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
+from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.telemetry.traced_call import traced
 
@@ -45,14 +46,21 @@ class ModelCaller:
         rates: decides how many calls are sent. Embedded voters need no limits.
         clock: monotonic seconds.
         gate: says whether a call may start.
+        twin: calls the same model with one task in a prompt; both share its limits.
     """
 
-    def __init__(self, model: Model, rates: RateStore, clock: Clock, gate: CallGate) -> None:
+    def __init__(
+        self, model: Model, rates: RateStore, clock: Clock, gate: CallGate, twin: ModelCaller | None = None
+    ) -> None:
         self.model, self._gate = model, gate
         self.breaker = CircuitBreaker(clock)
         self._clock = clock
         self._capped: set[str] = set()
-        self._rates = None if model.settings.is_embedded else RateGate(model.settings, rates, clock)
+        self._rates: RateGate | None = None
+        if twin is not None:
+            self._rates = twin._rates
+        elif not model.settings.is_embedded:
+            self._rates = RateGate(model.settings, rates, clock)
 
     @property
     def resting(self) -> bool:
@@ -69,15 +77,16 @@ class ModelCaller:
         schema: Mapping[str, Any] | None,
         patience: float,
         questions: Sequence[TaskQuestion],
+        tasks: int = 1,
     ) -> ModelAnswer:
         """Ask until the provider does not refuse the call for a quota; see ``Pool.attempt``."""
         self._refuse_without_key()
-        model = self.model
+        model = self.model.for_tasks(tasks)
         request = model.request(messages, schema)
         if model.settings.is_embedded:
             request["questions"] = tuple(questions)
         counted = model.count(messages)
-        tokens = model.expected_input(messages) + model.meter.output_tokens
+        tokens = model.expected_input(messages) + model.meter.output_tokens * tasks
         until = asyncio.get_running_loop().time() + patience
         most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
@@ -103,7 +112,7 @@ class ModelCaller:
                 raise
             seconds = self._clock() - asked_at
             self._leave(passage, _end_of_answer(response, seconds, most + model.settings.max_tokens))
-            return self._answer(response, counted, most, seconds)
+            return self._answer(model, response, counted, most, seconds, tasks)
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn, because the process stops."""
@@ -169,38 +178,43 @@ class ModelCaller:
 
     def read_batched(self, response: Any, counted: int, most_input: int) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches; see :meth:`_answer`."""
-        return self._answer(response, counted, most_input, 0.0, self.model.batch_prices)
+        return self._answer(self.model, response, counted, most_input, 0.0, 1, self.model.batch_prices)
 
-    def _answer(
+    def _answer(  # noqa: PLR0917 - what is known of the call
         self,
+        model: Model,
         response: Any,
         counted: int,
         most_input: int,
         seconds: float,
+        tasks: int,
         prices: TokenPrices | None = None,
     ) -> ModelAnswer:
         """Return the answer in a response, and learn from the usage that it reports.
 
         Args:
+            model: the model, for so many tasks.
             response: in litellm's form.
             counted: our own count of the input tokens.
             most_input: the most input tokens that are believed.
             seconds: how long the call took.
+            tasks: the number of tasks in the prompt.
             prices: those of the call; ``None`` for the model's own.
 
         Raises:
             RefusedError: the model, or a filter of its provider, refused.
             BadAnswerError: there is no text, or one that is far too long.
         """
-        model, received = self.model, read_response(response)
+        received = read_response(response)
         counted_input = min(round(counted * model.meter.factor), most_input)
         input_tokens = self._believed("input", received.input_tokens, most_input) or counted_input
         output_tokens = self._believed("output", received.output_tokens, model.settings.max_tokens)
-        output_tokens = output_tokens or self._tokens_of(received.content)
-        cost = (prices or model.prices).cost(input_tokens, output_tokens)
-        model.meter.observe(counted, input_tokens, output_tokens)
+        output_tokens = output_tokens or _tokens_of(received.content, model.settings)
+        cached = min(received.cached_tokens, input_tokens)
+        cost = (prices or model.prices).cost(input_tokens, output_tokens, cached)
+        model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
-        error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost))
+        error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
             raise error
         return ModelAnswer(
@@ -211,6 +225,7 @@ class ModelCaller:
             seconds=seconds,
             counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
+            cached=cached,
             tokens=received.tokens,
             version=received.version,
         )
@@ -237,12 +252,13 @@ class ModelCaller:
             )
         return most
 
-    def _tokens_of(self, content: str) -> int:
-        """Return the tokens of an answer whose provider reports none, ``max_tokens`` at most."""
-        most = self.model.settings.max_tokens
-        if not content or len(content) > longest_answer(self.model.settings):
-            return most if content else 0
-        return min(litellm_info.count_tokens((content,)), most)
+
+def _tokens_of(content: str, settings: ModelSettings) -> int:
+    """Return the tokens of an answer whose provider reports none, ``max_tokens`` at most."""
+    most = settings.max_tokens
+    if not content or len(content) > longest_answer(settings):
+        return most if content else 0
+    return min(litellm_info.count_tokens((content,)), most)
 
 
 def _end_of_answer(response: Any, seconds: float, most_tokens: int) -> CallEnd:

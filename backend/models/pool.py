@@ -14,6 +14,7 @@ from backend.models.call_gate import CallGate
 from backend.models.calls import ModelAnswer
 from backend.models.model import Model
 from backend.models.model_caller import ModelCaller
+from backend.models.prices import TokenMeter, TokenPrices, Used
 from backend.models.rates.stores import Clock, ProcessRates, RateStore
 from backend.questions.prompts.message_parts import Messages
 from backend.questions.question import TaskQuestion
@@ -48,10 +49,14 @@ class Pool:
         self.gate = CallGate()
         self._batch_providers: dict[str, BatchProvider] = {}
         rates = rates or ProcessRates(clock)
-        self._callers = {
-            settings.name: ModelCaller(Model(settings, keys.get(settings.name)), rates, clock, self.gate)
-            for settings in models
-        }
+        self._callers: dict[str, ModelCaller] = {}
+        self._packed: dict[str, ModelCaller] = {}
+        for settings in models:
+            key = keys.get(settings.name)
+            caller = ModelCaller(Model(settings, key), rates, clock, self.gate)
+            self._callers[settings.name] = caller
+            if (packed := settings.packed) is not None:
+                self._packed[packed.name] = ModelCaller(Model(packed, key), rates, clock, self.gate, caller)
 
     def __repr__(self) -> str:
         return f"Pool({', '.join(self.names)})"
@@ -63,8 +68,9 @@ class Pool:
 
     @property
     def most_output(self) -> dict[str, int]:
-        """The most output tokens of one answer, by model."""
-        return {name: caller.model.settings.max_tokens for name, caller in self._callers.items()}
+        """The most output tokens of one answer about a task, by arm."""
+        callers = {**self._callers, **self._packed}
+        return {name: caller.model.settings.max_tokens for name, caller in callers.items()}
 
     def count(self, name: str, messages: Messages) -> int:
         """Return the input tokens of a prompt by litellm's count, uncorrected."""
@@ -74,13 +80,33 @@ class Pool:
         """Return the expected cost of one call, $, from corrected input tokens and the mean output."""
         return self._model(name).cost(messages)
 
-    def ceiling(self, name: str, messages: Messages, schema: Mapping[str, Any] | None = None) -> float:
-        """Return the highest possible cost of one call, $; reserve it before the call.
+    def pack_size(self, name: str) -> int:
+        """Return the most tasks in a prompt of a packed arm; 1 for any other arm."""
+        return (self._model(name).settings.pack or 1) if name in self._packed else 1
+
+    def expected_pack_cost(self, name: str, messages: Messages, tasks: int) -> float:
+        """Return the expected cost of one call about so many tasks, $."""
+        return self._model(name).cost(messages, tasks)
+
+    def packed_cost(self, name: str, system: str, texts: str) -> float:
+        """Return the expected cost of asking a packed arm about one task, $.
+
+        Args:
+            name: the packed arm.
+            system: the system message, which the tasks of a prompt share.
+            texts: the task's own part of the prompt.
+        """
+        return self._model(name).packed_cost(system, texts)
+
+    def ceiling(
+        self, name: str, messages: Messages, schema: Mapping[str, Any] | None = None, *, tasks: int = 1
+    ) -> float:
+        """Return the highest possible cost of one call about so many tasks, $; reserve it before the call.
 
         The input is bounded by the number of bytes, because no tokenizer makes more tokens than that. The
         output is bounded by ``max_tokens``.
         """
-        return self._model(name).ceiling(messages, schema)
+        return self._model(name).for_tasks(tasks).ceiling(messages, schema)
 
     def batch_cost(self, name: str, messages: Messages) -> float:
         """Return the expected cost of one line of a provider's batch, $."""
@@ -126,17 +152,39 @@ class Pool:
         return self._model(name).fingerprint(messages, schema)
 
     def observe(
-        self, name: str, counted: int, input_tokens: int, output_tokens: int, *, calls: int = 1
+        self,
+        name: str,
+        counted: int,
+        input_tokens: int,
+        output_tokens: int,
+        *,
+        calls: int = 1,
+        tasks: int | None = None,
+        cached_tokens: int = 0,
     ) -> None:
         """Learn the error of the token count and the length of answers, from one call or the sums of several.
 
-        :meth:`attempt` calls this itself. At start-up it is called with the earlier calls in the ledger.
+        :meth:`attempt` does this itself. At start-up it is called with the earlier calls in the ledger.
+        ``tasks`` is the number of tasks that the calls were about; ``None`` for one each.
         """
-        self._model(name).meter.observe(counted, input_tokens, output_tokens, calls=calls)
+        used = Used(counted, input_tokens, output_tokens, cached_tokens)
+        self._model(name).meter.observe(used, calls=calls, tasks=calls if tasks is None else tasks)
 
     def measured_calls(self, name: str) -> int:
         """Return how many calls the expected length of a model's answers rests on."""
         return self._model(name).meter.calls
+
+    def meter(self, name: str) -> TokenMeter:
+        """Return what a model's reported usage says of the tokens of its calls."""
+        return self._model(name).meter
+
+    def prices(self, name: str) -> TokenPrices:
+        """Return a model's prices."""
+        return self._model(name).prices
+
+    def batch_prices(self, name: str) -> TokenPrices | None:
+        """Return a model's prices in its provider's batches; ``None`` if they are unknown."""
+        return self._model(name).batch_prices
 
     def sees(self, name: str) -> bool:
         """Return whether a model accepts images."""
@@ -167,6 +215,7 @@ class Pool:
         timeout: float,  # noqa: ASYNC109 - includes waiting for a slot
         *,
         questions: Sequence[TaskQuestion] = (),
+        tasks: int = 1,
     ) -> ModelAnswer:
         """Ask once. Only a call that the provider refused (HTTP 429), which costs nothing, is sent again.
 
@@ -178,13 +227,14 @@ class Pool:
                 The model's own ``timeout`` limits the call itself.
             questions: the questions in the prompt. Embedded voters answer them without reading the prompt;
                 other models ignore them.
+            tasks: the number of tasks in the prompt.
 
         Raises:
             ModelError: there is no answer; ``usage`` holds what the failure cost.
             StoppingError: the gate was shut before the model was asked.
             LedgerError: the gate was held before the model was asked.
         """
-        return await self._caller(name).attempt(messages, schema, timeout, questions)
+        return await self._caller(name).attempt(messages, schema, timeout, questions, tasks)
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn, because the process stops; called on the event loop."""
@@ -196,7 +246,7 @@ class Pool:
 
     def _caller(self, name: str) -> ModelCaller:
         try:
-            return self._callers[name]
+            return self._packed[name] if name in self._packed else self._callers[name]
         except KeyError:
             known = ", ".join(self.names)
             raise ModelUnknownError(f"{name!r} is not in the pool", fix=f"name one of {known}") from None

@@ -32,14 +32,24 @@ _PER_SCHEMA = 600
 
 @dataclass(frozen=True, slots=True)
 class TokenPrices:
-    """Dollars per million input and output tokens. Discounts for cached input are ignored."""
+    """Dollars per million input and output tokens, and per million input tokens from a provider's cache."""
 
     input: float
     output: float
+    cached: float
 
-    def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the dollars for a number of tokens; reasoning tokens are output tokens."""
-        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
+    def cost(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0.0) -> float:
+        """Return the dollars for a number of tokens.
+
+        Args:
+            input_tokens: all input tokens.
+            output_tokens: reasoning tokens are output tokens.
+            cached_tokens: the part of the input tokens that the provider read from its cache.
+        """
+        new_tokens = input_tokens - cached_tokens
+        return (
+            new_tokens * self.input + cached_tokens * self.cached + output_tokens * self.output
+        ) / _MILLION
 
 
 def token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenPrices:
@@ -64,7 +74,17 @@ def token_prices(settings: ModelSettings, entry: Mapping[str, object]) -> TokenP
                 fix=f"set {direction}_price in dollars per million tokens; write 0 if it is free",
             )
         prices.append(float(mapped) * _MILLION if configured is None else configured)  # type: ignore[arg-type]
-    return TokenPrices(*prices)
+    return TokenPrices(prices[0], prices[1], _cached_price(settings, entry, prices[0]))
+
+
+def _cached_price(settings: ModelSettings, entry: Mapping[str, object], input_price: float) -> float:
+    """The price of cached input in $ per million; the input price where no other is known."""
+    if settings.cached_input_price is not None:
+        return settings.cached_input_price
+    mapped = entry.get("cache_read_input_token_cost")
+    if settings.input_price is None and isinstance(mapped, int | float):
+        return float(mapped) * _MILLION
+    return input_price
 
 
 def batch_prices(
@@ -73,7 +93,7 @@ def batch_prices(
     """Return the prices in the provider's batches; ``None`` if they are unknown.
 
     They come from ``batch_discount``, else from litellm's map. If the settings have prices of their own, the
-    map knows nothing about them. What is free is free in batches, too.
+    map knows nothing about them. What is free is free in batches, too. Batches have no price of cached input.
 
     Args:
         settings: the model.
@@ -82,13 +102,13 @@ def batch_prices(
     """
     if settings.batch_discount is not None:
         share = 1.0 - settings.batch_discount
-        return TokenPrices(prices.input * share, prices.output * share)
+        return TokenPrices(prices.input * share, prices.output * share, prices.input * share)
     if not prices.input and not prices.output:
         return prices
     mapped = [entry.get(f"{direction}_cost_per_token_batches") for direction in ("input", "output")]
     own = settings.input_price is not None or settings.output_price is not None
     known = [float(price) * _MILLION for price in mapped if isinstance(price, int | float) and price > 0]
-    return TokenPrices(*known) if len(known) == 2 and not own else None
+    return TokenPrices(known[0], known[1], known[0]) if len(known) == 2 and not own else None
 
 
 def max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
@@ -100,6 +120,23 @@ def max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: in
     return messages + sum(len(schema.encode()) + _PER_SCHEMA for schema in schemas) + images * _PER_IMAGE
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The tokens of one call, or the sums of several.
+
+    Attributes:
+        counted: input tokens by CaMVo's own count.
+        input: input tokens as reported, and believed.
+        output: output tokens as reported, and believed.
+        cached: the part of the input tokens that the provider read from its cache.
+    """
+
+    counted: int
+    input: int
+    output: int
+    cached: int = 0
+
+
 class TokenMeter:
     """A model's reported usage so far. It corrects token counts and predicts the length of answers.
 
@@ -108,20 +145,23 @@ class TokenMeter:
     expected price of every later call.
 
     Args:
-        max_tokens: the expected output tokens before the first report.
+        max_tokens: the expected output tokens about one task before the first report.
+        most_tasks: the expected number of tasks in a prompt before the first report.
     """
 
-    def __init__(self, max_tokens: int) -> None:
-        self._max_tokens = max_tokens
-        self._counted = self._reported = self._output = self._calls = 0
+    def __init__(self, max_tokens: int, most_tasks: int = 1) -> None:
+        self._max_tokens, self._most_tasks = max_tokens, most_tasks
+        self._counted = self._reported = self._cached = self._output = self._calls = self._tasks = 0
 
-    def observe(self, counted: int, input_tokens: int, output_tokens: int, *, calls: int = 1) -> None:
-        """Learn from one call, or from the sums of several. Without input tokens only the output is used."""
-        if counted > 0 and input_tokens > 0:
-            self._counted += counted
-            self._reported += input_tokens
+    def observe(self, used: Used, *, calls: int = 1, tasks: int = 1) -> None:
+        """Learn from calls about so many tasks. Without input tokens only the output is used."""
+        if used.counted > 0 and used.input > 0:
+            self._counted += used.counted
+            self._reported += used.input
+            self._cached += min(used.cached, used.input)
         self._calls += calls
-        self._output += output_tokens
+        self._tasks += tasks
+        self._output += used.output
 
     @property
     def calls(self) -> int:
@@ -134,6 +174,16 @@ class TokenMeter:
         return self._reported / self._counted if self._counted else 1.0
 
     @property
+    def cached_share(self) -> float:
+        """The share of the input tokens that came from the provider's cache; 0 before the first report."""
+        return self._cached / self._reported if self._reported else 0.0
+
+    @property
     def output_tokens(self) -> float:
-        """Mean output tokens of an answer; ``max_tokens`` before the first report."""
-        return self._output / self._calls if self._calls else float(self._max_tokens)
+        """Mean output tokens of the answer about one task; ``max_tokens`` before the first report."""
+        return self._output / self._tasks if self._tasks else float(self._max_tokens)
+
+    @property
+    def tasks_in_prompt(self) -> float:
+        """Mean number of tasks in a prompt; ``most_tasks`` before the first report."""
+        return self._tasks / self._calls if self._calls else float(self._most_tasks)

@@ -1,4 +1,4 @@
-"""Recounts without being asked: when they are worth it, by one worker of all processes, at most hourly."""
+"""Recounts without being asked: when they are worth it, by one worker of all processes, and seldom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import Ledger, Writer, human_annotations, projects
 from backend.ledger.calls import claims
 from backend.ledger.database.clock import now
 from backend.ledger.recounts import countings
@@ -26,7 +26,10 @@ LABELS, SCORES = 0.01, 0.05
 """A recount is worth it above this share of changed labels, or this mean change of the scores."""
 
 HOUR = 3600.0
-"""Seconds between two recounts that nobody asked for."""
+"""Seconds between two recounts that nobody asked for, unless people have labelled much more."""
+
+_NEWS, _GROWTH = 10, 0.5
+"""Much more is so many human labels, and this share of those that the last recount knew."""
 
 PAUSE = 30.0
 """Seconds between two rounds through the projects."""
@@ -106,7 +109,7 @@ class AutomaticRecounts:
             return
         try:
             await self._look(project)
-            if self._by_itself:
+            if self._stores(project):
                 await self._delivery.deliver(project, partial(self._claim, project))
         except Stopped:
             raise
@@ -133,7 +136,7 @@ class AutomaticRecounts:
             return
         found = await self._recounter.count(project)
         worth_it = is_worth_it(found)
-        if worth_it and self._by_itself and await self._claim(project):
+        if worth_it and self._stores(project) and await self._claim(project):
             await self._recounter.store(project, found, "automatic")
 
         def remember(connection: Connection) -> None:
@@ -144,7 +147,7 @@ class AutomaticRecounts:
                 counted=found.counted,
                 labels=found.labels,
                 score_change=found.score_change,
-                by_hand=worth_it and not self._by_itself,
+                by_hand=worth_it and not self._stores(project),
             )
             countings.remember_look(connection, project, look)
 
@@ -165,12 +168,13 @@ class AutomaticRecounts:
             return [
                 stored.key
                 for stored in projects.list_all(connection)
-                if projects.is_of_label_studio(stored.key)  # a labelled file stays as it was written
-                and (
-                    _is_due(connection, stored.key)
-                    or (self._by_itself and recounts.pending(connection, stored.key, limit=1))
-                )
+                if _is_due(connection, stored.key)
+                or (self._stores(stored.key) and recounts.pending(connection, stored.key, limit=1))
             ]
+
+    def _stores(self, project: str) -> bool:
+        """Whether it counts a project again by itself; a labelled file stays as it was written."""
+        return self._by_itself and projects.is_of_label_studio(project)
 
     def _read(self, function: Callable[[Connection], bool]) -> bool:
         with self._ledger.read() as connection:
@@ -180,7 +184,8 @@ class AutomaticRecounts:
 def _is_due(connection: Connection, project: str) -> bool:
     """Whether the project has new events since the last look, and it is time for another.
 
-    After a recount that nobody asked for, an hour must pass.
+    After a recount that nobody asked for, an hour must pass, or people must have labelled much more: most of
+    them label for less than an hour, and n human labels cause some 2.5·ln(n / 10) recounts more at most.
     """
     stored, look, at = (
         projects.get(connection, project),
@@ -193,8 +198,11 @@ def _is_due(connection: Connection, project: str) -> bool:
         return True
     if stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds:
         return False
-    made = countings.of_project(connection, project)
-    return all(counting.reason != "automatic" or at >= counting.created_at + HOUR for counting in made)
+    made = [each for each in countings.of_project(connection, project) if each.reason == "automatic"]
+    if not made or at >= made[0].created_at + HOUR:
+        return True
+    known, new = human_annotations.count_received(connection, project, made[0].created_at)
+    return new >= max(_NEWS, _GROWTH * known)
 
 
 def _key(project: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from backend.learning.human_labels import aggregation_of
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, scorer_data
+from backend.ledger.recounts.checks import RecountCheck
 from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.rows import Recount, differs
 from camvo.policies.past_rounds.past_round import PastRound
@@ -36,6 +38,8 @@ class QuestionCount:
         counted: how many rounds with a prediction were counted; blind ones are not among them.
         labels: how many of these would get another label.
         score_change: the sum of the absolute changes of their scores.
+        prices: the models whose votes counted, with their prices.
+        checks: what it says of rounds that people have answered; none if nothing would change.
     """
 
     key: StateKey
@@ -44,6 +48,8 @@ class QuestionCount:
     counted: int = 0
     labels: int = 0
     score_change: float = 0.0
+    prices: Mapping[str, float] = field(default_factory=dict)
+    checks: list[RecountCheck] = field(default_factory=list)
 
     def add(self, kept: CountableRound, label: str, score: float) -> None:
         """Compare a round's new label and score with those of now."""
@@ -82,14 +88,16 @@ class QuestionCounter:
             key: the question.
             state: its state of now, which must not change meanwhile.
         """
-        found, scorer = QuestionCount(key), None
+        found, scorer, prices = QuestionCount(key), None, dict[str, float]()
         for number, (kept, prices) in enumerate(self.rounds(key, state)):
             if number == 0:
-                scorer = self._scorer(key, kept, prices)
-            self._decide(found, kept, state, prices, scorer)
+                scorer = self.scorer(key, kept.plan, prices)
+            if (decided := self.decided(kept, state, prices, scorer)) is not None:
+                found.add(kept, *decided)
+        found.prices = prices
         return found
 
-    def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, Mapping[str, float]]]:
+    def rounds(self, key: StateKey, state: State) -> Iterator[tuple[CountableRound, dict[str, float]]]:
         """Read a question's countable rounds, each with the prices of all models, which are the same for all.
 
         Args:
@@ -125,21 +133,35 @@ class QuestionCounter:
         usual = sum(known.values()) / len(known)
         return {name: known.get(name, usual) for name in names}
 
-    def _scorer(self, key: StateKey, first: CountableRound, prices: Mapping[str, float]) -> Scorer | None:
-        if not self.calibrate or aggregation_of(first.plan) != LABEL_VOTE:
+    def scorer(
+        self,
+        key: StateKey,
+        plan: Mapping[str, Any],
+        prices: Mapping[str, float],
+        unanswered: Collection[int] = (),
+    ) -> Scorer | None:
+        """Fit the question's scorer; ``None`` if scores are not calibrated.
+
+        Args:
+            key: the question.
+            plan: the plan of one of its rounds.
+            prices: the models whose votes count.
+            unanswered: the rounds whose human label it must not know.
+        """
+        if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
-            rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch)
-        return fit_scorer(rounds, sorted(prices), first.plan["labels"])
+            rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch, unanswered)
+        return fit_scorer(rounds, sorted(prices), plan["labels"])
 
-    def _decide(
+    def decided(
         self,
-        found: QuestionCount,
         kept: CountableRound,
         state: State,
         prices: Mapping[str, float],
         scorer: Scorer | None,
-    ) -> None:
+    ) -> tuple[str, float] | None:
+        """The label of a round and its score by what a state knows; ``None`` without a vote that counts."""
         past = PastRound(
             str(kept.id),
             kept.context,
@@ -151,7 +173,7 @@ class QuestionCounter:
         )
         decision = recount(self.policy, state, past)
         if decision is None:
-            return
+            return None
         cast = {arm: vote for arm, vote in kept.votes.items() if vote is not None and arm in prices}
         score = decision.score if scorer is None else scorer.score_decision(cast, decision)
-        found.add(kept, decision.label, score)
+        return decision.label, score

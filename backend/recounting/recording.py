@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import hear_blind
-from backend.ledger import blind_tasks, rounds
-from backend.ledger.recounts import countings
+from backend.ledger import blind_tasks, projects, rounds
+from backend.ledger.recounts import checks, countings
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting, Reason
 from backend.ledger.recounts.rows import Recount
@@ -57,8 +57,11 @@ def record(
     )
     countings.store(connection, project, counting)
     for question, new in news:
-        recounts.store(connection, project, counting.number, new, question.blind)
+        of_file = not projects.is_of_label_studio(project)
+        hidden = {recount.round_id for recount in new} if of_file else question.blind
+        recounts.store(connection, project, counting.number, new, hidden)
         if new:
+            checks.store(connection, project, question.checks)
             _begin_queue(connection, question, new, counting.number)
     return counting
 

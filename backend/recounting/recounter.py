@@ -21,6 +21,7 @@ from backend.ledger.projects import Project
 from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.countings import Counting, Reason
 from backend.questions import parse_label_config
+from backend.recounting.checks import checked
 from backend.recounting.counting import QuestionCount, QuestionCounter
 from backend.recounting.further.doubts import Doubting, Doubts
 from backend.recounting.recording import record
@@ -147,7 +148,10 @@ class Recounter:
         began, found = time.monotonic(), list[QuestionCount]()
 
         def count(counter: QuestionCounter, key: StateKey, state: State) -> None:
-            found.append(counter.count(key, state))
+            question = counter.count(key, state)
+            if question.results:
+                question.checks = checked(counter, key, state, question.prices)
+            found.append(question)
 
         sequence = await self._through_questions(project, count)
         return ProjectCount(tuple(found), sequence, time.monotonic() - began)
@@ -202,8 +206,7 @@ class Recounter:
                 linear=linear,
             )
             own = State.restore(state.snapshot(), linear=linear)  # the other one goes on learning
-            names = [model.name for model in settings.models]
-            counter = QuestionCounter(self._ledger, policy, names, settings.calibrate, self._pause)
+            counter = QuestionCounter(self._ledger, policy, settings.arms, settings.calibrate, self._pause)
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence
 

@@ -26,6 +26,7 @@ from backend.models import Pool, embedded_voters
 from backend.models.caching_pool import CachingPool
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder.embedder import Embedder
+from backend.models.packing.packed_pool import PackedPool
 from backend.models.rates.stores import LedgerRates
 from backend.recounting.further.asking import FurtherAsking
 from backend.runtime.loop_thread import LoopThread
@@ -91,7 +92,8 @@ class AnnotationProcess:
         self._purchases = CallLedger(self.writer, clock)
         self.settlements = self._purchases.settlements
         queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        voters = Voters(queries, self.pool)
+        packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        voters = Voters(queries, self.pool, packs)
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters)
         examples = Examples(self.ledger, self.readers, clock=clock)
@@ -154,7 +156,8 @@ class AnnotationProcess:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""
         self.writer.close()
         self.thread.stop()
-        self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
+        if self._warm_up.is_alive():
+            self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
         self.readers.shutdown()
         self.embedder.close()
         self.ledger.close()

@@ -13,4 +13,12 @@ def recall_usage(pool: Pool, ledger: Ledger) -> None:
     with ledger.read() as connection:
         usages = usage_by_model(connection, pool.most_output, max_factor=MAX_FACTOR)
     for name, usage in usages.items():
-        pool.observe(name, usage.counted_tokens, usage.input_tokens, usage.output_tokens, calls=usage.calls)
+        pool.observe(
+            name,
+            usage.counted_tokens,
+            usage.input_tokens,
+            usage.output_tokens,
+            calls=usage.calls,
+            tasks=usage.tasks,
+            cached_tokens=usage.cached_tokens,
+        )

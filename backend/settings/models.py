@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from camvo.twins.same_model import packed_arm
+
 from .mistakes import Real, Whole, mistake
 
 _ONE_ANSWER = "leave it out: each call returns one complete answer"
@@ -39,6 +41,9 @@ RESERVED: dict[str, str] = {
 }
 """litellm parameters that an entry must not have, each with what to write instead."""
 
+MOST_PACKED = 100
+"""The most tasks that one prompt may hold."""
+
 _TYPO = 0.85
 """Similarity from which an unknown key counts as misspelt, and not as a litellm parameter."""
 
@@ -58,8 +63,13 @@ class ModelSettings(BaseModel):
     """The name that people see; unique in the pool."""
     model: str = Field(min_length=1)
     """litellm's name, such as ``openai/gpt-4o``."""
+    pack: Annotated[Whole, Field(ge=2, le=MOST_PACKED)] | None = None
+    """The most tasks in one prompt of the model's packed arm (``name:pack``); if absent, it has none."""
     input_price: Price | None = None
     """$ per million input tokens; if absent, from litellm's price map."""
+    cached_input_price: Price | None = None
+    """$ per million input tokens that the provider read from its cache; if absent, from litellm's price map,
+    or the input price where that is set."""
     output_price: Price | None = None
     """$ per million output tokens, reasoning included; if absent, from litellm's price map."""
     api_key_env: str | None = None
@@ -98,6 +108,14 @@ class ModelSettings(BaseModel):
         """Whether it is an embedded voter (``embedded/…``), which needs neither a key nor a network."""
         return self.model.startswith("embedded/")
 
+    @property
+    def packed(self) -> ModelSettings | None:
+        """The packed arm: the same model with several tasks in a prompt; ``None`` if it has none."""
+        if self.pack is None:
+            return None
+        name = packed_arm(self.name, self.pack)
+        return self.model_copy(update={"name": name, "timeout": 2.0 * self.timeout, "logprobs": False})
+
     @model_validator(mode="before")
     @classmethod
     def _gather_parameters(cls, data: object) -> object:
@@ -134,6 +152,12 @@ class ModelSettings(BaseModel):
                 "give a name such as OPENAI_API_KEY, and set that variable to the key",
             )
         return variable
+
+    @model_validator(mode="after")
+    def _packs_what_reads_prompts(self) -> ModelSettings:
+        if self.pack is not None and self.is_embedded:
+            raise mistake("pack", "an embedded voter reads no prompt", "leave it out")
+        return self
 
     @model_validator(mode="after")
     def _nothing_reserved(self) -> ModelSettings:

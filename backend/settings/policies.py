@@ -14,14 +14,13 @@ from camvo.state.beta_mixture import EstimatorName
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 
-from .mistakes import FROZEN, AtLeastOne, Real, Whole, mistake
+from .mistakes import FROZEN, AtLeastOne, Real, mistake
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
 Ridge = Annotated[Real, Field(ge=0.01, allow_inf_nan=False)]
-Rounds = Annotated[Whole, Field(ge=0)]
 Worth = Annotated[Real, Field(gt=0, allow_inf_nan=False)]
-PolicyName = Literal["camvo", "ccamvo", "joint", "sequential", "stacked", "baseline", "majority", "single"]
+PolicyName = Literal["camvo", "ccamvo", "joint", "sequential", "baseline", "majority", "single"]
 
 _NAMES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
@@ -53,8 +52,8 @@ class PolicySettings(BaseModel):
 
     name: PolicyName | None = None
     """Algorithm 1; the same for correlated models; asking while votes are worth their price, by one model of
-    votes; asking in stages while votes can still change the label; asking in stages while votes are worth
-    their price, by human labels; Algorithm 2; all models with equal weights; one model.
+    votes; asking in stages while votes can still change the label; Algorithm 2; all models with equal
+    weights; one model.
     ``None`` only without a section (:func:`policy_of`)."""
     delta: Share = 0.97
     """δ: the confidence that the subset asked must reach (``camvo``, ``ccamvo``)."""
@@ -63,19 +62,17 @@ class PolicySettings(BaseModel):
     agreement: Share = 0.99
     """Share of labels that must equal the vote of all models (``sequential``)."""
     max_stages: AtLeastOne = 3
-    """The most stages of a task (``sequential``, ``stacked``). A task sent alone is decided in one.
+    """The most stages of a task (``sequential``). A task sent alone is decided in one.
 
     For every policy, the most rounds of providers' batches.
     """
     worth: Worth | None = None
-    """What one more right label is worth, in prices of asking every model (``joint``, ``stacked``).
+    """What one more right label is worth, in prices of asking every model (``joint``).
 
     ``None`` is the policy's own default.
     """
     worth_usd: Worth | None = None
     """The same in dollars (``joint``): it asks less where asking every model is dearer."""
-    first: Rounds = 200
-    """Rounds that ask every model, at the start and after a model joins (``stacked``)."""
     alpha: NotNegative = 0.25
     """α: how far the lower confidence bound lies below the estimate."""
     lambda_l: Ridge = 1.0
@@ -90,6 +87,18 @@ class PolicySettings(BaseModel):
     """How the Beta mixture is fitted: by the method of moments or by maximum likelihood."""
     model: str | None = None
     """The model that ``single`` asks."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_is_not_of_an_older_version(cls, data: object) -> object:
+        if isinstance(data, Mapping) and data.get("name") == "stacked":
+            raise mistake(
+                "name",
+                "is stacked, which this version no longer has",
+                "set policy.name to joint, or remove the section. Rounds of stacked keep their predictions, "
+                "and still learn from human labels",
+            )
+        return data
 
     @model_validator(mode="after")
     def _keys_are_of_the_named_policy(self) -> PolicySettings:
@@ -146,7 +155,6 @@ def policy_in_force(settings: PolicySettings) -> tuple[str, list[str]]:
 
 _OVERRIDES_OF: Final[Mapping[str, frozenset[str]]] = {
     "camvo": parameters_of("camvo") - parameters_of(DEFAULT_POLICY),
-    "stacked": parameters_of("stacked") - parameters_of("sequential") - parameters_of(DEFAULT_POLICY),
     "sequential": parameters_of("sequential") - parameters_of(DEFAULT_POLICY),
 }
 """The parameters that imply each policy: those that the default lacks. ``max_stages`` implies ``sequential``,

@@ -11,15 +11,20 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from backend.errors import ConfigError, ModelUnknownError
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
+from camvo.twins.same_model import model_of
 
 from .alerts import AlertSettings
 from .humans import HumanSettings
 from .mistakes import FROZEN, AtLeastOne, Real, Whole, config_error, did_you_mean, mistake
 from .models import ModelSettings
-from .policies import NotNegative, PolicySettings, Rounds, Share, Worth
+from .policies import NotNegative, PolicySettings, Share, Worth
 from .redaction import load_redact_function
 
 FewShot = Annotated[Whole, Field(ge=0, le=20)]
+
+
+_PROMPTS_AT_ONCE = 8
+"""A run has at least so many tasks under way for each task of its largest prompts."""
 
 
 class BudgetSettings(BaseModel):
@@ -112,6 +117,13 @@ class Settings(BaseModel):
                     f"{name!r} is used twice",
                     "give each model a unique name",
                 )
+        for position, name in enumerate(names):
+            if (model := model_of(name)) in names:
+                raise mistake(
+                    f"models[{position}].name",
+                    f"{name!r} is the name of a packed arm of {model!r}",
+                    f"rename the model, or set pack at {model}",
+                )
         if self.student and STUDENT in names:
             raise mistake("student", f"a model has the student's name, {STUDENT!r}", "rename the model")
         if self.complete_labelled and self.budget.project_usd is None and self.budget.day_usd is None:
@@ -121,6 +133,17 @@ class Settings(BaseModel):
         if problem is not None:
             raise mistake(f"policy.{problem[0]}", *problem[1:])
         return self
+
+    @property
+    def tasks_at_once(self) -> int:
+        """Tasks that a run works on at once: enough to fill some prompts that hold several."""
+        largest = max((model.pack or 0 for model in self.models), default=0)
+        return max(self.concurrency, _PROMPTS_AT_ONCE * largest)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The names of all arms: each model, and after it its packed arm if it has one."""
+        return tuple(arm.name for model in self.models for arm in (model, model.packed) if arm is not None)
 
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:
         """Return these settings with one project's overrides.
@@ -179,7 +202,8 @@ class _Overrides(BaseModel):
     max_stages: AtLeastOne | None = None
     worth: Worth | None = None
     worth_usd: Worth | None = None
-    first: Rounds | None = None
+    first: Annotated[Whole, Field(ge=0)] | None = None
+    """A parameter of a policy that older versions had. Stored extra params that hold it stay valid."""
     models: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     instructions: str | None = None
     show_votes: bool | None = None

@@ -26,6 +26,11 @@ model_refused = Counter("camvo_model_refused", "Calls that a provider refused wi
 answers_reused = Counter(
     "camvo_answers_reused", "Answers taken from the ledger instead of a new call.", ["model"]
 )
+packed_tasks = Counter(
+    "camvo_packed_tasks",
+    "Tasks in prompts about several, by whether their part could be read.",
+    ["model", "outcome"],
+)
 votes_missing = Counter(
     "camvo_votes_missing",
     "Votes that a model was asked for and did not give, by reason.",

@@ -11,7 +11,7 @@ from backend.ledger import Ledger
 from backend.ledger.database import tables
 
 _PORTION = 1000
-_NUMBERED = ("rounds", "calls", "withdrawals")
+_NUMBERED = tuple(table for table in tables.metadata.sorted_tables if table.autoincrement_column is not None)
 """The tables whose ids the database gives out."""
 
 Advance = Callable[[int], object]
@@ -72,8 +72,8 @@ def _continue_ids(writer: Connection) -> None:
     """Let the ids of new rows begin after the last one; SQLite does that by itself."""
     if writer.dialect.name == "sqlite":
         return
-    for name in _NUMBERED:
-        last = writer.scalars(select(func.max(tables.metadata.tables[name].c.id))).one()
+    for table in _NUMBERED:
+        last = writer.scalars(select(func.max(table.c.id))).one()
         if last is not None:
             statement = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :last)")
-            writer.execute(statement, {"table": name, "last": last})
+            writer.execute(statement, {"table": table.name, "last": last})

@@ -12,8 +12,9 @@ from camvo.replays.measures import mean_interval
 
 Rows = Mapping[str, list[dict[str, Any]]]
 
-LABEL_FREE, TAUGHT, STACKED = "sequential 0.99, 3 stages", "sequential 0.99, 5% labels", "stacked, worth 75"
-OURS = (LABEL_FREE, "sequential 0.98, 3 stages", TAUGHT, STACKED)
+LABEL_FREE, TAUGHT, COMPLETED = "joint 10", "joint 10, 5% labels", "joint 10, 5% labels, completed"
+SEQUENTIAL = "sequential 0.99, 3 stages"
+OURS = (LABEL_FREE, TAUGHT, COMPLETED, SEQUENTIAL)
 RIVALS = {
     "CaMVo, k_min 3": ("camvo", "k_min 3"),
     "CaMVo, k_min 1": ("camvo", "k_min 1"),
@@ -67,18 +68,6 @@ def spread(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     rows = [list(heads), ["---"] * len(heads), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
-
-
-def cheapest_within(rows: Rows, points: float) -> tuple[str, list[dict[str, Any]]] | None:
-    """The cheapest sequential setting that loses at most ``points`` on average, chosen with hindsight."""
-    settings = [
-        (float(column(records, "cost_share").mean()), name)
-        for name, records in rows.items()
-        if name.startswith("sequential")
-        and name.endswith("stages")
-        and column(records, "points").mean() >= -points
-    ]
-    return (min(settings)[1], rows[min(settings)[1]]) if settings else None
 
 
 def curve(rows: Rows, rival: str) -> list[list[dict[str, Any]]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from camvo.policies.baselines import Majority, Random, Single
 from camvo.policies.camvo import CaMVo, CCaMVo
+from camvo.policies.joint import Joint
 from camvo.policies.policy import Policy
 from camvo.policies.rivals.best_single import BestSingle
 from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.rivals.router import Router
 from camvo.policies.sequential import Sequential
-from camvo.policies.stacked import Stacked
 
 AGREEMENTS = {3: (1.0, 0.995, 0.99, 0.985, 0.98, 0.97, 0.95, 0.93, 0.92, 0.91), 7: (0.99, 0.98, 0.95, 0.94)}
 DELTAS = {3: (0.9, 0.93, 0.95, 0.97, 0.99), 1: (0.9, 0.95, 0.98)}
@@ -20,12 +20,12 @@ LEARNED_THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 SHARES = (0.2, 0.35, 0.5)
 GAINS = (-0.05, 0.0, 0.05, 0.1, 0.2, 0.4)
 """Thresholds of the router: the gain from which on the dearest model is asked."""
-WORTHS = (25.0, 75.0, 200.0)
+WORTHS = (3.0, 5.0, 10.0, 20.0, 40.0)
 LABELLED = 0.05
 SHOWN = (
+    "joint 10",
+    "joint 10, 500 labels",
     "sequential 0.99, 3 stages",
-    "sequential 0.99, 500 labels",
-    "stacked, worth 75",
     "camvo 0.97, k_min 3",
     "majority",
 )
@@ -59,10 +59,9 @@ def ccamvo() -> dict[str, Policy]:
     return {f"ccamvo {delta:g}, k_min 3": CCaMVo(delta=delta, k_min=3) for delta in CCAMVO_DELTAS}
 
 
-def stacked(items: int, worths: tuple[float, ...]) -> dict[str, Policy]:
-    """Stacked voting that asks every model about the first 5%, which humans label, and at least about 200."""
-    first = max(round(LABELLED * items), Stacked.first)
-    return {f"stacked, worth {worth:g}": Stacked(first=first, worth=worth) for worth in worths}
+def joint(worths: tuple[float, ...] = WORTHS, labels: str = "") -> dict[str, Policy]:
+    """The joint policy; ``labels`` says in the name how many human labels there are."""
+    return {f"joint {worth:g}{labels and f', {labels}'}": Joint(worth=worth) for worth in worths}
 
 
 def labelled_rivals(items: int) -> dict[str, Policy]:

@@ -45,13 +45,24 @@ class RecordsFile:
         print(f"{self.path.stem}: {name}: {points:+.2f} at {cost:.1%}")
 
     def replay(
-        self, table: VotesTable, shuffles: Mapping[int, Shuffle], chosen: Mapping[str, Policy], jobs: int
+        self,
+        table: VotesTable,
+        shuffles: Mapping[int, Shuffle],
+        chosen: Mapping[str, Policy],
+        jobs: int,
+        *,
+        complete: bool = False,
     ) -> None:
-        """Replay the policies whose rows are missing, and store their rows."""
+        """Replay the policies whose rows are missing, and store their rows.
+
+        With ``complete``, all models are asked about what humans label.
+        """
         settings = [
             ReplaySetting(name, None, None, None, policy) for name, policy in self.missing(chosen).items()
         ]
-        replayed = replay_all(Experiment(table, shuffles, window=WINDOW), settings, jobs, int)
+        replayed = replay_all(
+            Experiment(table, shuffles, window=WINDOW, complete=complete), settings, jobs, int
+        )
         for setting in settings:
             self.add(
                 setting.name, [record(next(replayed), table, shuffle.human) for shuffle in shuffles.values()]

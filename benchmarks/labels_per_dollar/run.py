@@ -41,7 +41,7 @@ EARLY = 2000
 FEW = 8
 """Dimensions of the contexts for policies that ignore them."""
 OURS = 32
-"""Dimensions of the contexts for sequential and stacked voting."""
+"""Dimensions of the contexts for the joint policy and sequential voting."""
 
 
 def projected(table: VotesTable, dimension: int) -> VotesTable:
@@ -54,11 +54,11 @@ def projected(table: VotesTable, dimension: int) -> VotesTable:
 def shuffles(
     table: VotesTable, count: int, limit: int | None = None, human: bool = False
 ) -> dict[int, Shuffle]:
-    """Seed → an order of the items; with ``human``, people label its first 5%."""
+    """Seed → an order of the items; with ``human``, people label a random 5%."""
     orders = {}
     for seed in range(count):
         order = np.random.default_rng([seed, 0]).permutation(len(table.truth))[:limit]
-        labelled = np.arange(len(order)) < round(policies.LABELLED * len(order)) if human else None
+        labelled = np.random.default_rng([seed, 7]).random(len(order)) < policies.LABELLED if human else None
         orders[seed] = Shuffle(order, labelled)
     return orders
 
@@ -73,21 +73,35 @@ def confirmed(table: VotesTable, count: int) -> dict[int, Shuffle]:
     return orders
 
 
+def labelled_first(shuffle: Shuffle) -> Shuffle:
+    """The same order, but with as many labelled items, at the beginning."""
+    count = int(shuffle.human.sum())
+    return Shuffle(shuffle.order, np.arange(len(shuffle.order)) < count)
+
+
 def whole(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     """Replay all policies on the whole table."""
     best = list(table.prices)[int((table.votes == table.truth[:, None]).mean(axis=0).argmax())]
-    orders, labelled = shuffles(table, count), shuffles(table, count, human=True)
-    file.replay(projected(table, OURS), orders, policies.sequential(policies.AGREEMENTS), jobs)
-    file.replay(projected(table, OURS), labelled, policies.taught(policies.AGREEMENTS[3], "5% labels"), jobs)
-    file.replay(projected(table, OURS), confirmed(table, count), policies.taught((0.99,), "500 labels"), jobs)
-    file.replay(projected(table, OURS), labelled, policies.stacked(len(table.truth), policies.WORTHS), jobs)
+    orders, labelled, ours = (
+        shuffles(table, count),
+        shuffles(table, count, human=True),
+        projected(table, OURS),
+    )
+    file.replay(ours, orders, policies.joint(), jobs)
+    file.replay(ours, labelled, policies.joint(labels="5% labels"), jobs)
+    file.replay(ours, labelled, policies.joint(labels="5% labels, completed"), jobs, complete=True)
+    file.replay(ours, confirmed(table, count), policies.joint((10.0,), "500 labels"), jobs)
+    file.replay(ours, orders, policies.sequential(policies.AGREEMENTS), jobs)
+    file.replay(ours, labelled, policies.taught(policies.AGREEMENTS[3], "5% labels"), jobs)
     file.replay(table, orders, policies.camvo(policies.DELTAS), jobs)
-    file.replay(table, labelled, policies.labelled_rivals(len(table.truth)), jobs)
+    # Rivals ask every model about the items that humans label, so these come first for them.
+    first = {seed: labelled_first(shuffle) for seed, shuffle in labelled.items()}
+    file.replay(table, first, policies.labelled_rivals(len(table.truth)), jobs)
     file.replay(projected(table, FEW), orders, policies.others(best), jobs)
     file.replay(table, orders, policies.ccamvo(), jobs)
     names = [f"learned cascade {threshold:g}" for threshold in policies.LEARNED_THRESHOLDS]
     if any(name not in file.content["rows"] for name in names):
-        for name, records in zip(names, learned(table, labelled), strict=True):
+        for name, records in zip(names, learned(table, first), strict=True):
             file.add(name, records)
 
 
@@ -138,9 +152,11 @@ def facts(table: VotesTable) -> dict[str, Any]:
 def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
     """Replay the first 300 items of each order, as a project of that size."""
     orders = shuffles(table, count, SMALL)
+    labelled = shuffles(table, count, SMALL, human=True)
+    file.replay(table, orders, policies.joint((10.0,)), jobs)
+    file.replay(table, labelled, policies.joint((10.0,), "15 labels"), jobs)
     file.replay(table, orders, policies.sequential({3: (1.0, 0.99)}), jobs)
-    file.replay(table, shuffles(table, count, SMALL, human=True), policies.taught((0.99,), "15 labels"), jobs)
-    file.replay(table, shuffles(table, count, SMALL, human=True), policies.stacked(SMALL, (75.0,)), jobs)
+    file.replay(table, labelled, policies.taught((0.99,), "15 labels"), jobs)
     few = policies.camvo({3: policies.FEW_DELTAS})
     for dimension in (*DIMENSIONS, table.contexts.shape[1]):
         narrow = table if dimension == table.contexts.shape[1] else projected(table, dimension)
@@ -169,12 +185,15 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
         for seed in range(draws):
             order = np.arange(seed * kind.items, (seed + 1) * kind.items)
             orders[seed] = Shuffle(order)
-            labelled[seed] = Shuffle(order, np.arange(kind.items) < round(policies.LABELLED * kind.items))
+            human = np.random.default_rng([seed, 7]).random(kind.items) < policies.LABELLED
+            labelled[seed] = Shuffle(order, human)
+        file.replay(joined, orders, policies.joint((10.0,)), jobs)
+        file.replay(joined, labelled, policies.joint((10.0,), "5% labels"), jobs)
         file.replay(joined, orders, policies.sequential({3: (0.99,)}), jobs)
         file.replay(joined, labelled, policies.taught((0.99,), "5% labels"), jobs)
-        file.replay(joined, labelled, policies.stacked(kind.items, (75.0,)), jobs)
         file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
-        file.replay(joined, labelled, policies.labelled_rivals(kind.items), jobs)
+        first = {seed: labelled_first(shuffle) for seed, shuffle in labelled.items()}
+        file.replay(joined, first, policies.labelled_rivals(kind.items), jobs)
 
 
 def correlation(tables: Iterable[VotesTable]) -> float:

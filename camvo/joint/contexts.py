@@ -16,7 +16,7 @@ import numpy as np
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
-from camvo.joint.vote_rows import Rows, renumber
+from camvo.joint.vote_rows import Rows, asked_each_model, models_of, renumber
 from camvo.state.context_rounds import LatestContexts
 from camvo.state.vote_patterns import UNASKED
 from camvo.typing import Array
@@ -137,12 +137,12 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> Array:
 
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:
-    """The vote rows and contexts of the rounds that asked all of ``arms``."""
-    rows, kept = [], []
+    """The vote rows and contexts of the rounds that asked the models of all ``arms``."""
+    rows, kept, models = [], [], models_of(arms)
     for number, pattern in enumerate(latest.patterns):
         group_of = dict(zip(pattern.arms, pattern.groups, strict=True))
         row = [group_of.get(arm, UNASKED) for arm in arms]
-        if UNASKED not in row and (labels == 2) == bool(pattern.labels):
+        if asked_each_model(row, models) and (labels == 2) == bool(pattern.labels):
             rows.append(row)
             kept.append(number)
     votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))

@@ -48,8 +48,10 @@ def excess_agreement(rows: VoteRows, labels: int) -> Array:
     excess = np.zeros((arms, arms))
     if arms < 3 or rows.counts.sum() < _FEWEST_ROUNDS:
         return excess
-    pairs = [*combinations(range(arms), 2)]
     voted = rows.rows >= 0
+    pairs = [(i, j) for i, j in combinations(range(arms), 2) if (voted[:, i] & voted[:, j]).any()]
+    if not pairs:
+        return excess
     both = np.array([rows.counts @ (voted[:, i] & voted[:, j]) for i, j in pairs])
     same = np.array([rows.counts @ (voted[:, i] & (rows.rows[:, i] == rows.rows[:, j])) for i, j in pairs])
     shared = np.maximum(both, 1.0)

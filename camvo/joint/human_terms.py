@@ -82,11 +82,14 @@ class HumanTerms:
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
 
-    def calibrate(self, probabilities: Mapping[str, float], *, others: bool) -> dict[str, float]:
-        """Add the labels' terms and the exponent to the probabilities of labels that got a vote.
+    def calibrate(
+        self, probabilities: Mapping[str, float], terms: Mapping[str, float], *, others: bool
+    ) -> dict[str, float]:
+        """Add terms of labels and the exponent to the probabilities of labels that got a vote.
 
         Args:
-            probabilities: label → its probability after :meth:`correct`, without terms of labels.
+            probabilities: label → its probability after :meth:`correct`.
+            terms: label → what is added to its log-probability; empty if :meth:`correct` did that.
             others: whether there are labels without a vote.
 
         Returns:
@@ -94,7 +97,7 @@ class HumanTerms:
         """
         none = max(1.0 - sum(probabilities.values()), EPSILON) ** self.exponent if others else 0.0
         odds = {
-            label: max(value, EPSILON) ** self.exponent * math.exp(self.labels.get(label, 0.0))
+            label: max(value, EPSILON) ** self.exponent * math.exp(terms.get(label, 0.0))
             for label, value in probabilities.items()
         }
         total = sum(odds.values()) + none

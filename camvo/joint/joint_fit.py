@@ -130,9 +130,9 @@ class JointFit:
         probabilities = tilted(probabilities, self.sure.tilts(votes, sure))
         if self.human is not None:
             # With two labels, their terms are in the beliefs already.
-            terms = replace(self.human, labels={}) if len(self.labels) == 2 else self.human
+            terms = {} if len(self.labels) == 2 else self.human.labels
             others = len(probabilities) < len(self.labels)
-            probabilities = terms.calibrate(probabilities, others=others)
+            probabilities = self.human.calibrate(probabilities, terms, others=others)
         rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)
         return {label: probabilities.get(label, rest) for label in self.labels}
 
@@ -219,6 +219,21 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
     everyone = float(votes.rows.counts.sum())
     return JointFit(arms, labels, everyone, votes.model, votes.excess, human, shortlist, beliefs, sure)
+
+
+def fit_label_free(
+    votes: VotesFit, labels: tuple[str, ...], arms: tuple[str, ...], prices: Mapping[str, float]
+) -> JointFit:
+    """The fit of votes alone, without human labels, confidences, contexts and a student.
+
+    Args:
+        votes: the model of votes.
+        labels: the label set.
+        arms: the arms, sorted by name.
+        prices: arm → its price in right labels, to choose the arms that plans ask where arms are many.
+    """
+    shortlist = shortlist_of(votes, prices, arms, most_arms(len(labels)))
+    return _fit(votes, LatestRounds(), labels, arms, shortlist, NO_GRADES)
 
 
 def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:

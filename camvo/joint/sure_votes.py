@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from camvo.joint.graded_worth import ArmGrades
+from camvo.joint.plans.graded_worth import ArmGrades
 from camvo.numerics.tolerances import EPSILON
 from camvo.student.taught_texts import STUDENT
 from camvo.weights.grades import NO_GRADES, Grades, Scale

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.state.vote_patterns import UNASKED, VotePattern
+from camvo.twins.same_model import same_model
 from camvo.typing import Array
 
 Rows = NDArray[np.int64]
@@ -26,7 +27,7 @@ class VoteRows:
 
     Attributes:
         rows: shape (P, K).
-        counts: the number of rounds that asked all arms independently of the votes, shape (P,).
+        counts: the number of rounds that asked all models independently of the votes, shape (P,).
         partial: the number of other rounds, shape (P,).
     """
 
@@ -45,15 +46,29 @@ def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: i
         labels: M, the number of labels.
     """
     table: dict[tuple[int, ...], list[float]] = {}
+    models = models_of(arms)
     for pattern, count in patterns.items():
         if count <= 0 or (labels == 2) != bool(pattern.labels):
             continue
         row = pattern.among_known(arms)
-        everyone = pattern.everyone and UNASKED not in row
+        everyone = pattern.everyone and asked_each_model(row, models)
         table.setdefault(row, [0.0, 0.0])[not everyone] += count
     ordered = sorted(table)
     numbers = np.array([table[row] for row in ordered], dtype=np.float64).reshape(-1, 2)
     return VoteRows(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
+
+
+def models_of(arms: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """The positions of each model's arms: several for a model with a packed arm."""
+    groups = same_model(arms)
+    return tuple(
+        sorted({tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms})
+    )
+
+
+def asked_each_model(row: Sequence[int], models: Sequence[Sequence[int]]) -> bool:
+    """Whether a row has asked each model by at least one of its arms (:func:`models_of`)."""
+    return all(any(row[arm] != UNASKED for arm in arms) for arms in models)
 
 
 def row_of(

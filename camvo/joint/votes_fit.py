@@ -61,7 +61,16 @@ class VotesFit:
 @lru_cache(maxsize=32)
 def fit_votes(evidence: PatternCounts, arms: tuple[str, ...], labels: int) -> VotesFit:
     """Fit the model of votes; cached, because human labels and prices change more often than votes."""
-    rows = tabulate(evidence.patterns, arms, labels)
+    return fit_vote_rows(tabulate(evidence.patterns, arms, labels), labels)
+
+
+def fit_vote_rows(rows: VoteRows, labels: int) -> VotesFit:
+    """Fit the model of votes to vote rows.
+
+    Args:
+        rows: the rows.
+        labels: M, the number of labels.
+    """
     partial = rows.partial.sum()
     weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(partial, 1.0))
     excess = excess_agreement(rows, labels)

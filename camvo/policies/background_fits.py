@@ -6,23 +6,19 @@ later round changes. A plan uses the :class:`Fit` in its observation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
-import numpy as np
-
 from camvo.joint.joint_fit import JointFit, fit_joint
-from camvo.stages.stack_stops import Stops, learn_stops
 from camvo.state.confidences import NO_COUNTS, ConfidenceCounts
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
-from camvo.weights.grades import NO_GRADES, Grades, learn_grades
-from camvo.weights.near_copies import near_copies_in
-from camvo.weights.stacking import StackedVote
-from camvo.weights.stacking_fit import ANCHORED, fit_stacked_vote
+from camvo.weights.corrected_vote import CorrectedVote
+from camvo.weights.corrected_vote_fit import fit_corrected_vote
+from camvo.weights.grades import learn_grades
 
 MOST_ROUNDS: Final = 5000
 """The largest number of kept rounds that a fit reads: the latest ones."""
@@ -33,18 +29,11 @@ class Fit:
     """The result of a fit. Hashed by identity.
 
     Attributes:
-        stack: the stacked vote, which holds what human labels say about votes.
-        stops: the stages and when to stop; ``None`` if the policy learns its stops from vote patterns.
-        shares: arm → the share of its weight that it keeps beside its near-copies, in (0, 1]; empty if the
-            policy does not use it.
-        grades: what the arms' confidences are worth.
+        corrected: the vote with what human labels say about arms; ``None`` if the policy does not use it.
         joint: the model of votes and what follows from it; ``None`` if the policy does not use it.
     """
 
-    stack: StackedVote = field(default_factory=StackedVote)
-    stops: Stops | None = None
-    shares: Mapping[str, float] = field(default_factory=dict)
-    grades: Grades = NO_GRADES
+    corrected: CorrectedVote | None = None
     joint: JointFit | None = None
 
 
@@ -98,62 +87,10 @@ class WeightsFitData:
         return self.labels, frozenset(arm for arm, _ in self.weights)
 
     def compute(self) -> Fit:
-        """Fit the stacked vote."""
+        """Fit the corrected vote."""
         weights = dict(self.weights)
-        return Fit(
-            fit_stacked_vote(
-                [round_.weighted(weights) for round_ in self.latest.rounds], self.labels, ANCHORED
-            )
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class StackedFitData:
-    """The data for a fit of the stacked vote and its stops.
-
-    Attributes:
-        latest: the rounds.
-        labels: the label set.
-        order: the arms, in the order of asking.
-        prices: each arm's price as a share of the price of all, in the order of ``order``.
-        price: λ, the probability of a right label that is worth the price of asking all arms.
-        max_stages: the largest number of stages.
-        confidences: how sure the arms said they were.
-    """
-
-    latest: LatestRounds
-    labels: tuple[str, ...]
-    order: tuple[str, ...]
-    prices: tuple[float, ...]
-    price: float
-    max_stages: int
-    confidences: ConfidenceCounts = NO_COUNTS
-
-    @property
-    def basis(self) -> Hashable:
-        """The rounds, and the confidences."""
-        return self.latest, self.confidences
-
-    @property
-    def kind(self) -> Hashable:
-        """Everything except the rounds and the arms' prices, so that tasks of all lengths share one fit."""
-        return self.labels, self.order, self.price, self.max_stages
-
-    def compute(self) -> Fit:
-        """Fit the stacked vote, its stops and the shares of near-copies."""
-        grades = learn_grades(self.confidences)
-        stack = _stack(self.latest, self.labels, grades)
-        stops = learn_stops(
-            stack,
-            self.latest.rounds,
-            self.order,
-            self.prices,
-            self.labels,
-            price=self.price,
-            max_stages=self.max_stages,
-            grades=grades,
-        )
-        return Fit(stack, stops, _shares(self.latest, self.labels, self.order), grades)
+        rounds = [round_.weighted(weights) for round_ in self.latest.rounds]
+        return Fit(fit_corrected_vote(rounds, self.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +132,3 @@ class JointFitData:
         return Fit(
             joint=fit_joint(self.evidence, self.latest, self.labels, dict(self.prices), grades, self.contexts)
         )
-
-
-@lru_cache(maxsize=16)
-def _stack(latest: LatestRounds, labels: tuple[str, ...], grades: Grades) -> StackedVote:
-    """The stacked vote, cached apart from the stops, because it does not depend on the prices of a task."""
-    return fit_stacked_vote(latest.rounds, labels, grades=grades)
-
-
-def _shares(latest: LatestRounds, labels: tuple[str, ...], order: tuple[str, ...]) -> dict[str, float]:
-    """Each arm's share of its weight: near-copies together weigh as much as one of them alone."""
-    positions = {label: position for position, label in enumerate(labels)}
-    rounds = [{vote.arm: vote.label for vote in round_.votes} for round_ in latest.rounds if round_.everyone]
-    votes = [[positions.get(label_of.get(arm) or "", -1) for arm in order] for label_of in rounds]
-    groups = near_copies_in(np.array(votes, dtype=np.int64).reshape(len(votes), len(order)))
-    return {arm: 1.0 / groups.count(group) for arm, group in zip(order, groups, strict=True)}

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from camvo.errors import InvalidParameterError
-from camvo.joint.allowance import shadow_price
-from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
-from camvo.joint.worth import plan_by_worth
+from camvo.joint.plans.allowance import shadow_price
+from camvo.joint.plans.graded_worth import plan_by_graded_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
@@ -25,10 +25,10 @@ from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
 
-_FIRST: Final = 36
+FIRST: Final = 36
 """So many rounds ask all arms before any round stops early; again when an arm joins."""
 
-_CAUTION_ROUNDS: Final = 200.0
+CAUTION_ROUNDS: Final = 200.0
 """While so few rounds have asked all arms, a right label counts as worth twice as much.
 
 The best plan of a model that was fitted to few rounds is chosen partly for the model's errors, and these err
@@ -38,6 +38,19 @@ on the side of stopping.
 
 _EXPLOIT: Final = 3.0
 """Under a small allowance, rounds that ask all arms take a third of the money. They teach the others."""
+
+
+def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
+    """How often rounds may ask all arms under an allowance, and what is left of it for the other rounds.
+
+    Args:
+        rate: how often they do without an allowance, in [0, 1].
+        allowance: what a task may cost on average, in prices of asking all arms; 1 and more change nothing.
+    """
+    if allowance >= 1.0:
+        return rate, allowance
+    rate = min(rate, allowance / (_EXPLOIT - (_EXPLOIT - 1.0) * allowance))
+    return rate, (allowance - rate) / (1.0 - rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,22 +165,20 @@ class Joint(Staged):
             observation.state.exploration.everyone_rounds(models) for observation in observations.values()
         )
         exploring = everyone + self.waiting.everyone
-        rate = min(1.0, _FIRST / 2.0 / max(exploring, 1)) if exploring >= _FIRST else 1.0
+        rate = min(1.0, FIRST / 2.0 / max(exploring, 1)) if exploring >= FIRST else 1.0
         allowance = self.allowance
         if self.allowance < 1.0:
-            rate = min(rate, allowance / (_EXPLOIT - (_EXPLOIT - 1.0) * allowance))
-            allowance = (allowance - rate) / (1.0 - rate)
+            rate, allowance = exploration_within(rate, allowance)
         if self.goes_on:
             rate = 0.0
         drawn = self._explore(draw, rate, rate)
         order, shares = cheapest_first(costs)
-        caution = 1.0 if self.goes_on else 1.0 + _CAUTION_ROUNDS / max(everyone, 1)
+        caution = 1.0 if self.goes_on else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
         worth = self.worth_in_askings(costs) * caution
         prices = {arm: share / worth for arm, share in zip(order, shares, strict=True)}
         if self.allowance < 1.0:
-            dearer = self._shadow_price(
-                observations, costs, prices, allowance=allowance, draw=max(draw - rate, 0.0) / (1.0 - rate)
-            )
+            draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
+            dearer = self._shadow_price(observations, costs, prices, allowance=allowance, draw=draw)
             prices = {arm: dearer * price for arm, price in prices.items()}
         questions = {
             name: self._question(observation, costs, prices) for name, observation in observations.items()

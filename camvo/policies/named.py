@@ -15,14 +15,12 @@ from camvo.policies.rivals.best_single import BestSingle
 from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.rivals.router import Router
 from camvo.policies.sequential import Sequential
-from camvo.policies.stacked import Stacked
 
 POLICIES: Final[Mapping[str, type[Ensemble]]] = {
     "camvo": CaMVo,
     "ccamvo": CCaMVo,
     "joint": Joint,
     "sequential": Sequential,
-    "stacked": Stacked,
     "baseline": Baseline,
     "majority": Majority,
     "cascade": Cascade,

@@ -30,8 +30,8 @@ from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern
 from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.votes.labels import LABEL_VOTE
+from camvo.weights.corrected_vote import CorrectedVote
 from camvo.weights.one_coin import LEAST_WEIGHT
-from camvo.weights.stacking import StackedVote
 from camvo.weights.vote_weights import VoteWeights, weights_are_settled, weights_by_agreement
 
 
@@ -142,7 +142,7 @@ def _order_and_stages(
     """
     vote_weights = {
         question.question: VoteWeights(
-            _weights_by_agreement(question.evidence, len(question.labels), costs), _stack(question.fit)
+            _weights_by_agreement(question.evidence, len(question.labels), costs), _corrected(question.fit)
         )
         for question in inputs
         if question.is_label_vote
@@ -183,8 +183,8 @@ def _propensities(rounds: int, questions: Iterable[AgreementStages], *, settled:
     return everyone, max(everyone, certificate)
 
 
-def _stack(fit: Fit | None) -> StackedVote | None:
-    return fit.stack if fit is not None and fit.stack.arms else None
+def _corrected(fit: Fit | None) -> CorrectedVote | None:
+    return None if fit is None or fit.corrected is None or not fit.corrected.arms else fit.corrected
 
 
 @lru_cache(maxsize=64)

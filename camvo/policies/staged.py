@@ -63,12 +63,19 @@ class Staged(Ensemble):
     Attributes:
         drawn: the exploration draw of a task that is planned anew between its stages; see :meth:`resumed`.
         waiting: other tasks that explore already; see :meth:`besides`.
+        everyone: whether all arms are asked, whatever they vote; see :meth:`asking_everyone`.
     """
 
     _kind: ClassVar[type[Stages[Any]]]
 
     drawn: Drawn | None = field(default=None, init=False, compare=False)
     waiting: Waiting = field(default=Waiting(), init=False, compare=False)
+
+    everyone: bool = field(default=False, init=False, compare=False)
+
+    def asking_everyone(self) -> Self:
+        """The same policy for a task about which all arms are to be asked, as by a draw."""
+        return self._with("everyone", True)
 
     def resumed(self, drawn: Drawn) -> Self:
         """The same policy for a task whose first stage was asked earlier: it is not drawn again.
@@ -95,6 +102,8 @@ class Staged(Ensemble):
 
     def _explore(self, draw: float, everyone: float, certificate: float) -> Drawn:
         """The task's own earlier draw, or a new one, whose first stage is not known yet."""
+        if self.everyone:
+            return Drawn("everyone", (1.0, 1.0), ())
         return self.drawn or Drawn(explore(draw, everyone, certificate), (everyone, certificate), ())
 
     def linear(self, aggregation: Aggregation) -> bool:

@@ -154,7 +154,8 @@ class TaughtRound:
         studied = StudiedText.from_list(plan["studied"]) if "studied" in plan else None
         if stages is None:
             return cls(context, votes, q, aggregation, histories=histories, studied=studied)
-        # Old rounds have no "kept". Among them, those of the stacked vote have a "stack".
+        # Rounds of the stacked vote, a policy of older versions, were kept if they asked everyone. The oldest
+        # rounds have no "kept"; among them, those of the stacked vote have a "stack".
         kept_kind: KeptKind | None = stages.get("kept", "everyone" if "stack" in plan else None)
         return cls(
             context=context,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
+from camvo.twins.same_model import once_each
 from camvo.typing import Array
 
 
@@ -81,5 +82,5 @@ class VotesTable:
 
     @property
     def full_cost(self) -> float:
-        """The cost of asking every model about one item, in the unit of the prices."""
-        return float(sum(self.prices.values()))
+        """The cost of asking every model about one item, by its cheaper arm, in the unit of the prices."""
+        return float(sum(once_each(self.prices).values()))

@@ -54,18 +54,18 @@ class AgreementStages:
     def decision(
         self, decision: Decision, votes: Cast, labels: Sequence[str], sure: Sure = UNKNOWN
     ) -> Decision:
-        """The same label, with the stacked vote's probabilities once there are human labels.
+        """The same label, with the corrected vote's probabilities once there are human labels.
 
         The decision stays as it is if no arm with a weight of its own has voted.
         """
-        if self.vote_weights is None or self.vote_weights.stack is None:
+        if self.vote_weights is None or self.vote_weights.corrected is None:
             return decision
-        stack, agreed = self.vote_weights.stack, self.vote_weights.agreed
+        corrected, agreed = self.vote_weights.corrected, self.vote_weights.agreed
         weighted_votes = {arm: vote for arm, vote in votes.items() if agreed[arm]}
         if not any(weighted_votes.values()):
             return decision
-        posterior = stack.probabilities(weighted_votes, agreed, labels)
-        return Decision(decision.label, posterior[decision.label], posterior, stack.trust)
+        posterior = corrected.probabilities(weighted_votes, agreed, labels)
+        return Decision(decision.label, posterior[decision.label], posterior, corrected.trust)
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
         """The round's vote pattern, and whether the learned rule would have given the round's label."""

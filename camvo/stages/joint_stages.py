@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from camvo.joint.graded_worth import GradedWorth
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.worth import Worth
+from camvo.joint.plans.graded_worth import GradedWorth
+from camvo.joint.plans.kept_labels import kept_labels
+from camvo.joint.plans.worth import Worth
 from camvo.numerics.tolerances import TIE
 from camvo.stages.stage_worth import plan_by_stages
 from camvo.stages.stages import UNKNOWN, Cast, KeptKind, Stages, Sure, on_question
@@ -22,6 +23,13 @@ from camvo.votes.decision import Decision
 
 _TRUSTED_LABELS = 50.0
 """The number of human labels at which their decision's own score is trusted half."""
+
+_SLACK, _SLACK_AT_LEAST = 1.5, 0.01
+"""A promise is the plan's own estimate, half as much again, and one in a hundred more.
+
+The estimate is about right on average. It is of a plan that was chosen by the same estimates, and a model
+that was fitted to few rounds misses rare patterns.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,19 @@ class JointQuestion:
         posterior = self.fit.probabilities(votes, sure)
         return max(posterior, key=lambda label: posterior[label])
 
+    def promised(self, votes: Cast) -> float | None:
+        """The largest probability, by the plan, that the votes of all arms give another label than these.
+
+        ``None`` if the plan promises nothing: it does not know all arms, or confidences move its beliefs.
+        """
+        if (silent := self._if_silent(votes)) is not None:
+            return silent.promised(votes)
+        fit = self.fit
+        if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
+            return None
+        lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
+        return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
+
     def _if_silent(self, votes: Cast) -> JointQuestion | None:
         """The stages that count while the student says nothing; ``None`` if these ones count."""
         return self.silent if votes.get(STUDENT) is None else None
@@ -196,10 +217,14 @@ class JointStages(Stages[JointQuestion]):
         everyone = self.exploration == "everyone"
         named = tuple(sorted(stages.labels)) if len(stages.labels) == 2 else ()
         pattern = VotePattern.of(sorted(self.order), votes, everyone=everyone, labels=named)
-        return ExplorationRound(pattern, self._early_is_right(question, votes, sure) if everyone else None)
+        early = self._early_votes(question, votes, sure) if everyone else None
+        if early is None:
+            return ExplorationRound(pattern, None)
+        right = stages.leader(early, sure) == stages.leader(votes, sure)
+        return ExplorationRound(pattern, right, stages.promised(early))
 
-    def _early_is_right(self, question: str, votes: Cast, sure: Sure) -> bool | None:
-        """Whether the votes asked for without exploration give the label of all; ``None`` without a plan."""
+    def _early_votes(self, question: str, votes: Cast, sure: Sure) -> Cast | None:
+        """The votes that are asked for without exploration; ``None`` without a plan or a vote."""
         stages = self.questions[question]
         if stages.fit is None or stages.worth is None or not any(votes.values()):
             return None
@@ -211,8 +236,7 @@ class JointStages(Stages[JointQuestion]):
             for arm in arms:
                 vote = votes.get(arm)
                 early[arm] = {} if vote is None else {question: vote}
-        cast = {arm: answers.get(question) for arm, answers in early.items()}
-        return stages.leader(cast, sure) == stages.leader(votes, sure)
+        return {arm: answers.get(question) for arm, answers in early.items()}
 
 
 def next_arms(

@@ -1,7 +1,7 @@
 """Which arms to ask together where only a few stages are left, such as rounds of providers' batches.
 
-:mod:`camvo.joint.worth` asks one arm after another. With few stages, arms have to be asked at the same time:
-every set of arms is weighed, by what the best plan for the remaining stages makes of its votes.
+:mod:`camvo.joint.plans.worth` asks one arm after another. With few stages, arms have to be asked at the
+same time: every set of arms is weighed, by what the best plan for the remaining stages makes of its votes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ UNKNOWN: Final[Sure] = MappingProxyType({})
 KeptKind: TypeAlias = Literal["labelled", "everyone"]
 """Which rounds a policy keeps whole.
 
-``"labelled"`` keeps rounds with a human label; ``"everyone"`` also keeps rounds that asked all arms.
+``"labelled"`` keeps rounds with a human label. ``"everyone"``, which only rounds of older versions have, also
+keeps rounds that asked all arms.
 """
 
 

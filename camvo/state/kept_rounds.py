@@ -1,14 +1,14 @@
-"""Rounds kept whole: those with a human label, and those that asked all arms.
+"""Rounds kept whole: those with a human label.
 
 Sums over single arms cannot show what a vote is worth beside other votes. These rounds therefore keep each
-arm's vote. There are at most as many of them as human labels and exploration rounds, and each can be taken
-back.
+arm's vote. There are at most as many of them as human labels, and each can be taken back. Older versions also
+kept rounds that asked all arms; these stay as they were.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -50,11 +50,6 @@ class KeptRound:
     votes: tuple[CastVote, ...]
     label: str | None
     everyone: bool
-
-    @property
-    def arms(self) -> frozenset[str]:
-        """The arms that were asked."""
-        return frozenset(vote.arm for vote in self.votes)
 
     def weighted(self, weights: Mapping[str, float]) -> KeptRound:
         """The same round with other weights (arm → ω), without the votes of arms that have none."""
@@ -131,10 +126,6 @@ class KeptRounds:
     owed: Counter[KeptRound] = field(default_factory=Counter)
     _latest: LatestRounds = field(default_factory=LatestRounds)
     _span: tuple[int, int] = (0, 0)
-    _pools: Counter[frozenset[str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._pools = Counter(round_.arms for round_ in self.rounds if round_.everyone)
 
     def add(self, round_: KeptRound) -> None:
         """Add a round, or cancel it against one that is owed."""
@@ -142,7 +133,6 @@ class KeptRounds:
             self.owed[round_] -= 1
         else:
             self.rounds.append(round_)
-            self._pools[round_.arms] += round_.everyone
         self.owed = +self.owed
 
     def remove(self, round_: KeptRound) -> None:
@@ -152,7 +142,6 @@ class KeptRounds:
                 del self.rounds[position]
                 if position < self._span[1]:
                     self._span, self._latest = (0, 0), LatestRounds()
-                self._pools[round_.arms] -= round_.everyone
                 return
         self.owed[round_] += 1
 
@@ -162,10 +151,6 @@ class KeptRounds:
         for round_, count in self.owed.items():
             owed[round_.renamed(names)] += count
         return KeptRounds([round_.renamed(names) for round_ in self.rounds], owed)
-
-    def everyone_rounds(self, arms: Collection[str]) -> int:
-        """How many rounds asked their whole pool, with all of ``arms`` in it, independently of the votes."""
-        return sum(count for pool, count in self._pools.items() if pool.issuperset(arms))
 
     def latest(self, most: int) -> LatestRounds:
         """At most ``most`` of the latest rounds.

@@ -249,7 +249,7 @@ class State:
         arms = {change.arm for change in contribution.changes}
         for kept in (contribution.kept, contribution.dropped):
             if kept is not None:
-                arms |= kept.arms
+                arms.update(vote.arm for vote in kept.votes)
         if contribution.exploration is not None:
             arms.update(contribution.exploration.pattern.arms)
         arms.update(vote.arm for vote in contribution.compared)

@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from camvo.twins.same_model import same_model
+
 SILENT, UNASKED = -1, -2
 """The groups of arms that were asked and gave no vote, and of arms that were not asked."""
 
@@ -51,7 +53,7 @@ class VotePattern:
         groups: the arms' group numbers in the order of ``arms``, :func:`canonical`. Arms with the same number
             voted for the same label. An arm with SILENT was asked and gave no vote, one with UNASKED was not
             asked.
-        everyone: whether all arms were asked independently of the votes.
+        everyone: whether all models were asked independently of the votes, each by at least one of its arms.
         labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
     """
 
@@ -88,6 +90,11 @@ class VotePattern:
             vote = votes.get(arm)
             names.append((SILENT if arm in votes else UNASKED) if vote is None else vote)
         return cls(tuple(arms), canonical(names), everyone)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The arms that were asked."""
+        return tuple([arm for arm, group in zip(self.arms, self.groups, strict=True) if group != UNASKED])
 
     def among(self, order: Sequence[str]) -> Signature | None:
         """The groups of the arms in ``order``, or ``None`` if one of them was not in the pool."""
@@ -163,7 +170,7 @@ class ExplorationRound:
         return {
             arm: group
             for arm, group in zip(pattern.arms, pattern.groups, strict=True)
-            if pattern.everyone or arm in self.first
+            if group != UNASKED and (pattern.everyone or arm in self.first)
         }
 
     def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
@@ -214,17 +221,27 @@ class _LaggingCounts:
     def __post_init__(self) -> None:
         self._pools = Counter()
         for pattern, count in self.patterns.items():
-            self._pools[pattern.arms] += count * pattern.everyone
+            self._count_pool(pattern, count)
+
+    def _count_pool(self, pattern: VotePattern, count: int) -> None:
+        if pattern.everyone:
+            self._pools[pattern.asked] += count
 
     def everyone_rounds(self, arms: Collection[str]) -> int:
-        return sum(count for pool, count in self._pools.items() if set(arms) <= set(pool))
+        groups = same_model(arms)
+        models = {groups.get(arm, frozenset([arm])) for arm in arms}
+        return sum(
+            count
+            for pool, count in self._pools.items()
+            if not any(model.isdisjoint(pool) for model in models)
+        )
 
     def add(self, pattern: VotePattern, sign: int) -> None:
         """Add (+1) or take back (−1) one round."""
         self.patterns[pattern] += sign
         if not self.patterns[pattern]:
             del self.patterns[pattern]
-        self._pools[pattern.arms] += sign * pattern.everyone
+        self._count_pool(pattern, sign)
         rounds = self.patterns.total()
         self.evidence = self._renewed(self.evidence, rounds, _GROWTH)
         self.settled = self._renewed(self.settled, rounds, _SETTLED_GROWTH)
@@ -284,7 +301,10 @@ class ExplorationSums:
         return self._since.settled
 
     def everyone_rounds(self, arms: Collection[str]) -> int:
-        """How many rounds since then asked all of a pool with ``arms`` in it, independently of the votes."""
+        """How many rounds since then asked the models of all these arms, independently of the votes.
+
+        A model was asked if one of those of its arms was that are in ``arms``.
+        """
         return self._since.everyone_rounds(arms)
 
     @property

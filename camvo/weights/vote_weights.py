@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from camvo.state.vote_patterns import PatternCounts, Signature, VotePattern, canonical
 from camvo.typing import Array
+from camvo.weights.corrected_vote import CorrectedVote
 from camvo.weights.near_copies import near_copies_in
 from camvo.weights.one_coin import LEAST_WEIGHT, accuracies, complete_rounds, fit_accuracies, log_odds
 from camvo.weights.redrawn_labels import changed_labels
-from camvo.weights.stacking import StackedVote
 
 MOST_CHANGED: Final = 0.02
 """The largest share of labels that may depend on which rounds have taught the weights."""
@@ -118,11 +118,11 @@ class VoteWeights:
 
     Attributes:
         agreed: arm → ω from agreement alone.
-        stack: the corrections learnt from human labels, or ``None`` without human labels.
+        corrected: the vote with the corrections learnt from human labels, or ``None`` without human labels.
     """
 
     agreed: Mapping[str, float]
-    stack: StackedVote | None = None
+    corrected: CorrectedVote | None = None
 
     def by_arm(self) -> dict[str, float]:
         """ω ≥ 0 of every arm after the corrections; arms without a weight by agreement stay at 0.
@@ -130,9 +130,9 @@ class VoteWeights:
         Arms whose corrected weight is not positive get the smallest weight, because certificates need
         weights ≥ 0.
         """
-        if self.stack is None:
+        if self.corrected is None:
             return dict(self.agreed)
-        scale, corrections = self.stack.scale, self.stack.arms
+        scale, corrections = self.corrected.scale, self.corrected.arms
         return {
             arm: weight and max(scale * weight + corrections.get(arm, 0.0), LEAST_WEIGHT)
             for arm, weight in self.agreed.items()
@@ -140,7 +140,9 @@ class VoteWeights:
 
     def describe(self) -> dict[str, Any]:
         """Describe the corrections as plain JSON; empty without human labels."""
-        return {} if self.stack is None else {"stack": self.stack.describe(), "agreed": dict(self.agreed)}
+        if self.corrected is None:
+            return {}
+        return {"corrected": self.corrected.describe(), "agreed": dict(self.agreed)}
 
 
 def _weights(pools: Sequence[_Pool], shares: Array, labels: int) -> Array:

@@ -48,7 +48,7 @@ def test_a_camvo_yaml_with_the_server_s_address_is_asked_there(tmp_path: Path) -
 
 
 def test_the_example_in_its_docstring_is_true() -> None:
-    assert doctest.testmod(testing) == doctest.TestResults(failed=0, attempted=4)
+    assert doctest.testmod(testing) == doctest.TestResults(failed=0, attempted=6)
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:

@@ -87,6 +87,16 @@ class Browser:
         """Click on an element as soon as it accepts clicks."""
         self._of(css, lambda element: element.click() or True)
 
+    def click_text(self, css: str, text: str) -> None:
+        """Click on the first such element with this text that accepts clicks; others lie under a dialogue."""
+
+        def is_clicked(element: Any) -> bool:
+            return self._now(lambda: str(element.text) == text and (element.click() or True)) or False
+
+        self.wait_until(
+            lambda: any(map(is_clicked, self._now(lambda: self._elements(css)) or [])), f"{css} {text}"
+        )
+
     def picture(self, name: str) -> None:
         """Save a screenshot of the window."""
         self._artefacts.mkdir(parents=True, exist_ok=True)

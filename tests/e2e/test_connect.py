@@ -181,7 +181,7 @@ def test_disconnecting_removes_everything_that_connecting_added(installation: In
 
 def test_predict_stores_each_tasks_prediction_once_and_its_score_is_shown(installation: Installation) -> None:
     project = installation.connected(*(f"Day {number}." for number in range(7)))
-    done = installation.camvo("predict", project, "--batch", "3")
+    done = installation.camvo("predict", project, "--at-once", "3")
     assert done.stdout.startswith("7 predictions stored"), done.stdout + done.stderr
     again = installation.camvo("predict", project)
     assert again.stdout.startswith("0 predictions stored, 0 replaced, 7 tasks left")
@@ -201,7 +201,7 @@ def test_what_predict_stored_label_studio_does_not_ask_for_again(installation: I
 def test_predict_continues_after_it_was_killed(installation: Installation, models: Models) -> None:
     project = installation.connected()
     installation.add(project, *({"text": f"Evening {number}."} for number in range(8)))
-    command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project), "--batch", "2"]
+    command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project), "--at-once", "2"]
     killed = subprocess.Popen(  # noqa: S603 - our own command line
         [*command, "--backend-url", installation.server.url],
         env=child(**installation.variables),
@@ -213,7 +213,7 @@ def test_predict_continues_after_it_was_killed(installation: Installation, model
         os.killpg(killed.pid, signal.SIGKILL)
         killed.wait(60)
         models.go_on.set()
-    done = installation.camvo("predict", project, "--batch", "2")
+    done = installation.camvo("predict", project, "--at-once", "2")
     assert done.stdout.startswith("4 predictions stored, 0 replaced, 4 tasks left"), done.stdout + done.stderr
     assert Counter(task for task, _, _ in installation.predictions(project)) == Counter(
         task["id"] for task in installation.tasks(project)

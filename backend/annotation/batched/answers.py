@@ -18,7 +18,7 @@ from backend.questions.question import TaskQuestion
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandingAnswer:
     """How far one model's answer is.
 
     Attributes:
@@ -46,20 +46,20 @@ class KnownAnswers:
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
-    ) -> Standing:
+    ) -> StandingAnswer:
         """How far an answer is that the task asked for in an earlier stage."""
         if (stored := self.answers.get(key)) is not None:
-            return Standing(key, self._reply(stored, project, task, questions))
+            return StandingAnswer(key, self._reply(stored, project, task, questions))
         line = self.lines.get(key)
         if line is not None and line.state in ("wanted", "out"):
-            return Standing(key, None, waits=True)
+            return StandingAnswer(key, None, waits=True)
         if line is not None and line.state == "failed" and not retry:
-            return Standing(key, ModelReply({}, line.usd, line.code))
-        return Standing(key, None)
+            return StandingAnswer(key, ModelReply({}, line.usd, line.code))
+        return StandingAnswer(key, None)
 
     def first(
         self, fingerprint: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
-    ) -> Standing:
+    ) -> StandingAnswer:
         """How far the answer to a prompt is that the task has not asked for yet.
 
         Unusable answers of earlier tasks are passed over, as for a single call.
@@ -70,7 +70,7 @@ class KnownAnswers:
             )
             if standing.reply is None or standing.reply.votes:
                 return standing
-        return Standing(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
+        return StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
 
     def _reply(
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]

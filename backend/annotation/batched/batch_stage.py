@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from backend.annotation.batched.answers import KnownAnswers, Standing
+from backend.annotation.batched.answers import KnownAnswers, StandingAnswer
 from backend.annotation.job import Batching, Job, JobQuestion
 from backend.annotation.task_prompt import TaskPrompt
 from backend.annotation.voters import ModelReply, Voters
@@ -197,7 +197,7 @@ class BatchStage:
         fingerprint = self.stages.pool.fingerprint(arm, prompt.for_model(arm), prompt.schema)
         keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
         known = await self.stages.look_up(keys)
-        standing: Standing = known.first(
+        standing: StandingAnswer = known.first(
             fingerprint, job.project, job.task, prompt.questions, retry=job.again
         )
         self._asked_now[arm] = standing.key

@@ -381,7 +381,7 @@ class BackendClient:
                 fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS to the server's values",
             )
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
-            raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --batch")
+            raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --at-once")
         return response
 
 

@@ -12,6 +12,7 @@ from backend.annotation.job import Batching, Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import failed_tasks, rounds
+from backend.ledger.money.accounts import Purse
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
@@ -55,6 +56,8 @@ class DatasetJobs:
         config: its label config.
         settings: its settings.
         again: whether models make another attempt after their last one.
+        purse: the account of the project's job; ``None`` for none.
+        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
         batching: which models are asked in providers' batches; ``None`` to ask all of them at once.
     """
 
@@ -63,6 +66,8 @@ class DatasetJobs:
     config: LabelConfig
     settings: Settings
     again: bool = False
+    purse: Purse | None = None
+    aim_usd: float | None = None
     batching: Batching | None = None
 
     def look_up(
@@ -97,6 +102,8 @@ class DatasetJobs:
             self.config,
             self.settings,
             self.again,
+            purse=self.purse,
+            aim_usd=self.aim_usd,
             batching=self.batching,
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from backend.commands.certificate.outcome import print_outcome
 from backend.commands.environment import environment_with
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.run import run_label
@@ -47,6 +48,7 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
         tally = label_into(out, path, options, environment, console)
     console.print(tally.summary(), highlight=False, soft_wrap=True)
     console.print(f"written to {out}", highlight=False, soft_wrap=True)
+    print_outcome(console, environment, options.project(path))
     return not tally.left
 
 

@@ -12,9 +12,9 @@ from backend.datasets.shard import WHOLE, Shard
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
 from backend.errors import ConfigError
+from backend.ledger.money.accounts import Purse
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
-from backend.settings import Settings
 
 _NAME = re.compile(r"(?!\d+(\.|$))[!-~]{1,100}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -32,11 +32,15 @@ class LabelOptions:
         name: the project in the ledger; ``None`` for the file's name.
         blind: how many tasks are kept blind.
         blind_file: where these are written.
-        budget: the most that the project may cost over all runs, in $.
+        budget: the most that the job may cost over all its runs, in $.
+        yes: whether the run may spend what its quote says without asking.
+        pilot: how many random tasks are asked about at every model first.
+        sample: how many random tasks are labelled; 0 for all.
         retry_failed: whether only tasks that failed before are asked about.
         recount: whether kept votes are counted again at the end.
         ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
         shard: the part of the dataset to label.
+        aim: what the job's plans keep to as far as they can, in $; ``None`` for none.
         batch: whether every model that has batches is asked in them.
         wait: whether the run waits for its batches.
     """
@@ -49,10 +53,14 @@ class LabelOptions:
     blind: int = 0
     blind_file: Path = Path("blind.csv")
     budget: float | None = None
+    yes: bool = False
+    pilot: int = 0
+    sample: int = 0
     retry_failed: bool = False
     recount: bool = False
     ask_more: float | None = None
     shard: Shard = WHOLE
+    aim: float | None = None
     batch: bool = False
     wait: bool = False
 
@@ -95,16 +103,13 @@ class LabelOptions:
             )
         return self.name
 
-    def settings(self, settings: Settings) -> Settings:
-        """The settings with the run's budget, if that is lower.
+    @property
+    def purse(self) -> Purse:
+        """The account of the job, with its budget.
 
         Raises:
             ConfigError: the budget is negative.
         """
-        if self.budget is None:
-            return settings
-        if not self.budget >= 0:
+        if self.budget is not None and not self.budget >= 0:
             raise ConfigError("is negative", where="--budget", fix="give an amount in dollars")
-        limits = [limit for limit in (self.budget, settings.budget.project_usd) if limit is not None]
-        budget = settings.budget.model_copy(update={"project_usd": min(limits)})
-        return settings.model_copy(update={"budget": budget})
+        return Purse("job", self.budget)

@@ -6,41 +6,32 @@ A run keeps no state of its own. What was paid for is in the ledger, so the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from itertools import islice
-from typing import Final
 
 from rich.console import Console
 
 from backend import settings as settings_module
-from backend.annotation.job import Job, is_audit
-from backend.commands.label.batched.batch_run import BatchRun, batching_of
+from backend.annotation.job import is_audit
+from backend.commands.label.batched.batch_run import batching_of
 from backend.commands.label.blind_sample import audit_share, write_blind_sample
 from backend.commands.label.counting_again import count_again
-from backend.commands.label.dataset_jobs import DatasetJobs, Stored
-from backend.commands.label.labelling import Labelling
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_process import annotation_process, remembered_settings
 from backend.commands.label.results import results
 from backend.commands.label.run_tally import RunTally
-from backend.commands.label.spending import Spending
-from backend.commands.progress import progress_bar
+from backend.commands.quote.quoting import agreed
+from backend.commands.quote.samples import RandomSample
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
-from backend.datasets.indexed_tasks import IndexedTasks
 from backend.datasets.sinks.result import Result
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
-from backend.errors import ConfigError
-from backend.learning.projects import project_settings, remember_project
-from backend.ledger import migrate, projects
+from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
-
-_AHEAD: Final = 64
-"""Tasks whose texts are embedded together, two batches of the embedder."""
 
 Write = Callable[[Iterator[Result], Columns], None]
 """Takes the result of every row, in order, and the columns of the source."""
@@ -72,7 +63,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
     """
     dataset = options.dataset(source)
     project = options.project(source.path)
-    settings = options.settings(settings_module.load(environment.config))
+    settings = settings_module.load(environment.config)
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
@@ -81,11 +72,13 @@ def run_label(  # noqa: PLR0917 - what a run needs
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
+            tasks = RandomSample(index, project, options.sample) if options.sample else index
+            jobs = agreed(jobs, tasks, options, console)
             batching = batching_of(jobs.settings, process, everyone=options.batch)
-            tally = label_tasks(replace(jobs, batching=batching), index, console, wait=options.wait)
+            tally = label_tasks(replace(jobs, batching=batching), tasks, console, wait=options.wait)
             if options.recount:
-                count_again(jobs, index, console, options.ask_more)
-            write(results(index, jobs), index.columns)
+                count_again(jobs, tasks, console, options.ask_more)
+            write(results(tasks, jobs), index.columns)
             return tally
 
 
@@ -103,61 +96,14 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
         process: where it is annotated.
         dataset: the dataset.
         project: its name in the ledger.
-        settings: those of every project, with the run's budget.
+        settings: those of every project.
         options: how to label.
         tasks: how many tasks the whole source has.
     """
     own_settings = remembered_settings(process, project, dataset.label_config, settings, tasks)
-    return DatasetJobs(process, project, dataset.config, own_settings, options.retry_failed)
-
-
-@contextmanager
-def annotation_process(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None
-) -> Iterator[AnnotationProcess]:
-    """A started process whose models all have a key.
-
-    Raises:
-        ConfigError: a key is missing.
-    """
-    process = AnnotationProcess(settings, environment, embedder=embedder)
-    process.start()
-    try:
-        if missing := process.pool.missing_keys():
-            raise ConfigError(f"not set: {', '.join(missing)}", fix="set these variables")
-        process.embedder.load()
-        yield process
-    finally:
-        process.store_paid_answers(0.0)
-        process.close()
-
-
-def remembered_settings(
-    process: AnnotationProcess,
-    project: str,
-    label_config: str,
-    settings: Settings,
-    tasks: int | None = None,
-) -> Settings:
-    """Store what is known of a project, and return its own settings.
-
-    Args:
-        process: where it is annotated.
-        project: its name.
-        label_config: its label config, by which people's labels are read later.
-        settings: those of every project.
-        tasks: how many tasks it has, so that its budget lasts for all of them; ``None`` if that is unknown.
-
-    Raises:
-        ConfigError: the project's stored ``extra_params`` no longer fit the settings.
-    """
-    with process.ledger.write() as connection:
-        columns = {"label_config": label_config} | ({} if tasks is None else {"task_number": tasks})
-        remember_project(connection, project, columns, process.clock())
-        own_settings, problem = project_settings(projects.get(connection, project), settings)
-    if problem is not None:
-        raise problem
-    return own_settings
+    return DatasetJobs(
+        process, project, dataset.config, own_settings, options.retry_failed, options.purse, options.aim
+    )
 
 
 def _with_blind_sample(
@@ -188,82 +134,3 @@ def _with_blind_sample(
         soft_wrap=True,
     )
     return blind
-
-
-def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iterator[Stored]:
-    """Let the texts of the tasks that follow be embedded in batches, before each is asked about."""
-    while some := list(islice(found, _AHEAD)):
-        texts = [question.question.context for stored in some for question in stored.open]
-        process.thread.call_soon(partial(process.embedder.expect, texts))
-        yield from some
-
-
-def label_tasks(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False) -> RunTally:
-    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
-
-    Args:
-        jobs: makes jobs of the tasks.
-        tasks: the tasks.
-        console: where progress is shown.
-        wait: whether to wait for the batches that are out.
-
-    Raises:
-        CamvoError: no task can be labelled, as when the ledger is broken.
-        KeyboardInterrupt: after the calls under way have ended.
-    """
-    labelling = Labelling(jobs.process, jobs.settings.concurrency)
-    spending = Spending(jobs.process.ledger, jobs.project)
-    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
-
-    def label(of: DatasetJobs, most: int | None) -> None:
-        _sweep(of, tasks, console, tally, most)
-
-    BatchRun(jobs, label, console, wait).run(tasks.tasks)
-    return tally
-
-
-def _sweep(
-    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, tally: RunTally, most: int | None
-) -> None:
-    """Take each task that has no label as far as it can go now.
-
-    Args:
-        jobs: makes jobs of the tasks.
-        tasks: the tasks.
-        console: where progress is shown.
-        tally: counts what happens.
-        most: the most tasks to ask about; ``None`` for all.
-
-    Raises:
-        CamvoError: no task can be labelled, as when the ledger is broken.
-        KeyboardInterrupt: after the calls under way have ended.
-    """
-    process, labelling = jobs.process, tally.labelling
-    tally.begin_sweep()
-
-    def open_jobs() -> Iterator[Job]:
-        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
-            if stored.complete:
-                tally.labelled_before += 1
-            elif jobs.again and stored.failure is None:
-                tally.left_out += 1
-            else:
-                yield stored.job
-                continue
-            advance(1)
-
-    try:
-        with progress_bar(
-            console, "labelling", tasks.tasks, note=lambda done, total: tally.outlook()
-        ) as advance:
-            for _ in labelling.run(islice(open_jobs(), most)):
-                advance(1)
-    except BaseException:
-        process.stop_asking()
-        console.print(
-            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
-            soft_wrap=True,
-        )
-        labelling.wait(jobs.settings.deadline)
-        console.print(tally.summary(), highlight=False, soft_wrap=True)
-        raise

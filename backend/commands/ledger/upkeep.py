@@ -70,7 +70,7 @@ def prune_ledger(
         plans = [pruning.planned(ledger, each.key, age) for each in stored]
         plans = [plan for plan in plans if plan.events or plan.rounds]
         for plan in plans:
-            console.print(_described(plan), highlight=False, soft_wrap=True)
+            console.print(_described(plan, "to be"), highlight=False, soft_wrap=True)
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
         elif agreed is None or not agreed("Go on? What is deleted does not come back."):
@@ -81,7 +81,9 @@ def prune_ledger(
                 lambda_l = loaded.policy.lambda_l
                 done = pruning.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
             console.print(
-                f"{_described(done)}, {done.answers} answers deleted", highlight=False, soft_wrap=True
+                f"{_described(done, 'were')}, {done.answers} answers were deleted",
+                highlight=False,
+                soft_wrap=True,
             )
         pruning.forget_orphans(ledger)
         if compact:
@@ -154,7 +156,11 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
             where=wrong[0].where,
             fix="run `camvo ledger verify` on both",
         )
-    console.print(f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.")
+    console.print(
+        f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 @contextmanager
@@ -181,8 +187,8 @@ def _opened(out: Path | None) -> Iterator[IO[str]]:
         ) from error
 
 
-def _described(plan: Pruned) -> str:
+def _described(plan: Pruned, be: str) -> str:
     return (
-        f"project {plan.project}: {plan.events} events (to number {plan.through}) to be summed up,"
-        f" {plan.rounds} rounds to be pruned"
+        f"project {plan.project}: {plan.events} events (up to number {plan.through}) {be} summed up,"
+        f" {plan.rounds} rounds {be} pruned"
     )

@@ -48,7 +48,9 @@ def predict(  # noqa: PLR0917 - a command's options
             "--again", help="As --failed, and with another attempt at tasks whose attempts are used up."
         ),
     ] = False,
-    batch: Annotated[int, typer.Option(min=1, max=500, help="Tasks in one request to the server.")] = 50,
+    batch: Annotated[
+        int, typer.Option("--at-once", min=1, max=500, help="Tasks in one request to the server.")
+    ] = 50,
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 

@@ -22,7 +22,7 @@ PolicyNames: TypeAlias = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="Policy to replay; may be repeated: camvo, ccamvo, joint, sequential, stacked, baseline,"
+        help="Policy to replay; may be repeated: camvo, ccamvo, joint, sequential, baseline,"
         " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
         " router:GAIN.",
         rich_help_panel=POLICIES,
@@ -59,20 +59,19 @@ class SharedOptions:
     ] = "0.99"
     max_stages: Annotated[
         int,
-        typer.Option("--max-stages", help="Most stages of sequential and stacked.", rich_help_panel=POLICIES),
+        typer.Option("--max-stages", help="Most stages of sequential.", rich_help_panel=POLICIES),
     ] = 3
     worth: Annotated[
         float | None,
         typer.Option(
-            help="Value of one more right label, in prices of asking every model; for joint and stacked, each"
-            " with its own default.",
+            help="Value of one more right label, in prices of asking every model; for joint. Default: 10.",
             rich_help_panel=POLICIES,
         ),
     ] = None
     first: Annotated[
         int,
         typer.Option(
-            help="First tasks about which stacked and best-single ask every model, and router both.",
+            help="First tasks about which best-single asks every model, and router both of its models.",
             rich_help_panel=POLICIES,
         ),
     ] = 200

@@ -23,7 +23,7 @@ class Parameters:
     """The parameters that all settings share. A policy takes its own (:mod:`camvo.policies.named`).
 
     Attributes:
-        worth: the worth of one more right label; ``None`` for the default of each policy that has it.
+        worth: the worth of one more right label; ``None`` for the policy's default.
     """
 
     alpha: float = 0.25

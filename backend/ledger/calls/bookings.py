@@ -83,6 +83,7 @@ def book_outcome(  # noqa: PLR0917 - what identifies a call
             usd=usage.cost,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
             error_code=outcome.code,
             seconds=outcome.seconds,
         )

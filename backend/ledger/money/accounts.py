@@ -20,14 +20,25 @@ EVERY_PROJECT = "*"
 TOTAL = "total"
 """The scope of a project's account over all days; any other is a purse, or a day, such as 2026-03-14."""
 
-PurseName = Literal["further", "background"]
-"""What the money of a project is set aside for: votes that somebody asked for after the first round
-(``--ask-more``), and votes that the server asks for by itself (``background_share``)."""
+PurseName = Literal["job", "further", "background"]
+"""What the money of a project is set aside for: the job of ``camvo label``, which is all its runs on the
+project; votes that somebody asked for after the first round (``--ask-more``); and votes that the server asks
+for by itself (``background_share``)."""
 
 _PURPOSES: Final[dict[PurseName, str]] = {
+    "job": "the job",
     "further": "further votes",
     "background": "votes that the server asks for by itself",
 }
+
+_FIXES: Final[dict[PurseName, str]] = {
+    "job": "run the same command again with a higher --budget",
+    "further": "raise --ask-more",
+    "background": "raise background_share in camvo.yaml",
+}
+
+JOB: Final = "job"
+"""The scope of the account of a project's job."""
 
 PURSES: Final = frozenset(_PURPOSES)
 
@@ -51,11 +62,11 @@ class Purse:
 
     Attributes:
         name: its name, which is also its scope.
-        usd: the most that may be spent from it, over all runs, in $.
+        usd: the most that may be spent from it, over all runs, in $; ``None`` for no limit.
     """
 
     name: PurseName
-    usd: float
+    usd: float | None
 
 
 def day_of(now: float) -> str:
@@ -117,6 +128,8 @@ def check_purse(connection: Connection, project: str, purse: Purse, amount: int)
     Raises:
         BudgetExhaustedError: the amount does not fit.
     """
+    if purse.usd is None:
+        return
     account, limit = balance(connection, project, purse.name), to_picodollars(purse.usd)
     if account.spent + account.reserved + amount <= limit:
         return
@@ -125,7 +138,7 @@ def check_purse(connection: Connection, project: str, purse: Purse, amount: int)
         f"${from_picodollars(account.spent):.6g} is spent, ${from_picodollars(account.reserved):.6g} is "
         f"reserved for running calls, and the next call may cost ${from_picodollars(amount):.6g}",
         where=f"project {project}",
-        fix="raise --ask-more" if purse.name == "further" else "raise background_share in camvo.yaml",
+        fix=_FIXES[purse.name],
     )
     error.held = account.reserved > 0 and account.spent + amount <= limit
     raise error

@@ -7,6 +7,8 @@ Days and expiry go by the ledger's clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
@@ -18,8 +20,12 @@ from backend.ledger.money import accounts
 from backend.ledger.money.accounts import Purse
 from backend.ledger.money.picodollars import to_picodollars
 
+NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
+"""The shares of a call that is for one task alone."""
+
 _calls = tables.calls
 _RESERVE = insert(_calls).returning(_calls.c.id)
+_SHARE = insert(tables.call_shares)
 _CALL = select(_calls).where(_calls.c.id == bindparam("call"))
 _END = update(_calls).where(_calls.c.id == bindparam("call"))
 
@@ -36,6 +42,7 @@ def reserve(
     day_usd: float | None,
     counted_tokens: int,
     seconds: float,
+    shares: Mapping[int, float] = NOBODY_ELSE,
     purse: Purse | None = None,
 ) -> int:
     """Reserve money for one call, before it is made.
@@ -43,7 +50,7 @@ def reserve(
     Args:
         connection: in a write transaction.
         project: the key of the project that pays.
-        task: the number of the task that the call is for.
+        task: the number of the task that the call is for; one of them if it is for several.
         model: the model's name in the pool.
         key: the key under which the answer will be stored.
         usd: the most that the call can cost, in $.
@@ -51,6 +58,7 @@ def reserve(
         day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
         counted_tokens: the prompt's input tokens by CaMVo's own count.
         seconds: time until the reservation expires.
+        shares: the tasks of a call that is for several, each with its share of the cost; together 1.
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
 
     Returns:
@@ -78,9 +86,17 @@ def reserve(
         "day": day,
         "expires_at": at + seconds,
         "created_at": at,
+        "tasks": len(shares) or 1,
         "purse": name,
     }
-    return int(connection.execute(_RESERVE, call).scalar_one())
+    number = int(connection.execute(_RESERVE, call).scalar_one())
+    if shares:
+        rows = [
+            {"call": number, "project": project, "task": member, "share": share}
+            for member, share in shares.items()
+        ]
+        connection.execute(_SHARE, rows)
+    return number
 
 
 def settle(
@@ -92,6 +108,7 @@ def settle(
     output_tokens: int,
     error_code: str | None,
     seconds: float | None,
+    cached_tokens: int = 0,
 ) -> bool:
     """Book the actual cost of a call on the day it was reserved for.
 
@@ -106,6 +123,7 @@ def settle(
         output_tokens: as counted by the provider.
         error_code: the error's code if the call gave no vote, ``None`` for an answer.
         seconds: duration of the call, ``None`` if unknown.
+        cached_tokens: the part of the input tokens that the provider read from its cache.
 
     Returns:
         Whether this settled the call.
@@ -128,6 +146,7 @@ def settle(
         output_tokens=output_tokens,
         error_code=error_code,
         seconds=seconds,
+        cached_tokens=cached_tokens,
     )
     return True
 

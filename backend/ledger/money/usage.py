@@ -21,12 +21,16 @@ class ModelUsage:
         counted_tokens: their input tokens, by CaMVo's own count.
         input_tokens: their input tokens, as believed of what the provider reported.
         output_tokens: their output tokens, as believed of what the provider reported.
+        tasks: the number of tasks that they were about.
+        cached_tokens: the part of their input tokens that the provider read from its cache.
     """
 
     calls: int
     counted_tokens: int
     input_tokens: int
     output_tokens: int
+    tasks: int
+    cached_tokens: int
 
 
 def usage_by_model(
@@ -39,15 +43,17 @@ def usage_by_model(
 
     Args:
         connection: a read transaction.
-        most_output: the models, and the most output tokens of one of their answers; not empty.
+        most_output: the models, and the most output tokens of one of their answers about a task; not empty.
         max_factor: the most input tokens per counted token.
     """
     most_input = max_factor * _calls.c.counted_tokens
-    longest = case(most_output, value=_calls.c.model)
+    longest = case(most_output, value=_calls.c.model) * _calls.c.tasks
     query = (
         select(
             _calls.c.model,
             func.count().label("calls"),
+            func.sum(_calls.c.tasks).label("tasks"),
+            func.coalesce(func.sum(_calls.c.cached_tokens), 0).label("cached_tokens"),
             func.sum(_calls.c.counted_tokens).label("counted_tokens"),
             func.sum(_smaller(_calls.c.input_tokens, most_input)).label("input_tokens"),
             func.sum(_smaller(_calls.c.output_tokens, longest)).label("output_tokens"),
@@ -61,6 +67,8 @@ def usage_by_model(
     return {
         row.model: ModelUsage(
             calls=row.calls,
+            tasks=int(row.tasks),
+            cached_tokens=int(row.cached_tokens),
             counted_tokens=int(row.counted_tokens),  # PostgreSQL sums big integers to a Decimal
             input_tokens=int(row.input_tokens),
             output_tokens=int(row.output_tokens),

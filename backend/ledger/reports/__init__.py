@@ -24,6 +24,7 @@ from backend.ledger.reports.model_sums import (
     sum_example_trials,
     sum_votes,
 )
+from backend.ledger.reports.pack_sums import PacksRow, sum_packs
 from backend.ledger.reports.round_sums import (
     BINS,
     BinRow,
@@ -55,6 +56,7 @@ __all__ = [
     "CheckedRow",
     "HumansRow",
     "JudgedRow",
+    "PacksRow",
     "RoundsRow",
     "VotesRow",
     "annotators",
@@ -71,6 +73,7 @@ __all__ = [
     "sum_blocks",
     "sum_calls",
     "sum_example_trials",
+    "sum_packs",
     "sum_rounds",
     "sum_scores",
     "sum_votes",

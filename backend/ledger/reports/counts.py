@@ -17,6 +17,12 @@ def newest(connection: Connection, project: str) -> int:
     return connection.scalars(query).one() or 0
 
 
+def newest_at(connection: Connection, project: str) -> float:
+    """Return when a project's latest round was stored, in unix seconds; 0 if it has none."""
+    query = select(func.max(_table.c.created_at)).where(_table.c.project == project)
+    return connection.scalars(query).one() or 0.0
+
+
 def count_tasks(connection: Connection, project: str, after: int, first: int, last: int | None) -> int:
     """Count the tasks with a round later than ``after`` whose numbers are in a range.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, Integer, and_, cast, func, select
 
 from backend.ledger.database import tables
+from backend.ledger.recounts import checks
 from backend.ledger.recounts import rows as recounts
 
 _columns = tables.rounds.c
@@ -20,7 +21,7 @@ BLOCKS = 20
 
 def count_scores(connection: Connection, project: str, control: str, epoch: str) -> list[int]:
     """Count a question's labels in an epoch by the bin of their latest score: :data:`SCORE_BINS` numbers."""
-    score = recounts.latest_score() if recounts.is_recounted(connection, project) else _columns.score
+    score = checks.latest_score() if recounts.is_recounted(connection, project) else _columns.score
     place = score * SCORE_BINS
     # SQLite's cast cuts the decimals off, PostgreSQL's rounds
     whole = place if connection.dialect.name == "sqlite" else func.floor(place)
@@ -42,8 +43,8 @@ class CheckedRow:
 
     Attributes:
         audit: whether its prediction was held back for blind labelling.
-        score: its score when it was predicted.
-        confirmed: its agreement with the human label, in [0, 1].
+        score: its score by the latest counting, which did not know the human label.
+        confirmed: the agreement of that counting's label with the human label, in [0, 1].
     """
 
     audit: bool
@@ -53,8 +54,12 @@ class CheckedRow:
 
 def checked_labels(connection: Connection, project: str, control: str, epoch: str) -> list[CheckedRow]:
     """Return a question's labels with a human answer in an epoch, in the order of their prediction."""
+    score: ColumnElement[float] = _columns.score
+    confirmed: ColumnElement[float] = _columns.confirmed
+    if recounts.is_recounted(connection, project):
+        score, confirmed = checks.latest_score(), checks.latest_confirmed()
     query = (
-        select(_columns.audit, _columns.score, _columns.confirmed)
+        select(_columns.audit, score.label("score"), confirmed.label("confirmed"))
         .where(of_question(project, control, epoch), _columns.confirmed.is_not(None))
         .order_by(_columns.created_at, _columns.score, _columns.confirmed)
     )

@@ -41,12 +41,14 @@ class AnswerFormat:
             ``properties``, ``required`` and ``additionalProperties``: not every provider accepts more.
             :meth:`Control.vote_from_answer` checks the rest.
         labels: the labels that may be named, pairs of visible text and hint; listed below the rule.
+        packs: whether one prompt may ask for it about several tasks: it is a short JSON value, no free text.
     """
 
     rule: str
     form: object
     schema: Mapping[str, object]
     labels: tuple[tuple[str, str | None], ...] = ()
+    packs: bool = True
 
 
 class Control(Protocol):

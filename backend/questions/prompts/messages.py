@@ -78,7 +78,7 @@ def prompt_messages(
     for question in questions:
         texts = {**texts, **question.texts}
         images = {**images, **question.images}
-    system = "\n".join(_system_lines([question.question for question in questions], instructions))
+    system = system_text([question.question for question in questions], instructions)
     image_names = [f"Image {place} is the field {_json(key)}." for place, key in enumerate(images, 1)]
     user = "\n".join([*([fence(texts)] if texts else []), *image_names, _REMINDER])
     example_messages = [
@@ -97,11 +97,18 @@ def prompt_messages(
     ]
 
 
-def _system_lines(questions: Sequence[ConfigQuestion], instructions: str | None) -> Iterator[str]:
+def system_text(questions: Sequence[ConfigQuestion], instructions: str | None) -> str:
+    """Return the system message: how texts are marked, the instructions, the questions and the form."""
+    form = _json({question.name: question.control.answer_format.form for question in questions})
     fields = {field.key: field for question in questions for field in question.fields}
-    yield _TASK
-    if any(field.tag == IMAGE for field in fields.values()):
-        yield from ("", _IMAGES)
+    images = ["", _IMAGES] if any(field.tag == IMAGE for field in fields.values()) else []
+    lines = [_TASK, *images, *question_lines(questions, instructions), "", _FORM, form]
+    return "\n".join(lines)
+
+
+def question_lines(questions: Sequence[ConfigQuestion], instructions: str | None) -> Iterator[str]:
+    """Yield the lines of a prompt with the project's instructions, the questions and their options."""
+    fields = {field.key: field for question in questions for field in question.fields}
     if instructions is not None and instructions.strip():
         yield from ("", _PROJECT, *_quoted_lines(instructions))
     for question in questions:
@@ -114,11 +121,6 @@ def _system_lines(questions: Sequence[ConfigQuestion], instructions: str | None)
         yield answer_format.rule
         for text, hint in answer_format.labels:
             yield f"{_LABEL}{_json(text)}" + ("" if hint is None else f": {_json(hint)}")
-    yield from (
-        "",
-        _FORM,
-        _json({question.name: question.control.answer_format.form for question in questions}),
-    )
 
 
 def _quoted_lines(text: str) -> list[str]:

@@ -72,6 +72,7 @@ class Spans:
             form=[{"quote": "<words of the text>", "before": "", "label": "<label>"}],
             schema={"type": "array", "items": entry},
             labels=tuple((label.text, label.hint) for label in self.labels),
+            packs=False,
         )
 
     def options(self, _: TaskContent) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class TextAreaControl:
     def answer_format(self) -> AnswerFormat:
         """A string."""
         rule = f"Answer in as few words as you can, at most {LONGEST} characters."
-        return AnswerFormat(rule, "<short answer>", {"type": "string"})
+        return AnswerFormat(rule, "<short answer>", {"type": "string"}, packs=False)
 
     def options(self, _: TaskContent) -> tuple[str, ...]:
         """Return nothing: texts are not listed."""

@@ -29,6 +29,7 @@ from backend.models.rates.gate import request_size
 from backend.settings.policies import policy_of
 from camvo.policies.joint import Joint
 from camvo.student.taught_texts import STUDENT
+from camvo.twins.same_model import unheard
 
 _BULK = 1_000_000
 """The size of request that these calls count as: those of predictions go first."""
@@ -131,13 +132,13 @@ class FurtherAsking:
         if not isinstance(policy, Joint):
             return Bought()
         policy = policy.going_on(worth_usd)
-        costs = found.costs(self._voters.expected_costs(job, prompt))
+        costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
         contexts = [round_.context for round_ in found.rounds]
         plan, _ = await self._planner.plan(job, found.questions, contexts, policy, costs)
         request_size.set(_BULK)
         known = found.replies
         try:
-            replies = await ask_models(policy, plan, self._voters, job, prompt, known=known)
+            replies, _ = await ask_models(policy, plan, self._voters, job, prompt, known=known)
         except BudgetExhaustedError:  # no model had voted at all
             return Bought(exhausted=True)
         return await self._store(job, found, known, replies, "doubt")
@@ -156,7 +157,7 @@ class FurtherAsking:
         if found is None:
             return Bought()
         prompt, known = await self._prompt(job, found), found.replies
-        left = [arm for arm in self._voters.expected_costs(job, prompt) if arm not in known]
+        left = [arm for arm in unheard(self._voters.expected_costs(job, prompt), known) if arm not in known]
         request_size.set(_BULK)
         answers = await asyncio.gather(
             *(self._voters.vote(job, arm, prompt) for arm in left), return_exceptions=True
@@ -201,7 +202,7 @@ class FurtherAsking:
 
     async def _prompt(self, job: Job, found: _Found) -> TaskPrompt:
         contexts = [round_.context for round_ in found.rounds]
-        return await write_prompt(job, found.questions, contexts, self._examples)
+        return await write_prompt(job, found.questions, contexts, self._examples, alone=True)
 
     @staticmethod
     def _policy(job: Job, found: _Found) -> object:

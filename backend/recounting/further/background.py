@@ -153,8 +153,9 @@ class Completing:
         total = accounts.balance(connection, project, accounts.TOTAL)
         own = accounts.balance(connection, project, "background")
         paid = from_picodollars(total.spent - own.spent)
-        purse = Purse("background", self._settings.background_share * paid)
-        if from_picodollars(own.spent + own.reserved) >= purse.usd:
+        most = self._settings.background_share * paid
+        purse = Purse("background", most)
+        if from_picodollars(own.spent + own.reserved) >= most:
             return purse, ()
         return purse, labelled_rounds.incomplete(connection, project, after=last, limit=_TASKS)
 

@@ -9,7 +9,7 @@ from backend.learning.human_labels import aggregation_of
 from backend.learning.states import StateKey
 from backend.ledger.recounts.countable_rounds import CountableRound
 from backend.recounting.counting import QuestionCounter
-from camvo.joint.further_votes import FurtherVotes
+from camvo.joint.plans.further_votes import FurtherVotes
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
 from camvo.stages.asking_order import cheapest_first

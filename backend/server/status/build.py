@@ -19,9 +19,11 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.server.status.alarms.project import Found, is_connected, project_alerts
 from backend.server.status.alarms.server import server_alerts
 from backend.server.status.live import Live
+from backend.server.status.parts.certificates.issued import certificate_reports
 from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.failed import failed_task_reports
 from backend.server.status.parts.next_steps import next_steps
+from backend.server.status.parts.packs import pack_reports
 from backend.server.status.parts.progress import label_studio_address, progress_report
 from backend.server.status.parts.questions import QuestionSource, question_reports
 from backend.server.status.parts.recounts import recount_report
@@ -52,6 +54,7 @@ def build_report(
     project: str | None = None,
     label_studio: str | None = None,
     annotators: bool = False,
+    certificates: bool = False,
 ) -> Report:
     """Build the report of every project, or of the projects that ``project`` names.
 
@@ -63,11 +66,13 @@ def build_report(
         project: a project's key, or its number in Label Studio.
         label_studio: the configured address of Label Studio, for projects whose own is unknown.
         annotators: whether to report on each annotator.
+        certificates: whether to estimate the share of each label and to check the certificates that were
+            issued, which reads every round.
     """
     known = selected_projects(connection, project)
     day = accounts.balance(connection, accounts.EVERY_PROJECT, accounts.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    around = _Around(label_studio, reports.recent_outcomes(connection))
+    around = _Around(label_studio, reports.recent_outcomes(connection), certificates)
     project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
     if annotators:
         project_reports = [
@@ -107,10 +112,12 @@ class _Around:
     Attributes:
         label_studio: the configured address of Label Studio.
         outcomes: (project, model) → the outcomes of its latest calls.
+        certificates: whether to estimate shares of labels, and to check certificates.
     """
 
     label_studio: str | None
     outcomes: Mapping[tuple[str, str], Sequence[str | None]]
+    certificates: bool
 
 
 def _project_report(
@@ -124,9 +131,12 @@ def _project_report(
     bins = reports.sum_scores(connection, key)
     account = accounts.balance(connection, key, accounts.TOTAL)
     shown, ours = stored.model_version, settings.model_version
-    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {})
+    asked = (
+        {question.name: question for question in config.questions} if config and around.certificates else {}
+    )
+    source = QuestionSource(connection, key, settings.guarantee, closed_controls(stored) or {}, asked)
     questions = question_reports(source, rounds)
-    models = model_reports(connection, key, calls, [model.name for model in own_settings.models])
+    models = model_reports(connection, key, calls, own_settings.arms)
     progress = progress_report(connection, stored, config)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
@@ -154,6 +164,8 @@ def _project_report(
         label_studio=label_studio,
         url=None if label_studio is None else f"{label_studio}/projects/{_number(key)}/data",
         recounts=recount_report(connection, key),
+        packs=pack_reports(connection, key),
+        certificates=certificate_reports(connection, key) if around.certificates else None,
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
         report = replace(report, next_steps=next_steps(report))

@@ -231,3 +231,58 @@ class ExamplesReport:
     shown: Share
     left_out: Share
     helps: float
+
+
+@dataclass(frozen=True, slots=True)
+class PackComparison:
+    """How often a packed arm's vote on one question differed from its model's, asked singly.
+
+    Attributes:
+        control: the question's control.
+        epoch: its epoch.
+        compared: how many tasks a coin chose for both.
+        differed: in how many of them the votes differed.
+        unpacked: whether that is significantly too often, so that the arm is asked no more.
+    """
+
+    control: str
+    epoch: str
+    compared: int
+    differed: int
+    unpacked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """A packed arm of a project.
+
+    Attributes:
+        arm: its name.
+        model: the model's name.
+        prompts: its answered prompts about more than one task.
+        tasks: how many tasks they were about.
+        cost_usd: what they cost.
+        comparisons: by question.
+    """
+
+    arm: str
+    model: str
+    prompts: int
+    tasks: int
+    cost_usd: float
+    comparisons: tuple[PackComparison, ...]
+
+    @property
+    def compared(self) -> int:
+        """How many tasks were asked about both ways, over all questions."""
+        return sum(each.compared for each in self.comparisons)
+
+    @property
+    def differed(self) -> int:
+        """In how many of them the votes differed."""
+        return sum(each.differed for each in self.comparisons)
+
+    @property
+    def unpacked(self) -> bool:
+        """Whether the arm is asked no more."""
+        return any(each.unpacked for each in self.comparisons)

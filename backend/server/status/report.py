@@ -13,11 +13,14 @@ from backend.ledger.reports import HumansRow
 from backend.server.status.evidence import (
     ExamplesReport,
     GuaranteeReport,
+    PackReport,
     ReliabilityReport,
     Share,
     StopsReport,
     VotesReport,
 )
+from backend.server.status.parts.certificates.issued import CertificateReport
+from backend.server.status.parts.certificates.shares import SharesReport
 from backend.server.status.parts.certify import CertifyReport
 from backend.server.status.parts.estimate import EstimateReport, ScoreCheckReport
 from backend.server.status.parts.labels import LabelsReport
@@ -98,6 +101,9 @@ class QuestionReport:
         labels: what its labels are like; ``None`` in an earlier epoch.
         questionable: the labels on which vote and people differ; ``None`` in an earlier epoch.
         certify: how many more blind labels a certificate needs; ``None`` without a blind task.
+        shares: the share of each label; ``None`` unless that is asked for and blind labels say it.
+        blind_needed: how many blind labels are expected to certify, by scores alone; ``None`` with a blind
+            task, if no number suffices, and unless shares are asked for.
     """
 
     control: str
@@ -115,6 +121,8 @@ class QuestionReport:
     labels: LabelsReport | None = None
     questionable: QuestionableReport | None = None
     certify: CertifyReport | None = None
+    shares: SharesReport | None = None
+    blind_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +241,8 @@ class ProjectReport:
         next_steps: what to do next, the most useful first.
         recounts: what counting the kept votes again has changed.
         annotators: what is known of each annotator; ``None`` unless that is asked for.
+        packs: the packed arms.
+        certificates: the certificates that were issued, the latest first; ``None`` unless asked for.
     """
 
     key: str
@@ -258,6 +268,8 @@ class ProjectReport:
     url: str | None = None
     next_steps: tuple[NextStep, ...] = ()
     annotators: tuple[AnnotatorReport, ...] | None = None
+    packs: tuple[PackReport, ...] = ()
+    certificates: tuple[CertificateReport, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
-from backend.commands.label import run as run_module
+from backend.commands.label import label_tasks as run_module
 from backend.errors import ConfigError, DatasetError
 from backend.ledger.money import accounts
 from backend.testing import Reply

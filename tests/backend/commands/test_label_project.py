@@ -10,7 +10,7 @@ from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project_run import predict_project
+from backend.commands.label.project.project_run import predict_project
 from backend.commands.predict.tally import Tally
 from backend.ledger import projects
 from backend.testing import Reply

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def replayed(folder: Path, *options: str) -> dict[str, Any]:
-    base = ("replay", "votes.csv", "--embeddings", "e.npy", "--policy", "stacked", "--human-labels", "0.2")
+    base = ("replay", "votes.csv", "--embeddings", "e.npy", "--policy", "joint", "--human-labels", "0.2")
     assert called(*base, "--json", "out.json", *options, cwd=folder).returncode == 0
     content: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
     return content

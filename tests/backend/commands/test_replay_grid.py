@@ -23,9 +23,9 @@ from backend.commands.replay.series import series_of
 from backend.errors import ReplayError
 from camvo.policies.baselines import Majority, Random
 from camvo.policies.camvo import CaMVo
+from camvo.policies.joint import Joint
 from camvo.policies.rivals.cascade import Cascade
 from camvo.policies.sequential import Sequential
-from camvo.policies.stacked import Stacked
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
 from camvo.replays.replay import Trace, replay
@@ -105,10 +105,10 @@ def test_sequential_voting_has_the_agreement_and_the_stages_that_were_given() ->
     assert one.policy == Sequential(alpha=0.7, lambda_r=5.0, estimator="mle", agreement=0.95, max_stages=2)
 
 
-def test_the_stacked_vote_has_the_worth_and_the_stages_that_were_given() -> None:
-    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", max_stages=2, worth=50.0)
-    (one,) = replay_settings(["stacked"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
-    assert one.policy == Stacked(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0, max_stages=2)
+def test_the_joint_policy_has_the_worth_that_was_given() -> None:
+    shared = Parameters(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0)
+    (one,) = replay_settings(["joint"], [0.8], [2], [0.95], shared, models=tuple(MODELS))
+    assert one.policy == Joint(alpha=0.7, lambda_r=5.0, estimator="mle", worth=50.0)
 
 
 def test_a_share_and_a_threshold_stand_in_the_name() -> None:
@@ -122,7 +122,7 @@ def test_a_share_and_a_threshold_stand_in_the_name() -> None:
     [
         (
             "best",
-            "--policy best: there is no such policy (known: camvo, ccamvo, joint, sequential, stacked,",
+            "--policy best: there is no such policy (known: camvo, ccamvo, joint, sequential, baseline,",
         ),
         ("single", "--policy single: there is no such policy"),
         ("camvo:a", "--policy camvo:a: there is no such policy"),

@@ -13,16 +13,16 @@ import pytest
 from backend.learning.background_fits import BackgroundFits
 from backend.learning.fit_cache import PAUSE
 from backend.learning.states import StateKey
-from camvo.policies.background_fits import Fit, FitData, StackedFitData, WeightsFitData, fitted
+from camvo.policies.background_fits import Fit, FitData, WeightsFitData, fitted
 from camvo.state.kept_rounds import CastVote, KeptRound, LatestRounds
 
 KEY = StateKey("7.1", "mood", "epoch")
 
 
-def fit_data(n: int) -> StackedFitData:
+def fit_data(n: int) -> WeightsFitData:
     said = (CastVote("blue", "Glad", 0.7), CastVote("red", "Sad", 0.7))
     latest = LatestRounds(tuple(KeptRound(said, "Glad", everyone=True) for _ in range(n)))
-    return StackedFitData(latest, ("Glad", "Sad"), ("blue", "red"), (0.5, 0.5), 1 / 75, 3)
+    return WeightsFitData(latest, ("Glad", "Sad"), (("blue", 0.7), ("red", 0.7)))
 
 
 class Process:
@@ -97,9 +97,9 @@ def test_other_agreement_weights_start_a_fit_of_the_same_rounds(process: Process
     asyncio.run(run())
 
 
-def test_another_asking_order_has_its_own_fit(process: Process) -> None:
+def test_another_pool_has_its_own_fit(process: Process) -> None:
     one = fit_data(20)
-    other = replace(one, order=("red", "blue"))
+    other = replace(one, weights=(*one.weights, ("green", 0.7)))
 
     async def run() -> None:
         first = await process.current(one)

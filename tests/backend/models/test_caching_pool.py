@@ -463,7 +463,7 @@ def test_a_call_that_timed_out_is_booked_at_its_expected_price(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider may bill it, and the budget must not be exceeded."""
-    monkeypatch.setattr(caching_pool, "_OVERTIME", 0.0)
+    monkeypatch.setattr(caching_pool, "OVERTIME", 0.0)
     released = threading.Event()
     processes.replies(GLAD.held_until(released))
     pool = processes.pool()

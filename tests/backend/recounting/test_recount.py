@@ -28,6 +28,7 @@ from whole_backend import Backend
 from backend.ledger import open_rounds
 from backend.ledger.recounts import countings
 from backend.ledger.recounts import rows as recounts
+from backend.ledger.recounts.countings import Counting
 from backend.recounting import automatic
 from backend.telemetry import logs
 
@@ -252,6 +253,23 @@ def test_within_an_hour_there_is_no_second_one(studio: Studio) -> None:
         assert not automatic._is_due(connection, studio.project.key)
         timed = connection.execution_options(camvo_clock=lambda: later)
         assert automatic._is_due(timed, studio.project.key)
+
+
+def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
+    tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = Studio(tmp_path, api)
+    with studio.backend:
+        studio.predict()
+        counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, studio.backend.runtime.clock())
+        with studio.backend.ledger.write() as connection:
+            countings.store(connection, studio.project.key, counting)
+        studio.label(*range(9))
+        studio.tend()
+        assert len(studio.countings()) == 1
+        studio.label(9, 10, 11)
+        studio.tend()
+        assert [made.labels for made in studio.countings()] == [LEFT, 0]
 
 
 def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path) -> None:

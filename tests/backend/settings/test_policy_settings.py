@@ -11,12 +11,11 @@ from backend.settings.policies import policy_in_force, policy_of, warn_of_implie
 from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
 from camvo.policies.sequential import Sequential
-from camvo.policies.stacked import Stacked
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 
 POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
-NAMES = ("camvo", "ccamvo", "joint", "sequential", "stacked", "baseline", "majority", "single")
+NAMES = ("camvo", "ccamvo", "joint", "sequential", "baseline", "majority", "single")
 
 
 def overridden(overrides: dict[str, object], **policy: object) -> PolicySettings:
@@ -43,22 +42,18 @@ def test_a_task_that_somebody_waits_for_takes_one_stage() -> None:
     assert policy.max_stages == 1
 
 
-@pytest.mark.parametrize(("name", "policy"), [("joint", Joint()), ("stacked", Stacked())])
-def test_a_right_label_is_worth_what_the_policy_says_by_default(name: str, policy: Joint | Stacked) -> None:
-    assert policy_of(PolicySettings.model_validate({"name": name}), [LABEL_VOTE]) == policy
+def test_a_right_label_is_worth_what_the_policy_says_by_default() -> None:
+    assert policy_of(PolicySettings(name="joint"), [LABEL_VOTE]) == Joint()
 
 
-@pytest.mark.parametrize("name", ["joint", "stacked"])
-def test_the_worth_of_a_right_label_can_be_set(name: str) -> None:
-    policy = policy_of(PolicySettings.model_validate({"name": name, "worth": 33.0}), [LABEL_VOTE])
-    assert isinstance(policy, Joint | Stacked)
-    assert policy.worth == 33.0
+def test_the_worth_of_a_right_label_can_be_set() -> None:
+    assert policy_of(PolicySettings(name="joint", worth=33.0), [LABEL_VOTE]) == Joint(worth=33.0)
 
 
 # -- the section of camvo.yaml
 
 
-@pytest.mark.parametrize("key", ["delta", "k_min", "agreement", "max_stages", "worth", "first", "lambda_l"])
+@pytest.mark.parametrize("key", ["delta", "k_min", "agreement", "max_stages", "worth", "lambda_l"])
 def test_a_section_must_name_its_policy(key: str) -> None:
     with pytest.raises(ValidationError, match="is missing"):
         PolicySettings.model_validate({key: 1})
@@ -97,11 +92,6 @@ def test_parameters_without_effect_are_known(
 @pytest.mark.parametrize("overrides", [{"delta": 0.97}, {"k_min": 3}, {"k_min": 2, "worth": 10.0}])
 def test_a_project_that_overrides_delta_or_k_min_gets_camvo(overrides: dict[str, object]) -> None:
     assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), CaMVo)
-
-
-@pytest.mark.parametrize("overrides", [{"first": 50}, {"first": 50, "max_stages": 2, "worth": 10.0}])
-def test_a_project_that_overrides_first_gets_stacked(overrides: dict[str, object]) -> None:
-    assert isinstance(policy_of(overridden(overrides), [LABEL_VOTE]), Stacked)
 
 
 @pytest.mark.parametrize("overrides", [{"agreement": 0.9}, {"max_stages": 2}])

@@ -165,10 +165,16 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
         (THREE + "policy: {name: camvo, lambda_r: -1}", "policy.lambda_r", "-1", "0 or more"),
         (THREE + "policy: {name: camvo, n0: 0}", "policy.n0", "0", "1 or more"),
         (THREE + "policy: {name: best}", "policy.name", "best", "'camvo'"),
+        (THREE + "policy: {name: stacked}", "policy.name", "no longer has", "policy.name to joint"),
         (THREE + "policy: {name: single}", "policy.model", "missing", "a, b, c"),
         (THREE + "policy: {name: single, model: d}", "policy.model", "'d'", "a, b, c"),
         (THREE + "policy: {name: camvo, detla: 0.9}", "policy.detla", "not a key", "delta?"),
-        (THREE + "policy: {k_min: 3}", "policy.name", "missing", "camvo, ccamvo, joint, sequential, stacked"),
+        (
+            THREE + "policy: {k_min: 3}",
+            "policy.name",
+            "missing",
+            "camvo, ccamvo, joint, sequential, baseline",
+        ),
         (THREE + "policy: {name: null, agreement: 0.9}", "policy.name", "missing", "add one of camvo"),
         (
             THREE + "policy: {name: sequential, k_min: 3}",
@@ -177,7 +183,7 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
             "camvo",
         ),
         (
-            THREE + "policy: {name: stacked, agreement: 0.9}",
+            THREE + "policy: {name: joint, agreement: 0.9}",
             "policy.agreement",
             "of sequential, not",
             "remove it",
@@ -377,7 +383,7 @@ def test_a_project_overrides_these_settings_and_no_more(
     }
     own = settings.for_project(form(params))
     assert (own.policy.delta, own.policy.k_min, own.instructions) == (0.5, 1, "Take your time.")
-    assert (own.policy.max_stages, own.policy.worth, own.policy.first) == (7, 50.0, 300)
+    assert (own.policy.max_stages, own.policy.worth) == (7, 50.0)
     assert ([model.name for model in own.models], own.show_votes) == (["a", "c"], True)
     restored = own.model_copy(
         update={

@@ -13,7 +13,7 @@ from camvo.joint.beliefs import believe
 from camvo.joint.contexts import Components
 from camvo.joint.joint_fit import fit_joint
 from camvo.joint.lattice import vote_lattice
-from camvo.joint.worth import plan_by_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.state.context_rounds import LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts, VotePattern

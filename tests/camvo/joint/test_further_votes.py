@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import camvo
-from camvo.joint.further_votes import NOTHING, FurtherVotes
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.plans.further_votes import NOTHING, FurtherVotes
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
 from camvo.state.state import State

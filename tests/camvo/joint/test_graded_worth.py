@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import fit_joint
+from camvo.joint.plans.graded_worth import plan_by_graded_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.sure_votes import SureVotes, tilt_of, tilted
-from camvo.joint.worth import plan_by_worth
 from camvo.state.kept_rounds import LatestRounds
 from camvo.weights.grades import Grades, Scale
 

@@ -67,14 +67,14 @@ def test_a_calibrated_label_follows_its_definition(others):
     terms = HumanTerms(0.5, np.zeros(3), {"neg": 1.0}, 0.0, 5)
     odds = {"neg": 0.5**0.5 * np.e, "pos": 0.2**0.5}
     total = sum(odds.values()) + (0.3**0.5 if others else 0.0)
-    found = terms.calibrate({"neg": 0.5, "pos": 0.2}, others=others)
+    found = terms.calibrate({"neg": 0.5, "pos": 0.2}, terms.labels, others=others)
     assert found == pytest.approx({label: value / total for label, value in odds.items()})
 
 
 def test_the_exponent_keeps_the_order_of_the_labels():
     probabilities = {"neg": 0.6, "other": 0.3, "pos": 0.05}
     surer, less = (
-        HumanTerms(e, np.zeros(3), {}, 0.0, 5).calibrate(probabilities, others=True) for e in (2, 0.3)
+        HumanTerms(e, np.zeros(3), {}, 0.0, 5).calibrate(probabilities, {}, others=True) for e in (2, 0.3)
     )
     assert (
         list(probabilities) == sorted(surer, key=surer.get, reverse=True) == sorted(less, key=less.get)[::-1]

@@ -11,7 +11,7 @@ from made_up_votes import COINS, draw_votes, no_rounds, rows_of
 from camvo.joint.beliefs import form_beliefs
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.vote_model import fit_vote_model
-from camvo.joint.worth import plan_by_worth
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.numerics.tolerances import TIE
 
 PRICES = (0.01, 0.03, 0.002)

@@ -15,7 +15,6 @@ from camvo.policies.background_fits import WeightsFitData, fitted
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
 from camvo.policies.sequential import Sequential
-from camvo.policies.stacked import Stacked
 from camvo.policies.teaching import TaughtRound
 from camvo.replays.replay import replay
 from camvo.replays.votes_table import VotesTable
@@ -272,8 +271,8 @@ def test_its_fits_are_of_another_kind_than_those_of_other_policies(taught):
         Joint().contribution(own_plan(state), "q", cast("pos"), "neg", human=True),
     )
     observation = observed(state)["q"]
-    kinds = {policy.fit_data(observation, PRICES).kind for policy in (Joint(), Sequential(), Stacked())}
-    assert len(kinds) == 3
+    kinds = {policy.fit_data(observation, PRICES).kind for policy in (Joint(), Sequential())}
+    assert len(kinds) == 2
 
 
 def test_tasks_of_all_lengths_share_one_fit(taught):

@@ -17,7 +17,7 @@ from camvo.state.kept_rounds import KeptRound
 from camvo.state.state import State
 from camvo.votes.numbers import NumericVote
 from camvo.weights import vote_weights
-from camvo.weights.stacking_fit import ANCHORED, OPEN, fit_stacked_vote
+from camvo.weights.corrected_vote_fit import fit_corrected_vote
 
 LABELS = ("no", "yes", "maybe", "other")
 COSTS = {"best": 6.0, "a": 3.0, "b": 2.0, "c": 1.5, "d": 1.0}
@@ -135,8 +135,8 @@ def test_the_score_is_what_human_labels_give_to_the_label(taught):
     votes = {arm: {"q": "yes" if arm == "best" else "no"} for arm in ARMS}
     decision = taught.policy.decide(plan, votes)["q"]
     origin = plan.stages.questions["q"].vote_weights
-    chances = origin.stack.probabilities({arm: votes[arm]["q"] for arm in ARMS}, origin.agreed, LABELS)
-    assert (decision.label, decision.trust) == ("yes", origin.stack.trust)
+    chances = origin.corrected.probabilities({arm: votes[arm]["q"] for arm in ARMS}, origin.agreed, LABELS)
+    assert (decision.label, decision.trust) == ("yes", origin.corrected.trust)
     assert decision.posterior == chances
     assert decision.score == chances["yes"] > 0.5
 
@@ -162,7 +162,7 @@ def test_labels_on_models_that_have_left_say_nothing(items):
     project = Project(Sequential(), table(items=30), labelled(30, 15))
     left = {"new": 1.0, "other": 2.0}
     plan = project.policy.plan({"q": Observation(project.state, CONTEXT, LABELS)}, left)
-    assert plan.stages.questions["q"].vote_weights.stack is None
+    assert plan.stages.questions["q"].vote_weights.corrected is None
 
 
 def test_a_round_is_kept_once_a_human_has_labelled_it_with_the_votes_there_are(taught):
@@ -190,10 +190,10 @@ def test_there_is_nothing_to_fit_about_a_question_whose_answers_are_no_labels(ta
 
 
 def test_a_plan_takes_the_fit_that_its_observation_brings(taught):
-    stack = fit_stacked_vote(taught.state.kept_rounds.rounds[:50], LABELS, ANCHORED)
-    assert taught.plan(fit=Fit(stack)).stages.questions["q"].vote_weights.stack is stack
+    corrected = fit_corrected_vote(taught.state.kept_rounds.rounds[:50], LABELS)
+    assert taught.plan(fit=Fit(corrected)).stages.questions["q"].vote_weights.corrected is corrected
     fresh = taught.policy.fit_data(Observation(taught.state, CONTEXT, LABELS), COSTS).compute()
-    assert taught.plan().stages.questions["q"].vote_weights.stack == fresh.stack
+    assert taught.plan().stages.questions["q"].vote_weights.corrected == fresh.corrected
 
 
 def rounds_with(rights, seed=0):
@@ -209,17 +209,7 @@ def rounds_with(rights, seed=0):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([3, 4, 5, 5, 5]), min_size=1, max_size=30), st.integers(0, 999))
 def test_a_few_labels_on_easy_rounds_let_nobody_decide_alone(rights, seed):
-    stack = fit_stacked_vote([*rounds_with(rights, seed)], LABELS, ANCHORED)
-    weights = sorted(stack.scale * 1.5 + stack.arms.get(arm, 0.0) for arm in ARMS)
+    vote = fit_corrected_vote([*rounds_with(rights, seed)], LABELS)
+    weights = sorted(vote.scale * 1.5 + vote.arms.get(arm, 0.0) for arm in ARMS)
     assert weights[0] > 0.0
     assert weights[-1] < sum(weights[:-1])
-
-
-def test_a_vote_is_worth_the_same_whatever_label_it_is_for():
-    labelled_rounds = [*rounds_with([3, 4, 5] * 40)]
-    assert (
-        fit_stacked_vote(labelled_rounds, LABELS, ANCHORED).labels
-        == fit_stacked_vote(labelled_rounds, LABELS, ANCHORED).pairs["a"]
-        == {}
-    )
-    assert set(fit_stacked_vote(labelled_rounds, LABELS, OPEN).labels) == set(LABELS)

@@ -208,9 +208,7 @@ class TestLearning:
         answered(other.task(HERE)).learn()
         assert_same_state(question.state, other.state)
 
-    @pytest.mark.parametrize(
-        "policy", [camvo.Baseline(), camvo.Joint(), camvo.Sequential(), camvo.Stacked()], ids=repr
-    )
+    @pytest.mark.parametrize("policy", [camvo.Baseline(), camvo.Joint(), camvo.Sequential()], ids=repr)
     def test_a_persons_label_teaches_the_same_at_once_or_later(self, policy):
         question, other = make_question(policy=policy), make_question(policy=policy)
         answered(question.task(HERE)).learn(human="neg")
@@ -234,9 +232,7 @@ class TestLearning:
         task.learn()
         assert question.state["small"].reward_sum == 0.0
 
-    @pytest.mark.parametrize(
-        "policy", [camvo.Baseline(), camvo.Joint(), camvo.Sequential(), camvo.Stacked()], ids=repr
-    )
+    @pytest.mark.parametrize("policy", [camvo.Baseline(), camvo.Joint(), camvo.Sequential()], ids=repr)
     @pytest.mark.parametrize("human", [None, "neg"])
     def test_withdrawing_takes_back_everything(self, policy, human):
         question = make_question(policy=policy)

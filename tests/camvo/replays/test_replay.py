@@ -10,7 +10,6 @@ from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
-from camvo.policies.stacked import Stacked
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
@@ -211,7 +210,7 @@ def test_a_policy_that_uses_confidences_is_right_more_often():
     table = with_confidences(drawn(items=600))
     human = np.arange(600) < 60
     sure, blind = (
-        replay(Stacked(first=150), items, window=20, human=human)
+        replay(Joint(), items, window=20, human=human)
         for items in (table, dataclasses.replace(table, confidences=None))
     )
     gain = np.mean(sure.labels[200:] == table.truth[200:]) - np.mean(blind.labels[200:] == table.truth[200:])
@@ -221,7 +220,7 @@ def test_a_policy_that_uses_confidences_is_right_more_often():
 def test_a_model_that_says_nothing_of_how_sure_it_is_votes_as_before():
     table = drawn(items=100)
     silent = dataclasses.replace(table, confidences=np.full(table.votes.shape, np.nan))
-    policy = Stacked(first=50)
+    policy = Joint()
     assert replay(policy, silent).labels.tolist() == replay(policy, table).labels.tolist()
 
 
@@ -334,10 +333,9 @@ def test_a_share_for_review_that_is_none_is_refused(share):
         replay(Majority(), drawn(items=5), reviewed=share)
 
 
-@pytest.mark.parametrize("policy", [Joint(), Stacked(first=50)], ids=["joint", "stacked"])
-def test_confidences_and_the_student_go_with_the_review_queue_and_all_votes_on_what_it_labels(policy):
+def test_confidences_and_the_student_go_with_the_review_queue_and_all_votes_on_what_it_labels():
     table = with_confidences(topics(LEAST_TEXTS + 50))
-    trace = replay(policy, table, student=True, reviewed=0.1, complete=True, window=50)
+    trace = replay(Joint(), table, student=True, reviewed=0.1, complete=True, window=50)
     assert (trace.labelled_at > 0).sum() == len(table.truth) // 10
     assert trace.asked[trace.labelled_at > 0].all()
 

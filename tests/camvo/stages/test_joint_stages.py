@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.graded_worth import plan_by_graded_worth
 from camvo.joint.joint_fit import fit_joint
+from camvo.joint.plans.graded_worth import plan_by_graded_worth
+from camvo.joint.plans.kept_labels import kept_labels
+from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.sure_votes import SureVotes
-from camvo.joint.worth import plan_by_worth
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import SILENT, UNASKED
@@ -184,6 +185,28 @@ def test_stopping_early_is_wrong_where_the_arms_asked_later_turn_the_label():
     assert early.keys() == {"c"}
     plan = stages({"q": one}, exploration="everyone", prices=dear)
     assert plan.exploration_round("q", {"a": "neg", "b": "neg", "c": "pos"}).right is False
+
+
+def test_an_early_label_comes_with_a_promise_of_how_rarely_later_votes_turn_it():
+    dear = {"a": 0.3, "b": 0.3, "c": 0.002}
+    one = question(prices=dear)
+    plan = stages({"q": one}, exploration="everyone", prices=dear)
+    promised = plan.exploration_round("q", dict.fromkeys(ARMS, "pos")).promised
+    estimate = 1.0 - kept_labels(one.fit.beliefs)[one.fit.node({"c": "pos"})]
+    assert estimate < promised < 2.0 * estimate
+
+
+def test_nothing_is_promised_where_confidences_move_beliefs():
+    one = question()
+    sure = replace(one, fit=replace(one.fit, sure=SureVotes(Grades({"b": {"": SCALE}}))))
+    assert one.promised({"c": "pos"}) is not None
+    assert sure.promised({"c": "pos"}) is None
+
+
+def test_nothing_is_promised_for_arms_that_the_plan_does_not_know():
+    one = question()
+    larger = replace(one, fit=replace(one.fit, arms=(*ARMS, "d")))
+    assert larger.promised({"c": "pos"}) is None
 
 
 def test_a_plan_is_described_in_plain_json():

@@ -70,20 +70,3 @@ def test_after_removing_all_rounds_the_latest_are_none():
 
 def test_new_weights_leave_out_the_votes_without_a_weight():
     assert kept_round(1).weighted({"a": 0.0, "b": 2.0}).votes == (CastVote("b", None, 2.0),)
-
-
-@given(st.lists(st.sampled_from(["ab", "abc", "bc"])), st.lists(st.sampled_from(["ab", "abc", "bc"])))
-def test_everyone_rounds_counts_the_rounds_that_asked_a_whole_pool_with_these_models(added, removed):
-    rounds = KeptRounds()
-    for pool, change in [(pool, rounds.add) for pool in added] + [(pool, rounds.remove) for pool in removed]:
-        for everyone in (True, False):
-            change(KeptRound(tuple(CastVote(arm, None, 1.0) for arm in pool), None, everyone))
-    for arms in ("a", "c", "ac", ""):
-        wanted = sum(
-            round_.everyone and set(arms) <= {vote.arm for vote in round_.votes} for round_ in rounds.rounds
-        )
-        assert (
-            rounds.everyone_rounds(arms)
-            == KeptRounds.from_list(rounds.to_list()).everyone_rounds(arms)
-            == wanted
-        )

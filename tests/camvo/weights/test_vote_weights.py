@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from camvo.state.vote_patterns import PatternCounts, VotePattern
-from camvo.weights.stacking import StackedVote
+from camvo.weights.corrected_vote import CorrectedVote
 from camvo.weights.vote_weights import VoteWeights, weights_are_settled
 
 AGREED = {"copy": 0.0, "good": 1.5, "plain": 1.2, "wrong": 1.4}
-STACK = StackedVote(scale=0.5, arms={"copy": 0.8, "good": 2.0, "wrong": -3.0}, trust=0.9)
+CORRECTED = CorrectedVote(scale=0.5, arms={"copy": 0.8, "good": 2.0, "wrong": -3.0}, trust=0.9)
 
 
 def test_without_human_labels_the_weights_are_those_of_agreement():
@@ -18,22 +18,22 @@ def test_without_human_labels_the_weights_are_those_of_agreement():
 
 
 def test_human_labels_scale_and_correct_the_weights():
-    weights = VoteWeights(AGREED, STACK).by_arm()
+    weights = VoteWeights(AGREED, CORRECTED).by_arm()
     assert weights["good"] == pytest.approx(0.5 * 1.5 + 2.0)
     assert weights["plain"] == pytest.approx(0.5 * 1.2)
 
 
 def test_an_arm_whose_corrected_weight_is_negative_has_the_smallest_weight():
-    assert VoteWeights(AGREED, STACK).by_arm()["wrong"] == 0.01
+    assert VoteWeights(AGREED, CORRECTED).by_arm()["wrong"] == 0.01
 
 
 def test_a_near_copy_keeps_a_weight_of_0():
-    assert VoteWeights(AGREED, STACK).by_arm()["copy"] == 0.0
+    assert VoteWeights(AGREED, CORRECTED).by_arm()["copy"] == 0.0
 
 
 def test_the_description_has_the_corrections_and_the_agreed_weights():
     assert VoteWeights(AGREED).describe() == {}
-    assert VoteWeights(AGREED, STACK).describe() == {"stack": STACK.describe(), "agreed": AGREED}
+    assert VoteWeights(AGREED, CORRECTED).describe() == {"corrected": CORRECTED.describe(), "agreed": AGREED}
 
 
 ARMS = ("a", "b", "c", "d")

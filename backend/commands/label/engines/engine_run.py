@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,14 +15,18 @@ from backend.commands.label.engines import ray_data
 from backend.commands.label.engines.part_labeller import PartLabeller, PartOutcome, Work
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_process import asking_nobody
+from backend.commands.label.run import dataset_jobs
 from backend.commands.label.run_counts import RunCounts
 from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
+from backend.commands.quote.quoting import agreed
 from backend.datasets.index import Index
 from backend.datasets.optional import pyarrow_parquet
 from backend.datasets.parts import Part, parts_of, stale_files
 from backend.datasets.sinks.whole_file import check_writable
 from backend.datasets.sources.open_source import open_source
+from backend.datasets.tasks import Dataset
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import Ledger, migrate
 from backend.settings import Environment
@@ -85,7 +90,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     pyarrow_parquet()
     dataset = options.dataset(open_source(path))
     prepare_folder(out)
-    settings = options.settings(settings_module.load(environment.config))
+    settings = settings_module.load(environment.config)
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
@@ -101,12 +106,21 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
             tasks=index.tasks,
         )
         rows = index.rows
-    migrate(environment.database_url)
+        migrate(environment.database_url)
+        work = _agreed(work, dataset, index, console)
     counts, errors = _gather(label(work, parts), work, rows, console)
     if not errors:
         for stale in stale_files(out, len(parts)):
             stale.unlink()
     return counts, errors
+
+
+def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
+    """Show the quote, ask whether to spend it, and let every part keep to it."""
+    with asking_nobody(work.settings, work.environment) as process:
+        jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
+        aim = agreed(jobs, index, work.options, console).aim_usd
+    return replace(work, options=replace(work.options, aim=aim))
 
 
 def _gather(

@@ -10,9 +10,11 @@ import structlog
 from rich.console import Console
 
 from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_process import annotation_process
 from backend.commands.label.results import results
-from backend.commands.label.run import annotation_process, dataset_jobs, label_tasks
+from backend.commands.label.run import dataset_jobs
 from backend.commands.label.run_counts import RunCounts
 from backend.datasets.columns import Columns
 from backend.datasets.parts import Part, PartTasks
@@ -34,7 +36,7 @@ class Work:
         path: the file of the tasks.
         folder: where the results go.
         options: how to label.
-        settings: the settings of every project, with the run's budget.
+        settings: the settings of every project.
         environment: the ledger's address and the secrets.
         project: the project's name in the ledger.
         columns: the columns of the whole file.

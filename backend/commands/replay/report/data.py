@@ -22,7 +22,6 @@ _NAMES = {
     "ccamvo": "CCaMVo",
     "joint": "Joint",
     "sequential": "Sequential",
-    "stacked": "Stacked",
     "baseline": "Baseline",
     "majority": "Majority",
     "cascade": "Cascade, score ≥ {}",

@@ -196,6 +196,18 @@ recounts = Table(
     Index(None, "project", "task"),
 )
 
+recount_checks = Table(
+    "recount_checks",
+    metadata,
+    Column("round_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("confirmed", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
 countings = Table(
     "countings",
     metadata,
@@ -207,6 +219,20 @@ countings = Table(
     Column("labels", BigInteger, nullable=False),
     Column("scores", BigInteger, nullable=False),
     Column("created_at", Double, nullable=False),
+)
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("issued_at", Double, nullable=False),
+    Column("counting", BigInteger, nullable=False),
+    Column("through", BigInteger, nullable=False),
+    Column("labels", BigInteger, nullable=False),
+    Column("labels_hash", Text, nullable=False),
+    Column("evidence", _JSON, nullable=False),
+    Column("file_hash", Text, nullable=False),
 )
 
 recount_looks = Table(
@@ -294,11 +320,48 @@ calls = Table(
     Column("day", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("tasks", Integer, nullable=False, server_default="1"),
+    Column("cached_tokens", BigInteger),
     Column("purse", Text),
     Index(None, "expires_at", **_where("state = 'reserved'")),
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),
+    Index(
+        "ix_calls_packs",
+        "project",
+        "model",
+        "state",
+        "error_code",
+        "tasks",
+        "cost",
+        **_where("tasks > 1"),
+    ),
     sqlite_autoincrement=True,
+)
+
+call_shares = Table(
+    "call_shares",
+    metadata,
+    Column("call", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True, autoincrement=False),
+    Column("share", Double, nullable=False),
+    Index(None, "project", "task"),
+)
+
+pack_checks = Table(
+    "pack_checks",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("control", Text, nullable=False),
+    Column("epoch", Text, nullable=False),
+    Column("arm", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("agreed", Boolean, nullable=False),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("project", "control", "epoch", "arm", "task"),
+    Index(None, "project", "task"),
 )
 
 accounts = Table(

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from backend.models.failures import cure
+from backend.server.status.evidence import PackReport
+from backend.server.status.formats import of
 from backend.server.status.report import Alert, ModelReport, QuestionReport
 
 _MIN_ROUNDS = 20
@@ -51,6 +53,22 @@ def family_alerts(question: QuestionReport) -> list[Alert]:
             subject=question.control,
         )
         for family in votes.families
+    ]
+
+
+def pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
+    """The packed arms that are asked no more."""
+    return [
+        Alert(
+            "packing_differs",
+            f"{pack.arm} voted otherwise than {pack.model} asked singly, in {each.differed} of "
+            f"{of(each.compared, 'task')} ({each.control}); it is asked no more",
+            f"set a smaller pack at {pack.model} in camvo.yaml, or none; look for texts that address models",
+            subject=pack.arm,
+        )
+        for pack in packs
+        for each in pack.comparisons
+        if each.unpacked
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from backend.errors import BudgetExhaustedError
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.server.status.alarms.budget import budget_alerts, refused_alerts
-from backend.server.status.alarms.models import family_alerts, model_alerts
+from backend.server.status.alarms.models import family_alerts, model_alerts, pack_alerts
 from backend.server.status.formats import of, percent
 from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.drift import restart_alert
@@ -57,6 +57,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
         alerts += [alert for alert in [restart_alert(question)] if alert is not None]
         alerts += family_alerts(question)
     alerts += model_alerts(project.models, found.outcomes)
+    alerts += pack_alerts(project.packs)
     alerts += budget_alerts("project's", project.cost.budget, "raise budget.project_usd in camvo.yaml")
     refused = sum(reason.tasks for reason in project.failed if reason.code == BudgetExhaustedError.code)
     alerts += refused_alerts(refused, commands_of(project.key).failed)
@@ -113,7 +114,9 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
         f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
-    fix = f"run {waiting.command}; a server with LABEL_STUDIO_API_KEY does it by itself"
+    fix = f"run {waiting.command}"
+    if is_of_label_studio(project.key):
+        fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
     return [Alert("recount_waiting", message, fix, level="note")]
 
 

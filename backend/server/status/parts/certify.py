@@ -35,6 +35,16 @@ class CertifyReport:
     next_task: int | None
 
 
+def blind_labels_needed(score_counts: Sequence[int], target: float) -> int | None:
+    """How many blind labels are expected to certify a share before there is one; ``None`` if none suffices.
+
+    Args:
+        score_counts: how many labels each bin of the score has.
+        target: the share that must be right.
+    """
+    return labels_to_certify([], _scores(score_counts), target, most=_MOST) if sum(score_counts) else None
+
+
 def certify_report(
     queue: Sequence[QueuedTask], score_counts: Sequence[int], target: float
 ) -> CertifyReport | None:
@@ -50,7 +60,7 @@ def certify_report(
     queue = latest_counting(queue)
     run = unbroken_run(queue)
     audits = [(blind.score, blind.reward) for blind in run if blind.reward is not None]
-    scores = [((place + 0.5) / SCORE_BINS, count) for place, count in enumerate(score_counts)]
+    scores = _scores(score_counts)
     waiting = sum(blind.reward is None for blind in queue)
     next_task = queue[len(run)].task if len(run) < len(queue) else None
     own = labels_to_certify(audits, scores, target, most=_MOST)
@@ -62,3 +72,7 @@ def certify_report(
             if needed := labels_to_certify(audits, scores, share, most=most):
                 return CertifyReport(share, needed, waiting, next_task)
     return CertifyReport(target, own, waiting, next_task)
+
+
+def _scores(score_counts: Sequence[int]) -> list[tuple[float, int]]:
+    return [((place + 0.5) / SCORE_BINS, count) for place, count in enumerate(score_counts)]

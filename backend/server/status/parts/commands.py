@@ -16,7 +16,7 @@ class Commands:
         failed: asks about failed tasks again.
         again: does so with one more attempt of each model.
         refresh: labels tasks anew whose question has changed.
-        recount: counts kept votes again; ``None`` if no command does.
+        recount: counts kept votes again.
         correct_scores: what to do, once more labels are taught, about scores that are off.
         hear_people: what to do if no human label has come.
     """
@@ -25,7 +25,7 @@ class Commands:
     failed: str
     again: str
     refresh: str
-    recount: str | None
+    recount: str
     correct_scores: str
     hear_people: str
 
@@ -53,7 +53,7 @@ def _of_file(label: str) -> Commands:
         failed=f"{label} --retry-failed",
         again=f"{label} --retry-failed",
         refresh=label,
-        recount=None,
-        correct_scores="run camvo teach with them",
+        recount=f"{label} --recount",
+        correct_scores=f"run camvo teach with them, and {label} --recount",
         hear_people=f"{label} --blind 300 writes a sample for people, and camvo teach takes it back",
     )

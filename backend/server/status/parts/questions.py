@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlalchemy import Connection
@@ -11,8 +11,10 @@ from sqlalchemy import Connection
 from backend.ledger import blind_tasks, drift_tests, reports
 from backend.ledger.blind_tasks import QueuedTask
 from backend.ledger.reports import RoundsRow
+from backend.questions import ConfigQuestion
 from backend.server.status.evidence import Share, VotesReport
-from backend.server.status.parts.certify import certify_report
+from backend.server.status.parts.certificates.shares import shares_report
+from backend.server.status.parts.certify import blind_labels_needed, certify_report
 from backend.server.status.parts.drift import stops_report
 from backend.server.status.parts.estimate import estimate_report, score_check_report
 from backend.server.status.parts.guarantee import guarantee_report
@@ -30,12 +32,14 @@ class QuestionSource:
         project: the project's key.
         target: the share of labels that must be right.
         closed: control → whether its answers are labels of the label config.
+        shares: the questions whose labels' shares are estimated, by control.
     """
 
     connection: Connection
     project: str
     target: float
     closed: Mapping[str, bool]
+    shares: Mapping[str, ConfigQuestion] = field(default_factory=dict)
 
 
 def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tuple[QuestionReport, ...]:
@@ -81,7 +85,7 @@ def _with_labels(
     question = (source.connection, source.project, report.control, report.epoch)
     score_counts = reports.count_scores(*question)
     checked, judged = reports.checked_labels(*question), reports.judged_labels(*question)
-    closed = source.closed.get(report.control, False)
+    closed, asked = source.closed.get(report.control, False), source.shares.get(report.control)
     return replace(
         report,
         votes=VotesReport.of(reports.latest_plan(*question)),
@@ -90,4 +94,6 @@ def _with_labels(
         labels=labels_report(*question, score_counts, judged, closed=closed),
         questionable=questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target),
+        shares=None if asked is None else shares_report(*question, asked, queue),
+        blind_needed=blind_labels_needed(score_counts, source.target) if asked and not queue else None,
     )

@@ -1,0 +1,117 @@
+"""Packed votes beside single ones: a coin re-asks tasks, and an arm that differs too often is unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import Connection
+
+from backend.annotation.job import Job
+from backend.annotation.voters import ModelReply
+from backend.ledger import Ledger
+from backend.ledger.calls import pack_checks
+from backend.ledger.calls.pack_checks import PackCheck
+from backend.ledger.database import outages
+from camvo.policies.baselines import Single
+from camvo.policies.plan import Plan
+from camvo.policies.policy import Policy
+from camvo.twins.pack_test import judge_pack
+from camvo.twins.same_model import twins
+
+COIN: Final = 0.02
+"""The share of packed tasks whose models are asked singly, too."""
+
+_SAME: Final = 0.5
+"""Two votes count as the same if one would earn at least this reward where the other is right."""
+
+
+def is_checked(project: str, task: int) -> bool:
+    """Whether the coin chose a task; decided by a hash, so that all processes agree."""
+    digest = hashlib.sha256(f"pack:{project}:{task}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < COIN * 2**64
+
+
+def to_check(job: Job, arms: Collection[str], asked: Collection[str]) -> list[str]:
+    """The models to ask singly beside packed arms, if the coin chose the task."""
+    if not is_checked(job.project, job.task):
+        return []
+    return [model for arm, model in twins(job.settings.arms).items() if arm in arms and model not in asked]
+
+
+def offered(policy: Policy, costs: Mapping[str, float]) -> tuple[Policy, Mapping[str, float]]:
+    """The policy and the arms that it may ask: of two twins the packed one, or a model would count twice."""
+    packed = {model: arm for arm, model in twins(costs).items()}
+    if isinstance(policy, Single):
+        policy = replace(policy, model=packed.get(policy.model, policy.model))
+    return policy, {arm: cost for arm, cost in costs.items() if arm not in packed}
+
+
+def compared(
+    job: Job, plan: Plan, replies: Mapping[str, ModelReply], beside: Mapping[str, ModelReply]
+) -> dict[str, dict[str, bool]]:
+    """Question → packed arm → whether its vote was that of its model, asked singly.
+
+    Only votes that were asked for independently of other votes count, and only those from a prompt about
+    several tasks.
+
+    Args:
+        job: the task.
+        plan: its plan.
+        replies: the replies of the plan's arms.
+        beside: the replies of models that the coin asked and the plan does not know.
+    """
+    everybody = {**beside, **replies}
+    first = frozenset(plan.subset)
+    found: dict[str, dict[str, bool]] = defaultdict(dict)
+    for arm, model in twins(job.settings.arms).items():
+        together, alone = everybody.get(arm), everybody.get(model)
+        if together is None or alone is None or not together.together:
+            continue
+        if not (is_checked(job.project, job.task) or first >= {arm, model}):
+            continue
+        for question in together.votes.keys() & alone.votes.keys():
+            reward = plan.estimates[question].aggregation.reward
+            found[question][arm] = reward(together.votes[question], alone.votes[question]) >= _SAME
+    return found
+
+
+class PackGuard:
+    """Knows which packed arms differ too often. Used from one event loop only.
+
+    Args:
+        ledger: where the comparisons are.
+        readers: the threads that read.
+    """
+
+    def __init__(self, ledger: Ledger, readers: Executor) -> None:
+        self._ledger, self._readers = ledger, readers
+        self._known: dict[str, tuple[object, frozenset[str]]] = {}
+
+    async def unpacked(self, job: Job) -> frozenset[str]:
+        """The packed arms that a project asks no more, because of any of its questions."""
+        if not any(model.pack for model in job.settings.models):
+            return frozenset()
+        known = self._known.get(job.project)
+
+        def read(connection: Connection) -> tuple[object, list[PackCheck] | None]:
+            mark = pack_checks.mark(connection, job.project)
+            same = known is not None and known[0] == mark
+            return mark, None if same else pack_checks.of_project(connection, job.project)
+
+        mark, checks = await outages.read(self._ledger, self._readers, read)
+        if checks is not None:
+            known = self._known[job.project] = mark, unpacked_arms(checks)
+        return known[1] if known is not None else frozenset()
+
+
+def unpacked_arms(checks: Collection[PackCheck]) -> frozenset[str]:
+    """The arms that differ too often on any question."""
+    by_question: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
+    for check in checks:
+        by_question[check.control, check.epoch, check.arm].append(check.agreed)
+    return frozenset(arm for (_, _, arm), agreed in by_question.items() if judge_pack(agreed).unpacked)

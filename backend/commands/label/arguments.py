@@ -1,0 +1,155 @@
+"""The options of the commands that take a file of tasks. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from backend.errors import ConfigError
+
+if TYPE_CHECKING:
+    from backend.commands.label.options import LabelOptions
+
+SourceFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(help="The tasks: .csv, .jsonl, .parquet, or Label Studio's .json.", show_default=False),
+]
+LabelConfigFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--label-config", help="The label config, an XML file.")
+]
+Labels: TypeAlias = Annotated[
+    str | None, typer.Option("--labels", help="Instead of a label config: the labels, with commas.")
+]
+TextColumn: TypeAlias = Annotated[
+    str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
+]
+IdColumn: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
+]
+Name: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--name", help="The project in the ledger.", show_default="the file's name"),
+]
+Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
+    ),
+]
+Blind: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--blind", min=0, help="Keep so many random tasks blind, and write them to blind.csv beside --out."
+    ),
+]
+Budget: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--budget", min=0, help="The most dollars that the job may cost over all its runs."),
+]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Spend what the quote says without being asked.")]
+Pilot: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--pilot", min=0, help="First ask every model about so many random tasks, for a narrower quote."
+    ),
+]
+Sample: TypeAlias = Annotated[
+    int, typer.Option("--sample", min=0, help="Label so many random tasks and no others, for a look.")
+]
+RetryFailed: TypeAlias = Annotated[
+    bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
+]
+ProjectInstead: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
+]
+Batch: TypeAlias = Annotated[
+    bool,
+    typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+]
+Wait: TypeAlias = Annotated[
+    bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+]
+Recount: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--recount", help="At the end, count kept votes again by what is known then. Costs nothing."
+    ),
+]
+AskMore: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--ask-more",
+        min=0,
+        help="With --recount: ask models that were left out, where that is worth most, for at most so"
+        " many dollars over all runs.",
+    ),
+]
+Certificate: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+]
+ShardOf: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
+]
+Engine: TypeAlias = Annotated[
+    Literal["asyncio", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Label in parts, here or on a Ray cluster; --out is then a folder.",
+        show_default=False,
+    ),
+]
+
+
+def options_of(
+    label_config: Path | None, labels: str | None, text_column: str | None, **others: object
+) -> LabelOptions:
+    """The options of a run, from those of the command line.
+
+    Args:
+        label_config: the file of the label config.
+        labels: the labels, with commas.
+        text_column: the column of the text.
+        others: the options whose names and types are those of :class:`LabelOptions`.
+
+    Raises:
+        ConfigError: the label config cannot be read.
+    """
+    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+
+    return LabelOptions(
+        label_config=None if label_config is None else _text(label_config),
+        labels=[] if labels is None else [text.strip() for text in labels.split(",") if text.strip()],
+        text_column=text_column,
+        **others,  # type: ignore[arg-type]
+    )
+
+
+def refuse(message: str, fix: str, **options: object) -> None:
+    """Refuse options that are given where they have no meaning.
+
+    Args:
+        message: what they are for.
+        fix: what to do.
+        options: the options by their parameter; ``None``, ``False`` and 0 are not given.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    for name, value in options.items():
+        if value is not None and value is not False and value != 0:
+            raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {type(error).__name__}", where="--label-config", fix="check the path"
+        ) from None

@@ -1,0 +1,1 @@
+"""``camvo label --project``: a project of Label Studio, labelled in this process."""

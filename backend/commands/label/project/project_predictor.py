@@ -1,0 +1,112 @@
+"""Predictions for a Label Studio project from this process, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from typing import Any
+
+from backend.annotation.job import Job
+from backend.annotation.queue.answer import AUDIT, UNREADABLE
+from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.label.labelling import annotate_in_bulk
+from backend.errors import TaskError
+from backend.label_studio.payloads import parse_task
+from backend.label_studio.prediction import Prediction
+from backend.ledger import failed_tasks
+from backend.ledger.money import accounts
+from backend.ledger.money.accounts import Purse
+from backend.ledger.money.picodollars import from_picodollars
+from backend.ledger.reports import counts
+from backend.questions import parse_label_config
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Settings
+
+_MOST = 1_000_000
+"""The most failed tasks that are listed."""
+
+
+class ProjectPredictor:
+    """Predicts a project's tasks with the same ledger and learned state as the server; both may run at once.
+
+    Args:
+        process: annotates the tasks.
+        settings: the project's settings.
+        again: whether models make another attempt after their last one.
+        purse: the account of the project's job; ``None`` for none.
+        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+    """
+
+    def __init__(
+        self,
+        process: AnnotationProcess,
+        settings: Settings,
+        *,
+        again: bool,
+        purse: Purse | None = None,
+        aim_usd: float | None = None,
+    ) -> None:
+        self._process, self._settings, self._again = process, settings, again
+        self._purse, self._aim = purse, aim_usd
+
+    def predict(
+        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+    ) -> list[TaskAnswer]:
+        """Return for each task its predictions, or why it has none.
+
+        Raises:
+            CamvoError: no task can be predicted, as when the ledger is broken.
+            KeyboardInterrupt: somebody interrupted; the calls under way have ended.
+        """
+        config = parse_label_config(label_config)
+        annotator, thread = self._process.annotator, self._process.thread
+        jobs = [
+            None
+            if (parsed := parse_task(task)) is None
+            else Job(
+                project_key,
+                *parsed,
+                config,
+                self._settings,
+                self._again,
+                purse=self._purse,
+                aim_usd=self._aim,
+            )
+            for task in tasks
+        ]
+        futures = [None if job is None else thread.submit(annotate_in_bulk(annotator, job)) for job in jobs]
+        waiting = [future for future in futures if future is not None]
+        try:
+            wait(waiting)
+        except KeyboardInterrupt:
+            self._process.stop_asking()
+            wait(waiting, timeout=self._settings.deadline)
+            raise
+        return [TaskAnswer([], UNREADABLE) if future is None else _answer(future) for future in futures]
+
+    def failed_tasks(
+        self, project_key: str, first: int = 0, last: int | None = None
+    ) -> dict[int, TaskFailure]:
+        """Return the tasks in a range of numbers that ended without a prediction."""
+        with self._process.ledger.read() as connection:
+            listed = failed_tasks.list_between(connection, [project_key], first, last, limit=_MOST)
+        return {failed.task: TaskFailure(failed.code, failed.failed_at) for failed in listed}
+
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is."""
+        with self._process.ledger.read() as connection:
+            decided = 0 if after is None else counts.count_tasks(connection, project_key, after, first, last)
+            spent = accounts.balance(connection, project_key, accounts.TOTAL).spent
+            return Progress(decided, counts.newest(connection, project_key), from_picodollars(spent))
+
+
+def _answer(future: Future[Prediction | None]) -> TaskAnswer:
+    try:
+        prediction = future.result()
+    except TaskError as error:
+        return TaskAnswer([], error.code, error.fix)
+    if prediction is None:
+        return TaskAnswer([], AUDIT)
+    return TaskAnswer([prediction] if isinstance(prediction, dict) else list(prediction))

@@ -1,0 +1,131 @@
+"""``camvo label --project N``: predictions for a Label Studio project, without a server."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from backend import settings as settings_module
+from backend.commands.certificate.outcome import print_outcome
+from backend.commands.connect import addresses
+from backend.commands.environment import environment_with
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.file_run import interruptible, quiet_logs
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_predictor import ProjectPredictor
+from backend.commands.label.project.project_process import annotation_process, remembered_settings
+from backend.commands.label.project.project_tasks import project_tasks
+from backend.commands.label.spending import Spending
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.tally import Tally
+from backend.commands.progress import progress_bar
+from backend.commands.quote.consent import agree_to
+from backend.commands.quote.output import print_quote
+from backend.commands.quote.quoting import kept_to, quote_of
+from backend.label_studio import webhooks
+from backend.label_studio.client import Client
+from backend.ledger import migrate
+from backend.models.embedder.embedder import Embedder
+from backend.questions import parse_label_config
+from backend.questions.label_config import require_questions
+from backend.settings import Environment
+
+_PAGE = 200
+"""Tasks that are fetched and asked about together."""
+
+
+def label_project(number: int, config: Path | None, label_studio: str | None, options: LabelOptions) -> bool:
+    """Store predictions for a project in Label Studio, with the ledger of the environment.
+
+    Args:
+        number: the project's number.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        label_studio: Label Studio's address; ``None`` for that of the environment.
+        options: the budget, and how else to label.
+
+    Returns:
+        Whether no task is left without a prediction.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
+        typer.Exit: somebody interrupted the run.
+    """
+    environment = environment_with(config)
+    quiet_logs(environment)
+    client = addresses.label_studio_client(label_studio, environment)
+    console = Console()
+    with interruptible():
+        tally = predict_project(client, number, options, environment, console)
+    print_outcome(console, environment, webhooks.project_key(client.project(number)))
+    return not tally.left
+
+
+def predict_project(  # noqa: PLR0917 - a project, and what a run needs
+    client: Client,
+    number: int,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+) -> Tally:
+    """Predict a project's tasks in this process, and store the predictions in Label Studio.
+
+    Args:
+        client: Label Studio.
+        number: the project's number.
+        options: the budget, and whether to retry failed tasks.
+        environment: the ledger's address, ``camvo.yaml`` and the secrets.
+        console: where progress is shown.
+        embedder: an embedder to use instead of a new one; closed at the end.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
+    """
+    payload = client.project(number)
+    key, label_config = webhooks.project_key(payload), payload["label_config"]
+    parsed = parse_label_config(label_config)
+    require_questions(parsed)
+    loaded = settings_module.load(environment.config)
+    migrate(environment.database_url)
+    environment = environment.model_copy(update={"label_studio_url": client.url})
+    with annotation_process(loaded, environment, embedder) as process:
+        own_settings = remembered_settings(process, key, label_config, loaded, payload.get("task_number"))
+        jobs = DatasetJobs(
+            process,
+            key,
+            parse_label_config(label_config),
+            own_settings,
+            options.retry_failed,
+            options.purse,
+        )
+        tasks_in_all = client.count_tasks(number)
+        quote = quote_of(jobs, partial(project_tasks, client, number), tasks_in_all, console)
+        print_quote(console, quote)
+        agree_to(quote.bill.high, options, console)
+        jobs = kept_to(jobs, quote, options)
+        predictor = ProjectPredictor(
+            process,
+            own_settings,
+            again=options.retry_failed,
+            purse=jobs.purse,
+            aim_usd=jobs.aim_usd,
+        )
+        run = PredictionRun(
+            client=client,
+            predictor=predictor,
+            project=number,
+            key=key,
+            label_config=label_config,
+            model_version=own_settings.model_version,
+            failed=options.retry_failed,
+            batch=_PAGE,
+        )
+        tasks = len(predictor.failed_tasks(key)) if run.failed else tasks_in_all
+        spending = Spending(process.ledger, key)
+        with progress_bar(console, "labelling", tasks, note=lambda done, total: spending.so_far()) as advance:
+            tally = run(advance)
+        console.print(tally.summary(), highlight=False, soft_wrap=True)
+        console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
+        return tally

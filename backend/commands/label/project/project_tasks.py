@@ -1,0 +1,30 @@
+"""The tasks of a Label Studio project in the form that a dataset's tasks have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backend.datasets.sources.row import Row
+from backend.datasets.tasks import DatasetTask
+from backend.label_studio.client import Client
+from backend.label_studio.payloads import parse_task
+
+PAGE = 200
+"""Tasks that are fetched together."""
+
+
+def project_tasks(client: Client, number: int) -> Iterator[DatasetTask]:
+    """Read a project's tasks page by page; those that cannot be read are left out.
+
+    Args:
+        client: Label Studio.
+        number: the project's number.
+
+    Raises:
+        LabelStudioError: Label Studio refused, or cannot be reached.
+    """
+    for page in client.pages(number, size=PAGE):
+        for raw in page:
+            if (parsed := parse_task(raw)) is not None:
+                task, data = parsed
+                yield DatasetTask(Row(f"task {task}", dict(data)), str(task), task, data)

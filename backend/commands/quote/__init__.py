@@ -1,0 +1,1 @@
+"""``camvo quote``: the price of a job before it is run."""

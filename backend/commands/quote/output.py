@@ -1,0 +1,101 @@
+"""A quote on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from backend.quotes.quote import ModelQuote, Quote, Range
+
+
+def print_quote(console: Console, quote: Quote) -> None:
+    """Print a quote."""
+    for line in lines(quote):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    if not quote.to_come:
+        return
+    table = Table("model", "input tokens", "output tokens", "everyone $", "hours", "asked about")
+    for name, model in quote.models.items():
+        table.add_row(escape(name), *_cells(model))
+    console.print(table)
+
+
+def lines(quote: Quote) -> Iterator[str]:
+    """The quote as sentences."""
+    done = quote.tasks - quote.to_come - quote.unreadable
+    yield f"{quote.project}: {quote.tasks:,} tasks, {done:,} labelled, {quote.to_come:,} to come" + (
+        f", {quote.unreadable:,} cannot be asked about" if quote.unreadable else ""
+    )
+    if quote.spent:
+        yield f"spent so far: {dollars(quote.spent)}"
+    if not quote.to_come:
+        return
+    yield f"asking everyone: {money(quote.everyone)}{_why_a_range(quote)}"
+    yield f"this policy ({quote.policy}): {money(quote.bill)}{_basis(quote)}"
+    if quote.hours is not None:
+        yield f"time at the configured limits: {hours(quote.hours)}"
+    evidence = quote.evidence
+    if evidence.agreement is not None:
+        yield f"labels as everyone together gives them: {evidence.agreement:.1%}"
+    if evidence.accuracy is not None and evidence.accuracy.likely is not None:
+        right = evidence.accuracy
+        yield (
+            f"right labels: {right.likely:.1%}, from {right.low:.1%} to {right.high:.1%}, by"
+            f" {evidence.labelled} human labels"
+        )
+    for lever in quote.levers:
+        state = "on" if lever.on else "off"
+        yield (
+            f"with {lever.name} (now {state}): everyone {dollars(lever.everyone)}, this policy"
+            f" {dollars(lever.policy)}"
+        )
+
+
+def dollars(usd: float) -> str:
+    """An amount with two significant digits at least."""
+    return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
+
+
+def money(usd: Range) -> str:
+    """A range of amounts."""
+    low, high = dollars(usd.low), dollars(usd.high)
+    if low == high:
+        return low
+    return f"{low} to {high}" if usd.likely is None else f"{dollars(usd.likely)}, from {low} to {high}"
+
+
+def hours(time: Range) -> str:
+    """A range of times."""
+    likely, low, high = (f"{value:.2g}" for value in (time.middle, time.low, time.high))
+    if low == high:
+        return f"{low} h"
+    return f"{low} to {high} h" if time.likely is None else f"{likely} h, from {low} to {high} h"
+
+
+def _why_a_range(quote: Quote) -> str:
+    unmeasured = [name for name, model in quote.models.items() if not model.measured]
+    if not unmeasured or quote.everyone.low == quote.everyone.high:
+        return ""
+    return f" (the answers of {', '.join(unmeasured)} were never measured: up to max_tokens)"
+
+
+def _basis(quote: Quote) -> str:
+    if quote.evidence.rounds:
+        return f" (95% interval, by {quote.evidence.rounds:,} rounds of this project that asked everyone)"
+    if quote.bill.low == quote.bill.high or quote.bill.likely is not None:
+        return ""
+    return " (by what is documented of other projects; --pilot 200 narrows it)"
+
+
+def _cells(model: ModelQuote) -> list[str]:
+    low, high = (f"{tokens:,.0f}" for tokens in (model.output_tokens.low, model.output_tokens.high))
+    return [
+        f"{model.input_tokens:,.0f}",
+        low if low == high else f"{low} to {high}",
+        money(model.usd),
+        "" if model.hours is None else f"{model.hours:.2g}",
+        "" if model.asked is None else f"{model.asked:.0%}",
+    ]

@@ -1,0 +1,49 @@
+"""``camvo quote``: its options. Heavy modules are imported when it runs, which keeps the help fast."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from backend.commands.connect.options import Config, LabelStudioUrl
+from backend.commands.label import arguments
+from backend.commands.label.arguments import options_of, refuse
+from backend.commands.label.label_command import require_one_source
+
+
+def quote(  # noqa: PLR0917 - a command's options
+    source: arguments.SourceFile = None,
+    project: arguments.ProjectInstead = None,
+    label_config: arguments.LabelConfigFile = None,
+    labels: arguments.Labels = None,
+    text_column: arguments.TextColumn = None,
+    config: Config = None,
+    id_column: arguments.IdColumn = None,
+    name: arguments.Name = None,
+    pilot: arguments.Pilot = 0,
+    budget: arguments.Budget = None,
+    yes: arguments.Yes = False,
+    label_studio: LabelStudioUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what labelling a file or a project will cost, and how long it takes.
+
+    It counts the tokens of every task for every model, and spends nothing without --pilot. --pilot asks every
+    model about some random tasks for real. They are part of the job: camvo label does not ask about them
+    again.
+
+    Example: camvo quote reviews.csv --labels Positive,Negative --text-column review --pilot 200
+    """
+    from backend.commands.quote import quote_run  # noqa: PLC0415 - keeps the help fast
+
+    require_one_source(source, project)
+    of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
+    spending = {"pilot": pilot, "budget": budget, "yes": yes}
+    if source is None:
+        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, **spending)
+        quote_run.quote_project(int(project or 0), config, label_studio, as_json=as_json)
+        return
+    refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
+    options = options_of(**of_file, id_column=id_column, name=name, **spending)  # type: ignore[arg-type]
+    quote_run.quote_file(source, options, config, as_json=as_json)

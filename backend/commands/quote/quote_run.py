@@ -1,0 +1,128 @@
+"""The quote of a file or of a project in Label Studio."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from backend import settings as settings_module
+from backend.commands.connect import addresses
+from backend.commands.environment import environment_with
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.file_run import interruptible, quiet_logs
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_process import (
+    annotation_process,
+    asking_nobody,
+    remembered_settings,
+)
+from backend.commands.label.project.project_tasks import project_tasks
+from backend.commands.quote.output import print_quote
+from backend.commands.quote.quoting import quote_of, run_pilot
+from backend.datasets.index import Index
+from backend.datasets.sources.open_source import open_source
+from backend.label_studio import webhooks
+from backend.ledger import migrate
+from backend.models.embedder.embedder import Embedder
+from backend.questions import parse_label_config
+from backend.questions.label_config import require_questions
+from backend.quotes.quote import Quote
+from backend.runtime.annotation_process import AnnotationProcess
+from backend.settings import Environment
+
+
+def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_json: bool) -> None:
+    """Print the quote of a file, after a pilot if there is to be one.
+
+    Args:
+        path: the tasks.
+        options: how they will be labelled.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        as_json: whether to print JSON.
+
+    Raises:
+        CamvoError: an input is wrong, which is found before anything is spent.
+        typer.Exit: somebody interrupted the pilot, or did not agree to it.
+    """
+    environment = environment_with(config)
+    quiet_logs(environment)
+    console = Console(stderr=as_json)
+    with interruptible():
+        quote = file_quote(path, options, environment, console)
+    _print(quote, console, as_json=as_json)
+
+
+def file_quote(
+    path: Path,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+) -> Quote:
+    """The quote of a file; see :func:`quote_file`.
+
+    Args:
+        path: the tasks.
+        options: how they will be labelled.
+        environment: the ledger's address, ``camvo.yaml`` and the secrets.
+        console: where progress is shown.
+        embedder: an embedder to use instead of a new one; closed at the end.
+    """
+    source = open_source(path)
+    dataset, project = options.dataset(source), options.project(source.path)
+    settings = settings_module.load(environment.config)
+    with Index(dataset) as index:
+        index.build()
+        migrate(environment.database_url)
+        opened = annotation_process if options.pilot else asking_nobody
+        process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
+        with process_of as process:
+            own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
+            jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse)
+            quote = quote_of(jobs, index.first_rows, index.tasks, console)
+            if not options.pilot or not quote.to_come:
+                return quote
+            print_quote(console, quote)
+            run_pilot(jobs, index, quote, options, console)
+            return quote_of(jobs, index.first_rows, index.tasks, console)
+
+
+def quote_project(number: int, config: Path | None, label_studio: str | None, *, as_json: bool) -> None:
+    """Print the quote of a Label Studio project.
+
+    Args:
+        number: the project's number.
+        config: ``camvo.yaml``; ``None`` for that of the environment.
+        label_studio: Label Studio's address; ``None`` for that of the environment.
+        as_json: whether to print JSON.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails.
+    """
+    environment = environment_with(config)
+    quiet_logs(environment)
+    console = Console(stderr=as_json)
+    client = addresses.label_studio_client(label_studio, environment)
+    payload = client.project(number)
+    key, label_config = webhooks.project_key(payload), payload["label_config"]
+    parsed = parse_label_config(label_config)
+    require_questions(parsed)
+    settings = settings_module.load(environment.config)
+    migrate(environment.database_url)
+    with asking_nobody(settings, environment) as process:
+        own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
+        jobs = DatasetJobs(process, key, parsed, own)
+        read = partial(project_tasks, client, number)
+        quote = quote_of(jobs, read, client.count_tasks(number), console)
+    _print(quote, console, as_json=as_json)
+
+
+def _print(quote: Quote, console: Console, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
+    else:
+        print_quote(console, quote)

@@ -1,0 +1,102 @@
+"""The quote of a dataset, and the consent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from rich.console import Console
+
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.label_tasks import label_tasks
+from backend.commands.label.options import LabelOptions
+from backend.commands.progress import progress_bar
+from backend.commands.quote.consent import agree_to
+from backend.commands.quote.output import print_quote
+from backend.commands.quote.samples import RandomSample
+from backend.datasets.index import Index
+from backend.datasets.shard import WHOLE
+from backend.datasets.tasks import DatasetTask
+from backend.ledger.money import accounts
+from backend.ledger.money.picodollars import from_picodollars
+from backend.quotes.quote import Quote
+from backend.quotes.quote_maker import QuoteMaker
+from camvo.quotes.forecast import KEPT_FROM, REPLAYS
+
+
+def quote_of(
+    jobs: DatasetJobs, read: Callable[[], Iterable[DatasetTask]], tasks: int, console: Console
+) -> Quote:
+    """Count the tasks that have no label yet, and say what they will cost. Spends nothing.
+
+    Args:
+        jobs: makes jobs of tasks.
+        read: reads the tasks.
+        tasks: how many there are, for the progress.
+        console: where progress is shown.
+    """
+    process = jobs.process
+    maker = QuoteMaker(process.pool, process.ledger, jobs.settings, jobs.project)
+    with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
+        for stored in jobs.look_up(read()):
+            maker.add(stored.job, stored.open, complete=stored.complete)
+            advance(1)
+    with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
+        return maker.quote(advance)
+
+
+def agreed(
+    jobs: DatasetJobs, tasks: Index | RandomSample, options: LabelOptions, console: Console
+) -> DatasetJobs:
+    """Show the quote, take the pilot if there is to be one, and ask whether to go on.
+
+    Returns:
+        The jobs, with what they are to keep to.
+
+    Raises:
+        ConfigError: nobody can be asked; nothing was spent, or the pilot alone.
+        typer.Exit: the answer is no.
+        KeyboardInterrupt: somebody interrupted the pilot.
+    """
+    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+    print_quote(console, quote)
+    if options.pilot and quote.to_come and isinstance(tasks, Index):
+        run_pilot(jobs, tasks, quote, options, console)
+        quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
+        print_quote(console, quote)
+    agree_to(quote.bill.high, options, console)
+    return kept_to(jobs, quote, options)
+
+
+def run_pilot(jobs: DatasetJobs, index: Index, quote: Quote, options: LabelOptions, console: Console) -> None:
+    """Ask every model about a random sample of tasks, which are part of the job.
+
+    Args:
+        jobs: makes jobs of tasks.
+        index: the tasks.
+        quote: what asking everyone costs.
+        options: how many tasks.
+        console: where progress is shown and consent is asked for.
+
+    Raises:
+        ConfigError: nobody can be asked; nothing was spent.
+        typer.Exit: the answer is no; nothing was spent.
+        KeyboardInterrupt: somebody interrupted the pilot.
+    """
+    missing = max(options.pilot - quote.evidence.rounds, 0)
+    share = min(missing / max(quote.to_come, 1), 1.0)
+    agree_to(share * quote.everyone.high, options, console)
+    tally = label_tasks(jobs, RandomSample(index, jobs.project, options.pilot), console, everyone=True)
+    console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
+
+
+def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
+    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds.
+
+    A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.
+    """
+    if options.budget is not None or quote.evidence.rounds < KEPT_FROM or options.shard != WHOLE:
+        return jobs
+    with jobs.process.ledger.read() as connection:
+        spent = from_picodollars(accounts.balance(connection, jobs.project, accounts.JOB).spent)
+    return replace(jobs, aim_usd=spent + quote.bill.high)

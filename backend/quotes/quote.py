@@ -1,0 +1,160 @@
+"""A quote: what a job will cost, and how long it will take, as numbers that a page or a program can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A 95% interval, or a range of what is documented; ``likely`` is ``None`` if nothing says."""
+
+    low: float
+    high: float
+    likely: float | None = None
+
+    def times(self, other: Range) -> Range:
+        """The range of a product."""
+        likely = None if self.likely is None else self.likely * other.middle
+        return Range(self.low * other.low, self.high * other.high, likely)
+
+    @property
+    def middle(self) -> float:
+        """What is likely, or the middle."""
+        return (self.low + self.high) / 2.0 if self.likely is None else self.likely
+
+    def to_json(self) -> dict[str, float | None]:
+        """The range as plain JSON."""
+        return {"low": self.low, "likely": self.likely, "high": self.high}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuote:
+    """One model, if it is asked about every task.
+
+    Attributes:
+        input_tokens: as the provider will probably count them.
+        output_tokens: of all answers; a range until answers were measured.
+        usd: the price.
+        measured: on how many earlier calls the tokens of answers rest.
+        hours: at the configured limits; ``None`` without limits.
+        asked: how often the policy asks it, in [0, 1]; ``None`` if that is unknown.
+    """
+
+    input_tokens: float
+    output_tokens: Range
+    usd: Range
+    measured: int
+    hours: float | None
+    asked: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The model's part as plain JSON."""
+        return {
+            "input_tokens": round(self.input_tokens),
+            "output_tokens": self.output_tokens.to_json(),
+            "usd": self.usd.to_json(),
+            "measured_calls": self.measured,
+            "hours": self.hours,
+            "asked": self.asked,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """A way to pay less for the same votes, off and on.
+
+    Attributes:
+        name: ``batch``, ``pack 20``, or both.
+        everyone: $ for asking everyone with it.
+        policy: $ for this policy with it.
+        on: whether the settings have it already.
+    """
+
+    name: str
+    everyone: float
+    policy: float
+    on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteEvidence:
+    """What the policy's share rests on.
+
+    Attributes:
+        rounds: the rounds of this project that asked everyone; 0 if it is what is documented.
+        agreement: how often the label will be that of everyone, in [0, 1]; ``None`` if unknown.
+        labelled: how many of these rounds have a human label.
+        accuracy: how often the label will be right, by these; ``None`` without any.
+    """
+
+    rounds: int
+    agreement: float | None = None
+    labelled: int = 0
+    accuracy: Range | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quote:
+    """What the tasks of a job that have no label yet will cost.
+
+    Attributes:
+        project: the project in the ledger.
+        policy: the policy's name.
+        tasks: the tasks of the job, equal ones counted once.
+        to_come: how many of them are to be asked about.
+        unreadable: how many cannot be asked about.
+        models: model → its part.
+        everyone: $ for asking every model about every task to come.
+        bill: $ for this policy.
+        hours: for this policy, at the configured limits; ``None`` without limits.
+        evidence: what the policy's share rests on.
+        levers: ways to pay less.
+        spent: $ that the project has cost so far.
+    """
+
+    project: str
+    policy: str
+    tasks: int
+    to_come: int
+    unreadable: int
+    models: Mapping[str, ModelQuote]
+    everyone: Range
+    bill: Range
+    hours: Range | None
+    evidence: QuoteEvidence
+    levers: tuple[Lever, ...]
+    spent: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The quote as plain JSON (docs/quote.md)."""
+        evidence = self.evidence
+        return {
+            "project": self.project,
+            "policy": self.policy,
+            "tasks": self.tasks,
+            "to_come": self.to_come,
+            "unreadable": self.unreadable,
+            "spent_usd": self.spent,
+            "everyone_usd": self.everyone.to_json(),
+            "policy_usd": self.bill.to_json(),
+            "hours": None if self.hours is None else self.hours.to_json(),
+            "evidence": {
+                "rounds": evidence.rounds,
+                "agreement": evidence.agreement,
+                "labelled": evidence.labelled,
+                "accuracy": None if evidence.accuracy is None else evidence.accuracy.to_json(),
+            },
+            "models": {name: model.to_json() for name, model in self.models.items()},
+            "levers": [
+                {
+                    "name": lever.name,
+                    "on": lever.on,
+                    "everyone_usd": lever.everyone,
+                    "policy_usd": lever.policy,
+                }
+                for lever in self.levers
+            ],
+        }

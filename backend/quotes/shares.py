@@ -1,0 +1,133 @@
+"""The policy's share of what asking everyone costs: by the project's own rounds, or by what is documented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.annotation.job import JobQuestion
+from backend.learning.states import StateKey
+from backend.ledger import Ledger
+from backend.quotes.known_rounds import KnownRounds, read_known_rounds
+from backend.quotes.quote import QuoteEvidence, Range
+from backend.settings import Settings
+from backend.settings.policies import policy_in_force, policy_of
+from camvo.numerics.proportion import clopper_pearson
+from camvo.policies.joint import FIRST, Joint
+from camvo.quotes.documented import documented_share
+from camvo.quotes.forecast import Forecast, forecast, labels_by
+from camvo.votes.labels import LABEL_VOTE
+
+SEED: Final = 16
+"""Quotes of the same rounds are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyShare:
+    """The policy's cost in prices of asking everyone.
+
+    Attributes:
+        range: of the tasks to come.
+        evidence: what it rests on.
+        asked: model → how often it is asked, in [0, 1]; empty if that is unknown.
+    """
+
+    range: Range
+    evidence: QuoteEvidence
+    asked: Mapping[str, float] = field(default_factory=dict)
+
+
+def policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
+    """The name of the policy that will be in force."""
+    if any(question.aggregation != LABEL_VOTE for question in questions) and settings.policy.name is None:
+        return "camvo"
+    return policy_in_force(settings.policy)[0]
+
+
+def policy_share(  # noqa: PLR0917 - a job, and what is known of it
+    ledger: Ledger,
+    settings: Settings,
+    questions: Sequence[JobQuestion],
+    prices: Mapping[str, float],
+    to_come: int,
+    progress: Callable[[int], object] = lambda replays: None,
+) -> PolicyShare:
+    """How much the policy will spend on the tasks to come.
+
+    Args:
+        ledger: holds the project's rounds.
+        settings: the project's.
+        questions: what is asked about a task.
+        prices: model → the mean price of asking it about a task, $.
+        to_come: how many tasks are to come.
+        progress: called with 1 after each replay.
+    """
+    name = policy_name(settings, questions)
+    if name == "single":
+        model = str(settings.policy.model)
+        share = prices[model] / (sum(prices.values()) or 1.0)
+        return PolicyShare(
+            Range(share, share, share), QuoteEvidence(0), {other: float(other == model) for other in prices}
+        )
+    policy = policy_of(settings.policy, [question.aggregation for question in questions])
+    if isinstance(policy, Joint) and to_come and sum(prices.values()) > 0.0:
+        known = [_known(ledger, question, prices) for question in questions]
+        if known and min(len(rounds.human) for rounds in known) >= FIRST:
+            return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
+    low, high = documented_share(name, to_come, [*prices.values()], min(settings.policy.k_min, len(prices)))
+    return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
+
+
+def _known(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
+    key = StateKey(question.key.project, question.key.control, question.key.epoch)
+    with ledger.read() as connection:
+        return read_known_rounds(connection, key, question.question.options, prices)
+
+
+def _forecast(
+    worth: float, known: Sequence[KnownRounds], to_come: int, progress: Callable[[int], object]
+) -> PolicyShare:
+    """The forecasts of all questions as one.
+
+    One call answers all questions, so costs lie between those of the dearest question and the sum of all.
+    """
+    rng = np.random.default_rng(SEED)
+    forecasts = [forecast(rounds.votes, to_come, worth, rng, progress=progress) for rounds in known]
+    asked: dict[str, float] = {}
+    for one in forecasts:
+        asked = {arm: max(asked.get(arm, 0.0), rate) for arm, rate in one.asked.items()}
+    together = Range(
+        max(one.low for one in forecasts),
+        min(sum(one.high for one in forecasts), 1.0),
+        max(one.likely for one in forecasts),
+    )
+    return PolicyShare(together, _evidence(forecasts[0], known[0]), asked)
+
+
+def _evidence(one: Forecast, known: KnownRounds) -> QuoteEvidence:
+    """What the rounds of the first question say of labels."""
+    labelled = np.flatnonzero(known.human >= 0)
+    rounds = len(known.human)
+    if not len(labelled) or not one.fits:
+        return QuoteEvidence(rounds, one.agreement)
+    right = np.mean([_right(one, number, known, labelled) for number in range(len(one.fits))])
+    low, high = clopper_pearson(float(right) * len(labelled), len(labelled))
+    return QuoteEvidence(rounds, one.agreement, len(labelled), Range(low, high, float(right)))
+
+
+def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.int64]) -> float:
+    """The share of the labels that are right, by the plan at the end of one replay."""
+    rows, fit = known.votes.canonical[labelled], one.fits[number]
+    asked = known.votes.planned(fit, rows, one.worth)
+    votes = known.votes.rows[labelled]
+    leaders = labels_by(fit, rows, asked)
+    # The label of a number is the vote of any arm with that number.
+    right = 0
+    for place, row, leader, cast in zip(labelled.tolist(), rows, leaders.tolist(), votes, strict=True):
+        said = cast[row == leader]
+        right += bool(leader >= 0 and len(said) and said[0] == known.human[place])
+    return right / len(labelled)

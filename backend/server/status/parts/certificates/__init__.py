@@ -1,0 +1,1 @@
+"""What a certificate says of one question, and the certificates that were issued."""

@@ -1,0 +1,183 @@
+# ruff: noqa: E402 - the paths come first
+"""How fast a process reads what others have written, and how long a new one takes to know all of it.
+
+    OMP_NUM_THREADS=1 python benchmarks/catch_up.py [--events 100000]
+
+Texts are labelled by two scripted models under the default policy. Their events are then repeated until the
+ledger, on SQLite, has so many. Timed are: adding up all of them from the first one, starting from a snapshot,
+and reading while another process appends events all the time. Memory is what this process takes at the end of
+each step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+sys.path[:0] = [
+    str(Path(__file__).parent),
+    str(Path(__file__).parents[1] / "tests" / "support"),
+    str(Path(__file__).parents[1]),
+]
+from labelling import LabelFolder
+from sqlalchemy import func, insert, select, update
+
+from backend.learning.states import StateKey, States
+from backend.ledger import Ledger, Writer
+from backend.ledger.database import tables
+from backend.testing import Reply
+
+PROJECT = "in"
+TEXTS = 300
+
+
+def label_texts(folder: Path) -> None:
+    """A short run with the default policy."""
+
+    def moods(body: dict[str, Any]) -> Reply:
+        return Reply.says({"label": "Glad" if len(str(body)) % 5 else "Sad"})
+
+    with LabelFolder(folder, moods, concurrency=16) as short:
+        config = yaml.safe_load((folder / "camvo.yaml").read_text())
+        del config["policy"]
+        (folder / "camvo.yaml").write_text(yaml.safe_dump(config))
+        short.table(*("so " * (number % 9) + f"lovely {number}" for number in range(TEXTS)))
+        short.label()
+
+
+def labelled_events(ledger: Ledger) -> list[dict[str, Any]]:
+    """The rows of the events of the short run."""
+    query = select(tables.events).where(tables.events.c.sequence <= TEXTS).order_by(tables.events.c.sequence)
+    with ledger.read() as connection:
+        return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def append(ledger: Ledger, rows: list[dict[str, Any]], first: int, count: int) -> None:
+    """Append events to the project in one transaction."""
+    repeated = itertools.islice(itertools.cycle(rows), count)
+    values = [{**row, "sequence": sequence} for sequence, row in enumerate(repeated, start=first)]
+    with ledger.write() as connection:
+        connection.execute(insert(tables.events), values)
+        connection.execute(
+            update(tables.projects).where(tables.projects.c.key == PROJECT).values(sequence=first + count - 1)
+        )
+
+
+class Reader:
+    """A process's copy of the state."""
+
+    def __init__(self, url: str, row: dict[str, Any]) -> None:
+        self.ledger = Ledger(url)
+        self.writer, self.readers = Writer(self.ledger), ThreadPoolExecutor(4)
+        self.states = States(self.ledger, self.writer, self.readers, clock=time.time)
+        self.key = StateKey(PROJECT, row["control"], row["epoch"])
+
+    async def current(self) -> Any:
+        return await self.states.current(self.key, dimension=8, lambda_l=1.0, linear=False)
+
+    def close(self) -> None:
+        self.writer.close()
+        self.readers.shutdown()
+        self.ledger.close()
+
+
+def timed(url: str, row: dict[str, Any], what: str, events: int) -> None:
+    reader = Reader(url, row)
+    used, began = time.process_time(), time.perf_counter()
+    state = asyncio.run(reader.current())
+    seconds, used = time.perf_counter() - began, time.process_time() - used
+    print(
+        f"{what}: {seconds:.2f} s ({used:.2f} s of the processor), {events / used:,.0f} events per second of"
+        f" it, {state.rounds:,} rounds, {psutil.Process().memory_info().rss / 2**20:.0f} MiB"
+    )
+    reader.close()
+
+
+async def follow(reader: Reader, seconds: float) -> None:
+    """Read again and again what another process appends."""
+    before = (await reader.current()).rounds
+    until, reads, used = time.perf_counter() + seconds, 0, time.process_time()
+    while time.perf_counter() < until:
+        rounds = (await reader.current()).rounds
+        reads += 1
+    used = time.process_time() - used
+    new = rounds - before
+    print(
+        f"beside a writer: {new / seconds:,.0f} events a second appended and read in"
+        f" {reads / seconds:,.0f} reads a second, {new / used:,.0f} events per second of the processor"
+    )
+
+
+@contextmanager
+def appending(url: str, start: int) -> Iterator[None]:
+    """Another process that appends 20 events at a time."""
+    command = [sys.executable, __file__, "--append-to", url, "--start", str(start)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def append_for_ever(url: str, start: int) -> None:
+    ledger = Ledger(url)
+    rows = labelled_events(ledger)
+    print("ready", flush=True)
+    while True:
+        append(ledger, rows, start, 20)
+        start += 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--append-to", help=argparse.SUPPRESS)
+    parser.add_argument("--start", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.append_to:
+        append_for_ever(options.append_to, options.start)
+        return
+    with tempfile.TemporaryDirectory(prefix="camvo-catch-up-") as name:
+        measure(Path(name), options.events, options.seconds)
+
+
+def measure(folder: Path, events: int, seconds: float) -> None:
+    label_texts(folder)
+    url = f"sqlite:///{folder}/ledger.sqlite"
+    ledger = Ledger(url)
+    rows = labelled_events(ledger)
+    with ledger.write() as connection:
+        connection.execute(tables.snapshots.delete())
+        after = connection.scalars(select(func.max(tables.events.c.sequence))).one() + 1
+    for first in range(after, events + 1, 5000):
+        append(ledger, rows, first, min(5000, events + 1 - first))
+    size = sum(len(row["contribution"]) for row in rows) / len(rows)
+    print(f"{events:,} events of {size:,.0f} bytes on average, without their contexts")
+    timed(url, rows[0], "from the first event", events)
+    timed(url, rows[0], "from a snapshot", 1)
+    reader = Reader(url, rows[0])
+    with appending(url, events + 1):
+        asyncio.run(follow(reader, seconds))
+    reader.close()
+    ledger.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What a policy costs by what is documented of other projects: a wide range, for a project without rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from camvo.policies.joint import FIRST
+
+_SHARES: Final[Mapping[str, tuple[float, float]]] = {
+    "joint": (0.1, 0.6),
+    "sequential": (0.2, 0.7),
+    "baseline": (1.0, 1.0),
+    "majority": (1.0, 1.0),
+}
+"""Policy → the lowest and the highest share of the price of asking everyone that its rounds cost.
+
+For ``joint`` and ``sequential`` they hold every table of docs/results.md, rounds that ask everyone left out.
+Policies that are not here may cost anything.
+"""
+
+
+def documented_share(policy: str, tasks: int, prices: Sequence[float], asked: int = 1) -> tuple[float, float]:
+    """The range of a policy's cost, in prices of asking everyone.
+
+    Args:
+        policy: its name.
+        tasks: how many tasks the project has.
+        prices: the price of asking each arm.
+        asked: the fewest arms that it asks (``k_min``).
+    """
+    total = sum(prices)
+    least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
+    low, high = _SHARES.get(policy, (least, 1.0))
+    if policy not in {"joint", "sequential"}:
+        return low, high
+    everyone = _everyone(tasks) / max(tasks, 1)
+    return tuple(everyone + (1.0 - everyone) * share for share in (max(low, least), high))  # type: ignore[return-value]
+
+
+def _everyone(tasks: int) -> float:
+    """How many rounds of a project ask everyone by a draw."""
+    return float(tasks) if tasks <= FIRST else math.sqrt(FIRST**2 + FIRST * (tasks - FIRST))

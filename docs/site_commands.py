@@ -1,0 +1,96 @@
+"""The page of all commands, made from what ``--help`` says.
+
+    python docs/site_commands.py            # writes docs/commands.md
+
+``tests/test_commands_page.py`` fails if the page is not what this would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from backend.cli import app
+
+PAGE = Path(__file__).with_name("commands.md")
+
+_HEAD = """# Commands
+
+Every command with its options, as `camvo COMMAND --help` prints them. This page is made from the help by
+`python docs/site_commands.py`.
+
+Expected errors are one line on standard error that says what went wrong, where, and what to do; the exit
+code is then 2. Exit code 1 says that something is left to do, and 130 that somebody interrupted the command.
+"""
+
+
+_KINDS = {"Path": "PATH", "str": "TEXT", "int": "NUMBER", "float": "NUMBER"}
+"""What the help calls the kinds of values."""
+
+
+def commands(group: Any = None, path: str = "camvo") -> Iterator[tuple[str, Any]]:
+    """Yield each command with its full name, in the order of the help."""
+    group = typer.main.get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([_HEAD, *(_section(name, command) for name, command in commands())])
+
+
+def _section(name: str, command: Any) -> str:
+    prose, _, example = command.help.partition("Example:")
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    lines = [f"## {name}", "", *_paragraphs(prose), "```sh", " ".join(example.split()), "```", ""]
+    if arguments or options:
+        lines += ["| option | meaning | without it |", "|---|---|---|"]
+        lines += [_row(each) for each in (*arguments, *options)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in text.strip().split("\n\n"):
+        yield " ".join(paragraph.split())
+        yield ""
+
+
+def _row(parameter: Any) -> str:
+    cells = (_form(parameter), parameter.help or "", _default(parameter))
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _form(parameter: Any) -> str:
+    """An option with the kind of its value, or an argument in capitals."""
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.name.upper()}`"
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if parameter.is_flag:
+        return names
+    kind = parameter.bare_type()
+    return f"{names} {_KINDS.get(kind, kind)}"
+
+
+def _default(parameter: Any) -> str:
+    shown = parameter.show_default
+    if parameter.required:
+        return "required"
+    if isinstance(shown, str):
+        return shown
+    value = parameter.default
+    if value is None or callable(value) or value is False or shown is False or value in ((), []):
+        return ""
+    return f"{value}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

@@ -1,0 +1,210 @@
+"""The certificate of a project's labels: what the page says, what it keeps to itself, and when it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from blind_project import BlindProject
+from rich.console import Console
+from stored_rounds import PROJECT
+
+from backend.commands.certificate.contents import contents
+from backend.commands.certificate.issue import issue_certificate
+from backend.commands.certificate.outcome import outcome_lines, project_report
+from backend.errors import ConfigError
+from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects
+from backend.ledger.certificates import issued
+from backend.ledger.recounts import countings
+from backend.ledger.recounts.countings import Counting
+from backend.server.status.parts.certificates.issued import CertificateReport
+from backend.settings import Environment, load
+
+SECRET = "Our shop sells garden gnomes"
+ADDRESS = "http://models.invalid:8080/v1"
+
+
+class Certified:
+    """A project with blind labels, its ``camvo.yaml``, and the pages that are issued about it."""
+
+    def __init__(self, ledger: Ledger, url: str, folder: Path) -> None:
+        self.ledger, self.folder = ledger, folder
+        self.project = BlindProject(ledger, audit=0.5)
+        self.project.predict(["Glad", "Glad", "Sad"] * 200)
+        config = folder / "camvo.yaml"
+        model = {
+            "model": "openai/gpt-4o",
+            "api_base": ADDRESS,
+            "api_key_env": "MY_SECRET_KEY",
+            "max_tokens": 64,
+        }
+        models = [{"name": name, **model} for name in ("red", "green")]
+        config.write_text(yaml.safe_dump({"models": models, "instructions": SECRET}))
+        self.environment = Environment(database_url=url, config=config)
+
+    def teach(self, tasks: slice = slice(None), human: Callable[[int], str | None] | None = None) -> None:
+        chosen = self.project.queue[tasks]
+        self.project.answer(chosen, human or (lambda task: self.project.rounds[task].label))
+
+    def issue(self, name: str = "page.html") -> str:
+        self.said = io.StringIO()
+        console = Console(file=self.said, width=200)
+        issue_certificate(console, self.environment, PROJECT, self.folder / name)
+        return (self.folder / name).read_text()
+
+    def standing(self) -> list[CertificateReport]:
+        with self.ledger.read() as connection:
+            report = project_report(connection, load(self.environment.config), PROJECT)
+        assert report is not None
+        return list(report.certificates or ())
+
+    def reasons(self) -> list[str | None]:
+        return [certificate.reason for certificate in self.standing()]
+
+    def recount(self) -> None:
+        with self.ledger.write() as connection:
+            counting = Counting(countings.next_number(connection, PROJECT), "command", 1, 600, 3, 0, 3.0)
+            countings.store(connection, PROJECT, counting)
+            blind_tasks.recounted(connection, PROJECT, "mood", "e1", number=counting.number, results={})
+
+    def outcome(self) -> list[str]:
+        with self.ledger.read() as connection:
+            report = project_report(connection, load(self.environment.config), PROJECT)
+        assert report is not None
+        return list(outcome_lines(report))
+
+
+@pytest.fixture
+def certified(sqlite_ledger: Ledger, tmp_path: Path) -> Certified:
+    return Certified(sqlite_ledger, sqlite_ledger.place, tmp_path)
+
+
+def test_the_page_has_the_guarantee_the_shares_and_the_cost(certified: Certified) -> None:
+    certified.teach()
+    page = certified.issue()
+    for words in ("Certificate of labels, number 1", "need no review", "$0.6000", "$2.4000", "75.0% saved"):
+        assert words in page
+    for label in ("Glad", "Sad", "Odd"):
+        assert f"<th>{label}</th>" in page
+    assert page.count("<svg") == 1
+
+
+def test_it_holds_no_text_no_key_and_no_address(certified: Certified) -> None:
+    certified.teach()
+    page = certified.issue()
+    for words in (SECRET, "gnomes", ADDRESS, "models.invalid", "MY_SECRET_KEY", "<script", "http-equiv"):
+        assert words not in page
+    assert hashlib.sha256(SECRET.encode()).hexdigest() in page
+
+
+def test_it_loads_nothing(certified: Certified) -> None:
+    page = certified.issue()
+    assert "src=" not in page
+    assert 'href="http' not in page
+
+
+def test_the_ledger_knows_the_file(certified: Certified) -> None:
+    certified.teach()
+    certified.issue()
+    [found] = certified.standing()
+    assert found.file_hash == hashlib.sha256((certified.folder / "page.html").read_bytes()).hexdigest()
+    assert (found.number, found.labels, found.reason) == (1, 600, None)
+
+
+def test_before_a_blind_label_it_says_how_many_would_certify(certified: Certified) -> None:
+    page = certified.issue()
+    assert "No score is certified yet" in page
+    assert "more blind tasks to certify" in page
+
+
+def test_a_recount_voids_it_and_the_next_one_says_so(certified: Certified) -> None:
+    certified.teach(slice(0, 100))
+    certified.issue()
+    certified.recount()
+    assert certified.reasons() == ["recounted"]
+    page = certified.issue("second.html")
+    assert "certificate 1 no longer holds" in certified.said.getvalue()
+    assert "by counting 1" in page
+    assert certified.reasons() == [None, "recounted"]
+
+
+def test_further_blind_labels_and_new_tasks_leave_it_as_it_is(certified: Certified) -> None:
+    certified.teach(slice(0, 100))
+    certified.issue()
+    certified.teach(slice(100, 150))
+    certified.project.predict(["Sad"] * 10)
+    assert certified.reasons() == [None]
+
+
+def test_an_answer_that_is_changed_voids_it(certified: Certified) -> None:
+    certified.teach(slice(0, 100))
+    certified.issue()
+    certified.teach(slice(5, 6), lambda task: "Odd")
+    assert certified.reasons() == ["evidence_changed"]
+
+
+def test_a_deleted_task_voids_it(certified: Certified) -> None:
+    certified.teach()
+    certified.issue()
+    other = next(task for task, round_ in certified.project.rounds.items() if not round_.audit)
+    with certified.ledger.write() as connection:
+        deleted_tasks.mark(connection, PROJECT, [other], 2.0)
+        deleted_tasks.forget(connection, PROJECT, [other])
+    assert certified.reasons() == ["labels_changed"]
+
+
+def test_the_same_labels_have_the_same_hash(certified: Certified) -> None:
+    with certified.ledger.read() as connection:
+        [stored] = projects.list_all(connection)
+        first = contents(connection, stored, load(certified.environment.config))
+        second = contents(connection, stored, load(certified.environment.config))
+    assert first.covered == second.covered
+    assert first.covered.count == 600
+
+
+def test_the_hash_is_the_one_that_the_documentation_describes(certified: Certified) -> None:
+    rounds = sorted(certified.project.rounds.items())
+    lines = (f"mood\t{task}\t{round_.label}\t{round_.score:.6f}\n" for task, round_ in rounds)
+    certified.issue()
+    [found] = certified.standing()
+    assert found.labels_hash == hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_certificates_are_numbered_by_project(certified: Certified) -> None:
+    certified.issue()
+    certified.issue()
+    with certified.ledger.read() as connection:
+        assert [each.number for each in issued.of_project(connection, PROJECT)] == [2, 1]
+        assert issued.next_number(connection, "another") == 1
+
+
+def test_a_project_without_a_label_gets_none(sqlite_ledger: Ledger, tmp_path: Path) -> None:
+    with sqlite_ledger.write() as connection:
+        projects.remember(connection, PROJECT, extra_params=None, label_config=None, now=1.0)
+    environment = Environment(database_url=sqlite_ledger.place)
+    with pytest.raises(ConfigError, match="has no label"):
+        issue_certificate(Console(), environment, PROJECT, tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_end_of_a_run_says_cost_guarantee_and_shares(certified: Certified) -> None:
+    certified.teach()
+    cost, certified_share, shares = certified.outcome()
+    assert cost == "$0.6000 for the votes; asking everyone would have cost $2.4000: 75.0% saved"
+    assert certified_share.startswith(
+        "mood: 100.0% of the labels are at least 97% right, with 95% confidence"
+    )
+    assert shares.startswith("mood: the share of each label among 600")
+
+
+def test_without_a_blind_task_the_end_of_a_run_says_how_many_are_needed(
+    sqlite_ledger: Ledger, tmp_path: Path
+) -> None:
+    certified = Certified(sqlite_ledger, sqlite_ledger.place, tmp_path)
+    with certified.ledger.write() as connection:
+        connection.exec_driver_sql("DELETE FROM blind_tasks")
+    assert "blind labels are expected to certify 97%" in certified.outcome()[1]

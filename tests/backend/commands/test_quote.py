@@ -1,0 +1,208 @@
+"""``camvo quote`` and the consent of ``camvo label``: the price before the first cent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from labelling import PLAIN, LabelFolder
+from scripted_litellm import HashedTexts
+
+from backend.commands.label.options import LabelOptions
+from backend.commands.quote import consent
+from backend.commands.quote.output import lines
+from backend.commands.quote.quote_run import file_quote
+from backend.errors import ConfigError, PriceMissingError
+from backend.ledger.money import accounts
+from backend.models import litellm_info
+from backend.quotes.quote import Quote
+from backend.testing import Reply
+
+WORDS = ("lovely", "gloomy")
+
+
+def billed(body: dict[str, Any]) -> Reply:
+    """A provider that bills by the tokens that it receives; green gives long answers."""
+    contents = tuple(message["content"] for message in body["messages"])
+    return Reply.says(
+        {"label": "Glad"}, usage=(litellm_info.count_tokens(contents), 40 if body["model"] == "green" else 9)
+    )
+
+
+def texts(count: int) -> list[str]:
+    return [f"entry {number} is {WORDS[number % 2]} " + "indeed " * (number % 7) for number in range(count)]
+
+
+def quote(folder: LabelFolder, **options: Any) -> Quote:
+    return file_quote(
+        folder.path / "in.csv",
+        LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
+        folder.environment,
+        folder.console,
+        HashedTexts(),  # type: ignore[arg-type]
+    )
+
+
+def spent(folder: LabelFolder, scope: str = accounts.TOTAL) -> float:
+    with folder.ledger.read() as connection:
+        return accounts.balance(connection, "in", scope).spent / 1e12
+
+
+def test_a_quote_spends_nothing(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(5))
+        quote(folder)
+        assert folder.server.count() == 0
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_once_answers_are_measured_the_bill_of_asking_everyone_is_the_quoted_one(
+    tmp_path: Path, run: int
+) -> None:
+    with LabelFolder(tmp_path, billed, policy={"name": "majority"}, concurrency=8) as folder:
+        folder.table(*texts(6))
+        folder.label()
+        folder.table(*texts(16 + run))
+        quoted, before = quote(folder), spent(folder)
+        assert (quoted.to_come, quoted.everyone.low) == (10 + run, quoted.everyone.high)
+        folder.label()
+        assert spent(folder) - before == pytest.approx(quoted.everyone.high, rel=1e-9)
+
+
+def test_before_any_answer_the_bill_lies_in_the_quoted_range(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy={"name": "majority"}) as folder:
+        folder.table(*texts(4))
+        everyone = quote(folder).everyone
+        folder.label()
+        assert everyone.low <= spent(folder) <= everyone.high
+
+
+def test_labelled_and_equal_tasks_are_not_quoted_again(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table("lovely", "gloomy")
+        folder.label()
+        folder.table("lovely", "gloomy", "calm", "calm")
+        again = quote(folder)
+        assert (again.tasks, again.to_come) == (3, 1)
+
+
+def test_a_pilot_asks_everyone_about_random_tasks_which_are_then_part_of_the_job(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None, concurrency=8) as folder:
+        folder.table(*texts(48))
+        narrowed = quote(folder, pilot=40)
+        assert folder.server.count() == 2 * 40
+        assert (narrowed.to_come, narrowed.evidence.rounds) == (8, 40)
+        assert narrowed.bill.likely is not None
+        quote(folder, pilot=40)
+        assert folder.server.count() == 2 * 40
+
+
+def test_without_a_pilot_the_share_is_what_is_documented(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None) as folder:
+        folder.table(*texts(50))
+        said = quote(folder)
+        assert said.evidence.rounds == 0
+        assert any("documented" in line for line in lines(said))
+
+
+def test_packing_saves_nineteen_of_twenty_instructions_and_nothing_of_the_texts(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(3))
+        said = quote(folder)
+        packed = next(lever for lever in said.levers if lever.name == "pack 20")
+        assert packed.everyone < said.everyone.middle
+
+
+def test_the_hours_are_those_of_the_slowest_limit(tmp_path: Path) -> None:
+    common = {"input_price": 1.0, "output_price": 1.0}
+    models = [
+        {"name": "slow", "model": "openai/red", "rpm": 1, **common},
+        {"name": "quick", "model": "openai/green", "rpm": 100, **common},
+    ]
+    with LabelFolder(tmp_path, billed, policy={"name": "majority"}, models=models) as folder:
+        folder.table(*texts(3))
+        said = quote(folder)
+        assert said.hours is not None
+        assert said.hours.high == pytest.approx(3 / 60)
+
+
+def test_a_model_without_a_price_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, models=[{"name": "new", "model": "openai/not-in-the-map"}]) as folder:
+        folder.table(*texts(1))
+        with pytest.raises(PriceMissingError):
+            quote(folder)
+
+
+def test_json_has_the_same_numbers(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(2))
+        said = quote(folder)
+        stored = json.loads(json.dumps(said.to_json()))
+        assert stored["everyone_usd"]["high"] == said.everyone.high
+        assert set(stored["models"]) == {"red", "green"}
+
+
+def dear(folder: LabelFolder) -> None:
+    """Make the next runs cost more than a dollar."""
+    config = folder.path / "camvo.yaml"
+    config.write_text(config.read_text().replace("output_price: 2.0", "output_price: 20000.0"))
+
+
+def test_without_a_terminal_more_than_a_dollar_needs_consent_and_nothing_is_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(2))
+        dear(folder)
+        with pytest.raises(ConfigError, match="nothing was spent") as refused:
+            folder.label()
+        assert "--budget 50" in str(refused.value)
+        assert folder.server.count() == 0
+
+
+@pytest.mark.parametrize("consent", [{"yes": True}, {"budget": 100.0}])
+def test_yes_and_a_budget_are_consent(tmp_path: Path, consent: dict[str, Any]) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table("lovely")
+        dear(folder)
+        assert folder.label(**consent).labelling.labelled == 1
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_on_a_terminal_somebody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.console._force_terminal = True
+        monkeypatch.setattr(consent.sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(typer, "confirm", lambda words: answer)
+        folder.table("lovely")
+        dear(folder)
+        if answer:
+            assert folder.label().labelling.labelled == 1
+            return
+        with pytest.raises(typer.Exit):
+            folder.label()
+        assert folder.server.count() == 0
+
+
+def test_the_job_has_an_account_that_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(3))
+        folder.label(sample=1)
+        first = spent(folder, accounts.JOB)
+        assert first == spent(folder) > 0.0
+        folder.label(budget=first)
+        assert spent(folder, accounts.JOB) == first
+        folder.label(budget=10.0)
+        assert spent(folder, accounts.JOB) > 2 * first
+
+
+def test_a_sample_labels_so_many_tasks_and_writes_those_alone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(9))
+        assert folder.label(sample=4).labelling.labelled == 4
+        assert len(folder.rows()) == 4
+        folder.label()
+        assert folder.server.count() == 2 * 9

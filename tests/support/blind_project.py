@@ -1,0 +1,86 @@
+"""A project in a ledger whose tasks have labels by models and whose blind tasks have labels by people.
+
+Nothing is asked: rounds and answers are stored as they would be after the fact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from stored_rounds import PROJECT, a_key, a_round
+
+from backend import settings as settings_module
+from backend.annotation.job import is_audit
+from backend.ledger import Ledger, blind_tasks, projects, rounds
+from backend.ledger.rounds import Round
+from backend.server.status.build import build_report
+from backend.server.status.parts.certificates.shares import SharesReport
+from backend.settings import Settings
+
+CONFIG = """<View><Text name="text" value="$text"/><Choices name="mood" toName="text"{}>
+<Choice value="Glad"/><Choice value="Sad"/><Choice value="Odd"/></Choices></View>"""
+
+
+def settings(**changes: object) -> Settings:
+    return settings_module.load(None).model_copy(update=changes)
+
+
+class BlindProject:
+    """A ledger with one question.
+
+    Args:
+        ledger: a migrated ledger.
+        choice: attributes of the question's tag.
+        audit: the share of blind tasks.
+    """
+
+    def __init__(self, ledger: Ledger, choice: str = "", audit: float = 0.2) -> None:
+        self.ledger, self.audit, self.rounds = ledger, audit, dict[int, Round]()
+        with ledger.write() as connection:
+            projects.remember(
+                connection, PROJECT, extra_params=None, label_config=CONFIG.format(choice), now=1.0
+            )
+
+    def predict(self, labels: Sequence[str], **changes: object) -> None:
+        """Store a round for each label; a hash of the task decides which are blind."""
+        first = len(self.rounds) + 1
+        with self.ledger.write() as connection:
+            for task, label in enumerate(labels, start=first):
+                audit = is_audit(PROJECT, task, self.audit)
+                values = {"cost_usd": 0.001, "full_cost_usd": 0.004, "score": 0.98, **changes}
+                round_ = a_round(a_key(task), label=label, audit=audit, **values)
+                number = rounds.insert(connection, round_)
+                self.rounds[task] = replace(round_, id=number)
+                if audit:
+                    blind_tasks.enter(connection, round_, number)
+
+    @property
+    def queue(self) -> list[int]:
+        """The blind tasks in the order in which they are to be labelled."""
+        with self.ledger.read() as connection:
+            return [
+                blind.task for queue in blind_tasks.queues(connection, PROJECT).values() for blind in queue
+            ]
+
+    def answer(self, tasks: Sequence[int], human: Callable[[int], str | None]) -> None:
+        """People label blind tasks; ``None`` is a skipped one."""
+        with self.ledger.write() as connection:
+            for task in tasks:
+                round_, label = self.rounds[task], human(task)
+                reward = None if label is None else float(label == round_.label)
+                rounds.set_human(connection, round_.id, label, reward)
+                said = {} if reward is None else {task: reward}
+                blind_tasks.hear(connection, round_, round_.id, said, label or "")
+
+    def shares(self) -> SharesReport | None:
+        with self.ledger.read() as connection:
+            [project] = build_report(connection, settings(), now=2.0, certificates=True).projects
+        [question] = project.questions
+        return question.shares
+
+
+def random_label(seed: str, task: int, labels: Sequence[str]) -> str:
+    """One of the labels, by a hash."""
+    return labels[hashlib.sha256(f"{seed}{task}".encode()).digest()[0] % len(labels)]

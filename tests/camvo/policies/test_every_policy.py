@@ -376,7 +376,7 @@ def test_a_vote_outside_the_label_set_is_refused(name, states):
 
 @every_policy
 def test_a_parameter_out_of_its_range_is_refused(name):
-    wrong = {float: float("nan"), int: -1, str: "nonsense", tuple: ()}
+    wrong = {float: float("nan"), type(None): float("nan"), int: -1, str: "nonsense", tuple: ()}
     for field in fields(POLICIES[name]):
         kind = type(ARGUMENTS.get(name, {}).get(field.name, field.default))
         if not field.init or (name, field.name) == ("single", "model"):

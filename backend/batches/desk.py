@@ -31,6 +31,7 @@ from backend.ledger import Ledger, Writer
 from backend.ledger.batches import jobs, lines
 from backend.ledger.batches.jobs import OPEN, BatchJob
 from backend.ledger.batches.lines import BatchLine
+from backend.ledger.money.accounts import Purse
 from backend.models import Pool
 from backend.models.batches.provider import WINDOW, BatchProvider, ProviderBatch
 from backend.settings import BudgetSettings, ModelSettings
@@ -135,10 +136,17 @@ class Desk:
         )
         return found
 
-    async def send(self, project: str, model: str, budget: BudgetSettings, report: DeskReport) -> None:
+    async def send(
+        self,
+        project: str,
+        model: str,
+        budget: BudgetSettings,
+        report: DeskReport,
+        purse: Purse | None = None,
+    ) -> None:
         """Send what is wanted of one model, in as many jobs as its provider's limits and the budget allow."""
         while model not in self._refused and model not in report.full:
-            job = await self._fill(project, model, budget, report)
+            job = await self._fill(project, model, budget, report, purse)
             if job is None:
                 return
             try:
@@ -190,7 +198,12 @@ class Desk:
             await self._send(job, report)
 
     async def _fill(
-        self, project: str, model: str, budget: BudgetSettings, report: DeskReport
+        self,
+        project: str,
+        model: str,
+        budget: BudgetSettings,
+        report: DeskReport,
+        purse: Purse | None,
     ) -> BatchJob | None:
         """Claim lines for a new job; ``None`` if none is wanted, or none can be sent now."""
         allowed = self._read(partial(self._tokens_left, model))
@@ -205,6 +218,7 @@ class Desk:
             self._pool.batch_provider(model).limits,
             allowed,
             budget,
+            purse,
         )
         self._sending.add(request.id)
         filling = Filling()
@@ -295,7 +309,8 @@ class Desk:
         if limit is not None:
             tokens = max(min(limit, job.tokens - 1), 1)
             await self._writer.persist(lambda connection: jobs.change(connection, job.id, token_limit=tokens))
-        if limit is None or job.lines == 1:
+            report.full |= {job.model} if job.lines == 1 else set()
+        else:
             self._refused[job.model] = code
             report.problems.append(f"{job.model} takes no batch: {code}")
 

@@ -12,6 +12,7 @@ from backend.ledger.batches import jobs, lines
 from backend.ledger.batches.lines import BatchLine
 from backend.ledger.calls import answers, claims
 from backend.ledger.money import spending
+from backend.ledger.money.accounts import Purse
 from backend.models.batches.provider import Limits
 from backend.settings import BudgetSettings
 
@@ -35,6 +36,7 @@ class JobRequest:
         limits: the most that its provider takes in one batch.
         tokens: the most tokens that it may hold; ``None`` for any number.
         budget: the limits on spending.
+        purse: an account inside the project's that must cover the lines, too; ``None`` for none.
     """
 
     id: str
@@ -45,6 +47,7 @@ class JobRequest:
     limits: Limits
     tokens: int | None
     budget: BudgetSettings
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ def _take(connection: Connection, request: JobRequest, filling: Filling, line: B
             day_usd=request.budget.day_usd,
             counted_tokens=line.counted_tokens,
             seconds=HELD,
+            purse=request.purse,
         )
     except BudgetExhaustedError as error:
         claims.release(connection, line.key, owner)

@@ -166,7 +166,7 @@ class BatchRun:
 
         async def send() -> DeskReport:
             for model in sorted(jobs.batching.models if jobs.batching else ()):
-                await desk.send(jobs.project, model, jobs.settings.budget, report)
+                await desk.send(jobs.project, model, jobs.settings.budget, report, jobs.purse)
             report.out = desk.out(jobs.project)
             return report
 

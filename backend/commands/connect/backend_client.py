@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from backend.annotation.queue.answer import DEADLINE
+from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure, TasksInDoubt
 from backend.errors import BackendError, BodyTooLargeError
 from backend.label_studio.webhooks import WEBHOOK_HEADER
 from backend.settings import Environment
@@ -28,59 +27,6 @@ def default_url(environment: Environment) -> str:
     """Return the URL of ``camvo serve`` with the same environment, as seen from the same host."""
     host = "127.0.0.1" if environment.host in {"0.0.0.0", "::", ""} else environment.host  # noqa: S104 - only compared
     return f"http://{f'[{host}]' if ':' in host else host}:{environment.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailure:
-    """Why a task ended without a prediction, and when by the server's clock, in unix seconds."""
-
-    code: str
-    failed_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class TaskAnswer:
-    """What the server says about one task.
-
-    Attributes:
-        predictions: one, several (each model's own before the ensemble's), or none.
-        code: why there is none: a stable name; ``None`` if there are some.
-        fix: what to do about it; ``None`` if nothing can be done.
-    """
-
-    predictions: list[dict[str, Any]]
-    code: str | None = None
-    fix: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a project is.
-
-    Attributes:
-        tasks: tasks decided since the round that was asked about.
-        last_round: the number of the project's latest round.
-        spent_usd: what the project has spent, in $.
-    """
-
-    tasks: int
-    last_round: int
-    spent_usd: float
-
-
-@dataclass(frozen=True, slots=True)
-class TasksInDoubt:
-    """The tasks on which further votes are worth most.
-
-    Attributes:
-        tasks: their numbers, the most right labels per dollar first.
-        least: what a dollar must bring for another vote on any of them, in right labels.
-        spent_usd: what further votes have cost so far, in $.
-    """
-
-    tasks: Sequence[int]
-    least: float
-    spent_usd: float
 
 
 class BackendClient:
@@ -205,7 +151,7 @@ class BackendClient:
         answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
         results = answer["results"]
         reasons = answer.get("reasons") or [None] * len(results)
-        return [_task_answer(*pair) for pair in zip(results, reasons, strict=True)]
+        return [TaskAnswer.of(*pair) for pair in zip(results, reasons, strict=True)]
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -383,14 +329,6 @@ class BackendClient:
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --at-once")
         return response
-
-
-def _task_answer(result: Any, reason: Mapping[str, Any] | None) -> TaskAnswer:
-    predictions = [result] if isinstance(result, dict) else list(result)
-    if predictions:
-        return TaskAnswer(predictions)
-    reason = reason or {"code": DEADLINE}
-    return TaskAnswer([], str(reason["code"]), reason.get("fix"))
 
 
 def _seconds_to_wait(response: httpx.Response) -> float | None:

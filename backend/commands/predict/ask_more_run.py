@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.commands.connect.backend_client import BackendClient, TasksInDoubt
+from backend.commands.connect.backend_answers import TasksInDoubt
+from backend.commands.connect.backend_client import BackendClient
 from backend.label_studio import stored_predictions
 from backend.label_studio.client import Client
 

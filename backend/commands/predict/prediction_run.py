@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from backend.annotation.queue.answer import AUDIT, CROWDED, DEADLINE
-from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure
 from backend.commands.predict.tally import Tally
 from backend.commands.predict.watching import watching
 from backend.commands.progress import Advance

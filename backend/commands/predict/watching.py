@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from backend.commands.connect.backend_client import Progress
+from backend.commands.connect.backend_answers import Progress
 from backend.errors import BackendError
 
 EVERY = 1.0

@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from backend.commands.connect.backend_client import BackendClient, TaskAnswer
+from backend.commands.connect.backend_answers import TaskAnswer
+from backend.commands.connect.backend_client import BackendClient
 from backend.errors import BackendError
 from backend.settings import Environment
 

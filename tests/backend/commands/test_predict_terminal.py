@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from backend.commands.connect.backend_client import Progress
+from backend.commands.connect.backend_answers import Progress
 from backend.commands.predict.tally import Tally
 from backend.commands.predict.terminal import INTERRUPTED, run_on_terminal
 from backend.commands.predict.watching import watching

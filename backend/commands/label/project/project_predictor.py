@@ -8,7 +8,7 @@ from typing import Any
 
 from backend.annotation.job import Job
 from backend.annotation.queue.answer import AUDIT, UNREADABLE
-from backend.commands.connect.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure
 from backend.commands.label.labelling import annotate_in_bulk
 from backend.errors import TaskError
 from backend.label_studio.payloads import parse_task

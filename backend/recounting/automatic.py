@@ -194,9 +194,7 @@ def _is_due(connection: Connection, project: str) -> bool:
     )
     if stored is None or stored.sequence == 0:
         return False
-    if look is None:
-        return True
-    if stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds:
+    if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
     made = [each for each in countings.of_project(connection, project) if each.reason == "automatic"]
     if not made or at >= made[0].created_at + HOUR:

@@ -224,7 +224,7 @@ def test_people_who_side_with_one_model_make_it_decide(tmp_path: Path) -> None:
         [round_] = backend.rounds(30)
     assert round_.label == "Sad"
     assert round_.plan["corrected"]["trust"] > 0.9
-    assert max(round_.plan["stack"]["arms"].items(), key=lambda item: item[1])[0] == "violet"
+    assert max(round_.plan["corrected"]["arms"].items(), key=lambda item: item[1])[0] == "violet"
     assert prediction["score"] == round_.score > 0.5
 
 

@@ -41,11 +41,12 @@ from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usa
 from backend.label_studio.webhooks import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
 from backend.ledger import Ledger, events
+from backend.ledger.calls.bookings import CallOutcome
 from backend.ledger.database import tables
 from backend.ledger.money import spending
 from backend.ledger.rounds import RoundKey
 from backend.models.call_ledger import LEASE, CallLedger
-from backend.models.model_query import CallEstimate, CallOutcome, ModelQuery
+from backend.models.model_query import CallEstimate, ModelQuery
 from backend.questions import parse_label_config
 from backend.settings import BudgetSettings
 from backend.settings.policies import PolicySettings, policy_of

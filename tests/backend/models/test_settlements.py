@@ -170,7 +170,7 @@ def test_two_hosts_with_different_clocks_buy_nothing_twice(
     postgres: Postgres, models: Models, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
     """The clocks differ by more than the lease of a claim."""
-    monkeypatch.setattr(call_ledger, "_POLL", 0.01)
+    monkeypatch.setattr(call_ledger, "POLL", 0.01)
     url = postgres.new_ledger_url()
     one = Process(url, models.server)
     other = Process(url, models.server, clock=lambda: time.time() + skew)

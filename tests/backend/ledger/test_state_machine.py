@@ -180,7 +180,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(process=PROCESSES, key=KEYS, task=TASKS, fault=FAULTS)
     def claim(self, process: int, key: str, task: int, fault: str | None) -> None:
-        owner = self.workers[process].calls._owner
+        owner = self.workers[process].calls.owner
         if key in self.workers[process].running:
             return
         query = ModelQuery(PROJECT, task, key, [], {}, BudgetSettings())
@@ -216,7 +216,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if key not in worker.running:
             return
         call, task = worker.running.pop(key)
-        owner = worker.calls._owner
+        owner = worker.calls.owner
         self.bought += 1
         content = f"answer {self.bought}" if answered else None
         outcome = CallOutcome(content, Usage(10, 2, usd / 10), None if answered else "model_failed", 1.0)
@@ -246,8 +246,8 @@ class LedgerMachine(RuleBasedStateMachine):
         worker = self.workers[process]
         worker.transactions.now(lambda c: worker.calls._renew(sorted(worker.running), c))
         for key in worker.running:
-            if self.holders.get(key, ("", 0.0))[0] == worker.calls._owner:
-                self.holders[key] = (worker.calls._owner, self.time + LEASE)
+            if self.holders.get(key, ("", 0.0))[0] == worker.calls.owner:
+                self.holders[key] = (worker.calls.owner, self.time + LEASE)
 
     @rule(process=PROCESSES, fault=FAULTS)
     def expire(self, process: int, fault: str | None) -> None:

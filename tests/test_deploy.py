@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
 IMAGE_EXTRAS = ("demo", "otel", "postgres")
 
-NOT_SHOWN = {"camvo_usage_capped_total"}
+NOT_SHOWN = {"camvo_packed_tasks_total", "camvo_usage_capped_total"}
 """Exported, and neither on the dashboard nor in a rule; docs/operations.md says so."""
 
 

@@ -19,7 +19,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.background_fits import MOST_ROUNDS, Fit, WeightsFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
-from camvo.policies.staged import StagedInOrder
+from camvo.policies.staged import Staged
 from camvo.stages.agreement_stages import AgreementStages
 from camvo.stages.asking_order import cheapest_first, most_weight_per_price
 from camvo.stages.exploration import propensities
@@ -36,7 +36,7 @@ from camvo.weights.vote_weights import VoteWeights, weights_are_settled, weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequential(StagedInOrder):
+class Sequential(Staged):
     """Ask in stages, and stop when the label of the full vote is certain or likely enough.
 
     Attributes:
@@ -57,12 +57,21 @@ class Sequential(StagedInOrder):
     ('small',)
     """
 
+    _kind = OrderedStages
+
+    max_stages: int = 3
     agreement: float = 0.99
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.max_stages < 1:
+            raise InvalidParameterError(f"max_stages must be at least 1, got {self.max_stages}")
         if not 0.0 <= self.agreement <= 1.0:
             raise InvalidParameterError(f"agreement must be in [0, 1], got {self.agreement}")
+
+    def stages_of(self, costs: Mapping[str, float]) -> int:
+        """The largest number of stages with these arms. The student answers at once, so it adds one."""
+        return self.max_stages + (STUDENT in costs)
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> WeightsFitData | None:
         """The rounds and weights for a fit to human labels; ``None`` before the first human label."""

@@ -1,4 +1,4 @@
-"""The base classes of policies that ask in stages: one exploration draw, and one use of fits."""
+"""The base class of policies that ask in stages: one exploration draw, and one use of fits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from camvo.policies.ensemble import Choice, Ensemble
 from camvo.policies.estimates import Estimates, Observation
 from camvo.policies.plan import Plan
 from camvo.stages.exploration import Exploration, explore, uniform_draw
-from camvo.stages.ordered_stages import OrderedStages
 from camvo.stages.stages import QuestionStages, Stages, on_question
-from camvo.student.taught_texts import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.decision import Decision
@@ -166,25 +164,3 @@ class Staged(Ensemble):
         if not isinstance(plan.stages, self._kind):
             raise InvalidParameterError("this plan was made by another policy")
         return plan.stages
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagedInOrder(Staged):
-    """Ask in stages, in an order that the votes do not change.
-
-    Attributes:
-        max_stages: the largest number of stages. 1 asks one set; K can ask the models one after another.
-    """
-
-    _kind = OrderedStages
-
-    max_stages: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_stages < 1:
-            raise InvalidParameterError(f"max_stages must be at least 1, got {self.max_stages}")
-
-    def stages_of(self, costs: Mapping[str, float]) -> int:
-        """The largest number of stages with these arms. The student answers at once, so it adds one."""
-        return self.max_stages + (STUDENT in costs)

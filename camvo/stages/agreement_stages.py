@@ -44,10 +44,14 @@ class AgreementStages:
         """Rounds with a human label; ``None`` for a question whose votes are not labels."""
         return None if self.vote_weights is None else "labelled"
 
-    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast, sure: Sure = UNKNOWN) -> int:
+    def upto(self, stage: int, order: Sequence[str], asked: int, votes: Cast) -> int:
         """How many arms of ``order`` to have asked after the next stage; ``asked`` or fewer means stop.
 
-        Confidences do not count: a certificate is about the weights of votes.
+        Args:
+            stage: how many stages came before, counted from 0.
+            order: all arms, in the order of asking.
+            asked: how many arms of ``order`` were asked so far.
+            votes: the votes so far.
         """
         return self._follow(self.rule, stage, _signature(order[:asked], votes))
 
@@ -67,8 +71,14 @@ class AgreementStages:
         posterior = corrected.probabilities(weighted_votes, agreed, labels)
         return Decision(decision.label, posterior[decision.label], posterior, corrected.trust)
 
-    def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound | None:
-        """The round's vote pattern, and whether the learned rule would have given the round's label."""
+    def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound:
+        """The round's vote pattern, and whether the learned rule would have given the round's label.
+
+        Args:
+            order: all arms, in the order of asking.
+            first: how many arms of ``order`` were asked independently of the votes.
+            votes: the votes of the arms that were asked.
+        """
         everyone = first == len(order)
         pattern = VotePattern.of(sorted(order), votes, everyone=everyone)
         right = self._trial_is_right(order, votes)

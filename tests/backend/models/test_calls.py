@@ -75,11 +75,13 @@ def test_litellm_prices_no_answer_and_records_no_call(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody reads either, and both take a third of a call's processor time."""
+    litellm_info.litellm()
     from litellm import utils  # noqa: PLC0415 - slow to import
 
     recorded: list[object] = []
     monkeypatch.setattr(utils, "_schedule_async_success_logging", lambda **call: recorded.append(call))
     request = {"model": "openai/gpt-4o", "messages": MESSAGES, "api_base": server.url, "api_key": KEY}
+    request["user"] = "nobody"  # a parameter that the short path does not know
     response = asyncio.run(litellm_info.complete(request))
     assert response._hidden_params["response_cost"] is None
     assert not recorded

@@ -111,8 +111,8 @@ def model_settings(address: str, models: int, provider: str = "hosted_vllm") -> 
             "name": f"model{number}",
             "model": f"{provider}/model{number}",
             "api_base": f"{address}/v1",
-            "input_price": 1.0,
-            "output_price": 1.0,
+            "input_price": 0.01,
+            "output_price": 0.01,
         }
         for number in range(models)
     ]

@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import structlog
 from sqlalchemy import Connection
 
@@ -16,6 +15,7 @@ from backend.annotation.allowances import Allowances
 from backend.annotation.asking import ask_models, confidences_of, no_vote_error, votes_of
 from backend.annotation.batched.batch_stage import BatchStage, BatchStages, pending
 from backend.annotation.calibrated_scores import calibrated_scores
+from backend.annotation.contexts import EmbeddedContexts
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.pack_checks import PackGuard, compared, offered
@@ -33,15 +33,13 @@ from backend.ledger.database import outages
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
-from backend.questions import TaskQuestion
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics, tracing
-from camvo.numerics.categories import with_category
+from camvo.numerics.unknown_context import is_known
 from camvo.policies.everyone import asking_everyone
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.student.taught_texts import STUDENT
-from camvo.typing import Array
 
 _log = structlog.get_logger(__name__)
 
@@ -157,20 +155,11 @@ class Annotator:
         except LedgerError as error:
             _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
-    async def _context(self, question: TaskQuestion) -> Array:
-        """The context of a question about a task: its embedded text, and its category if it has one.
-
-        It is rounded to 16 bits before anything reads it, so that the ledger can hold the very numbers that
-        the plan used in half the room; cosines change by less than 0.001.
-        """
-        vector = (await self._embedder.vector(question.context)).astype(np.float16).astype(np.float64)
-        return with_category(vector, question.category)
-
     async def _run_rounds(self, job: Job, questions: Sequence[JobQuestion], alone: bool) -> list[Round]:
         """Plan, ask, decide and record the questions that have no round yet."""
         aggregations = [question.aggregation for question in questions]
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
-        contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
+        contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
         unpacked = await self._pack_guard.unpacked(job)
         policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
@@ -182,6 +171,7 @@ class Annotator:
         with tracing.plan() as span:
             plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
             plan = plan if stage is None else stage.fixed(plan)
+            embedding = self._embed(job, questions, contexts, plan)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         known = {} if student is None else student.replies
         replies, beside = await self._replies(policy, plan, job, prompt, known, stage)
@@ -190,6 +180,9 @@ class Annotator:
         decisions = policy.decide(plan, votes, confidences=confidences)
         if not decisions:
             raise no_vote_error(job, replies)
+        if embedding is not None:
+            await embedding
+            plan = plan.with_contexts({question.name: contexts.so_far(question) for question in questions})
         scores = await calibrated_scores(self._scorers, job, questions, plan, votes, decisions)
         shown = {arm: count for arm, count in prompt.shown.items() if arm in votes}
         versions = {arm: reply.version for arm, reply in replies.items() if reply.version is not None}
@@ -210,6 +203,19 @@ class Annotator:
         if stage is not None:
             stage.ended()
         return [*stored, *new]
+
+    @staticmethod
+    def _embed(
+        job: Job, questions: Sequence[JobQuestion], contexts: EmbeddedContexts, plan: Plan
+    ) -> asyncio.Task[None] | None:
+        """Embed the texts while models are asked, if the round is to hold their contexts.
+
+        People may review it, or what it teaches hangs on the context: it asks everyone, or is planned by it.
+        """
+        explores = plan.stages is None or plan.stages.exploration == "everyone"
+        if not (job.review or explores or any(map(is_known, map(contexts.so_far, questions)))):
+            return None
+        return contexts.embed(questions)
 
     async def _stage(
         self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt

@@ -43,6 +43,8 @@ class Job:
         purse: an account inside the project's that pays for the calls; ``None`` for none.
         aim_usd: what plans keep the purse to as far as they can, in $; ``None`` for none.
         everyone: whether every model is asked, as in a pilot.
+        review: whether people may review the task, for which its text is embedded in any case. Otherwise it
+            is embedded only if the plan, or what is learnt from the round, reads its context.
     """
 
     project: str
@@ -56,6 +58,7 @@ class Job:
     purse: Purse | None = None
     aim_usd: float | None = None
     everyone: bool = False
+    review: bool = True
 
     @property
     def audit(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from backend.annotation.contexts import Contexts
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.student_votes import StudentReply
 from backend.learning.background_fits import BackgroundFits, Students
@@ -14,7 +15,6 @@ from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.policies.staged import Staged
 from camvo.student.taught_texts import STUDENT
-from camvo.typing import Array
 
 
 class Planner:
@@ -27,7 +27,7 @@ class Planner:
         self,
         job: Job,
         questions: Sequence[JobQuestion],
-        contexts: Sequence[Array],
+        contexts: Contexts,
         policy: Policy,
         costs: Mapping[str, float],
     ) -> tuple[Plan, StudentReply | None]:
@@ -36,7 +36,7 @@ class Planner:
         Args:
             job: the task.
             questions: the questions.
-            contexts: each question's context, of length d.
+            contexts: the questions' contexts, which are embedded only if the plan reads them.
             policy: the project's policy.
             costs: the expected price in $ of each model that may be asked.
 
@@ -47,7 +47,9 @@ class Planner:
         if student is not None:
             costs = {**costs, STUDENT: 0.0}
         observations = {}
-        for question, context in zip(questions, contexts, strict=True):
+        for question in questions:
+            reads = policy.reads_context(question.aggregation)
+            context = await contexts.of(question) if reads else contexts.so_far(question)
             key = StateKey(job.project, question.key.control, question.key.epoch)
             state = await self._states.current(
                 key,
@@ -57,8 +59,17 @@ class Planner:
             )
             if student is not None:
                 student.hear(self._students, key, state, question)
-            observation = Observation(state, context, question.question.options, question.aggregation)
+            observation = Observation(
+                state, context, question.question.options, question.aggregation, task=_task_name(question)
+            )
             if (data := policy.fit_data(observation, costs)) is not None:
-                observation = replace(observation, fit=await self._background_fits.current(key, data))
+                fit = await self._background_fits.current(key, data)
+                context = await contexts.of(question) if fit.reads_context else context
+                observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
         return policy.plan(observations, costs), student
+
+
+def _task_name(question: JobQuestion) -> str:
+    """What tells the task from others in the exploration draw: the same in every process."""
+    return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"

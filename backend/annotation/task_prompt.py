@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from backend.annotation.contexts import Contexts
 from backend.annotation.job import Job, JobQuestion
 from backend.learning.examples import Examples
 from backend.learning.labelled_texts import label_texts
@@ -17,7 +18,6 @@ from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.messages import PromptExample, prompt_messages
 from backend.questions.prompts.packs import PackedTask, packed_task
 from backend.questions.redaction.redactor import Redactor, redactor_named
-from camvo.typing import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TaskPrompt:
 async def write_prompt(
     job: Job,
     questions: Sequence[JobQuestion],
-    contexts: Sequence[Array],
+    contexts: Contexts,
     examples: Examples,
     *,
     alone: bool = False,
@@ -64,7 +64,7 @@ async def write_prompt(
     Args:
         job: the task.
         questions: the questions to ask together.
-        contexts: each question's context, of length d.
+        contexts: the questions' contexts, which are embedded only to find examples.
         examples: the labelled tasks to take examples from.
         alone: whether somebody may be waiting for this one task, so that it waits for no others.
     """
@@ -78,18 +78,18 @@ async def write_prompt(
         alone=alone,
     )
     if job.settings.few_shot and len(questions) == 1:
-        return await _with_examples(prompt, job, questions[0], contexts[0], examples)
+        return await _with_examples(prompt, job, questions[0], contexts, examples)
     return prompt
 
 
 async def _with_examples(
-    prompt: TaskPrompt, job: Job, question: JobQuestion, context: Array, examples: Examples
+    prompt: TaskPrompt, job: Job, question: JobQuestion, contexts: Contexts, examples: Examples
 ) -> TaskPrompt:
     texts = label_texts(question.question.question)
     if texts is None or question.question.images:
         return prompt
     labelled = await examples.current(StateKey(job.project, question.key.control, question.key.epoch))
-    nearest = labelled.nearest(question.key, context, job.settings.few_shot)
+    nearest = labelled.nearest(question.key, await contexts.of(question), job.settings.few_shot)
     if not nearest:
         return prompt
     example_texts = [task.texts for task in nearest]

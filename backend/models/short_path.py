@@ -90,7 +90,7 @@ class Path:
         refused: Exception = self.config.get_error_class(
             error_message=response.text, status_code=response.status_code, headers=dict(response.headers)
         )
-        refused.response = response  # type: ignore[attr-defined] - litellm reads the headers from it
+        vars(refused)["response"] = response  # litellm reads the headers from it
         return refused
 
     def _error(self, cause: Exception, error: Exception) -> Exception:
@@ -104,7 +104,7 @@ class Path:
         except Exception as raised:  # litellm raises most of them and returns the others
             mapped = raised
         if (code := _code(getattr(cause, "response", None))) is not None:
-            mapped.body = {"code": code}  # type: ignore[attr-defined]
+            vars(mapped)["body"] = {"code": code}
         return mapped
 
 
@@ -175,7 +175,8 @@ def _read(response: Any, config: Any) -> Any:
         data = None
     choices = data.get("choices") if isinstance(data, dict) else None
     message = choices[0].get("message") if isinstance(choices, list) and choices else None
-    if isinstance(message, dict) and isinstance(message.get("content"), str) and "error" not in data:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(data, dict) and choices and message and isinstance(content, str) and "error" not in data:
         return _plain(data, choices[0], message, response.headers)
     return _by_litellm(response, config)
 

@@ -23,6 +23,7 @@ from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilte
 from camvo.joint.vote_rows import Rows, row_of
 from camvo.joint.votes_fit import ModelAmong, VotesFit, fit_votes, fit_votes_and_student, shortlist_of
 from camvo.numerics.tolerances import EPSILON
+from camvo.numerics.unknown_context import is_known
 from camvo.state.context_rounds import NO_CONTEXTS, LatestContexts
 from camvo.state.kept_rounds import LatestRounds
 from camvo.state.vote_patterns import PatternCounts
@@ -70,14 +71,20 @@ class JointFit:
     contexts: ContextSkills | None = None
     counted: Beliefs | None = None
 
+    @property
+    def reads_context(self) -> bool:
+        """Whether skills hang on the context."""
+        silent = self.silent is not None and self.silent.reads_context
+        return self.contexts is not None or silent
+
     def at(self, context: Array, prices: Mapping[str, float]) -> JointFit:
-        """The fit for one task: the same unless skills hang on the context.
+        """The fit for one task: the same unless skills hang on the context, and it is known.
 
         Args:
             context: the task's context, shape (d,).
             prices: arm → its price, in any unit, to choose the arms that the plan asks where arms are many.
         """
-        if self.contexts is None:
+        if self.contexts is None or not is_known(context):
             return self
         model, most = self.contexts.model(context), most_arms(len(self.labels), _TASK_NODES)
         shortlist = self.shortlist

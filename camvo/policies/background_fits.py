@@ -36,6 +36,11 @@ class Fit:
     corrected: CorrectedVote | None = None
     joint: JointFit | None = None
 
+    @property
+    def reads_context(self) -> bool:
+        """Whether a plan with this fit reads the task's context."""
+        return self.joint is not None and self.joint.reads_context
+
 
 class FitData(Hashable, Protocol):
     """The input of a fit: the rounds, and everything else that its result depends on."""

@@ -64,6 +64,13 @@ class Ensemble:
         """Whether the policy reads the linear models of the context for a question that is so aggregated."""
         return True
 
+    def reads_context(self, aggregation: Aggregation) -> bool:
+        """Whether the policy reads the context itself for a question that is so aggregated.
+
+        A fit may read it besides (:attr:`camvo.policies.background_fits.Fit.reads_context`).
+        """
+        return True
+
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """``None``: the policy needs no background fit."""
         return None

@@ -26,11 +26,13 @@ class Observation:
 
     Attributes:
         state: what was learnt about the question.
-        context: the embedding e_t, shape (d,), finite.
+        context: the embedding e_t, shape (d,), finite; zeros if it is unknown, for policies that do not read
+            it (:meth:`camvo.policies.ensemble.Ensemble.reads_context`).
         labels: the label set in the order of the label config, or the items to rank; empty for a number.
         aggregation: how votes on the question become one answer.
         fit: the latest background fit of the policy's :meth:`~camvo.Policy.fit_data`. Without one, the policy
             computes the fit when it plans.
+        task: a name of the task, from which exploration is drawn; empty to draw from the context.
 
     >>> import camvo
     >>> import numpy as np
@@ -44,6 +46,7 @@ class Observation:
     labels: tuple[str, ...]
     aggregation: Aggregation = LABEL_VOTE
     fit: Fit | None = None
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

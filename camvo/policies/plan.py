@@ -66,6 +66,14 @@ class Plan:
             stages=stages,
         )
 
+    def with_contexts(self, contexts: Mapping[str, Array]) -> Plan:
+        """The same plan with contexts that are known only now: question → its context, shape (d,)."""
+        estimates = {
+            question: replace(columns, context=contexts[question])
+            for question, columns in self.estimates.items()
+        }
+        return replace(self, estimates=estimates)
+
     def describe(self, question: str) -> dict[str, Any]:
         """The plan for one question as plain JSON, stored with the round. The context is stored apart."""
         estimates = self.estimates[question]

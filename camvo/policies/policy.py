@@ -44,6 +44,10 @@ class Policy(Protocol):
         """Whether it reads the linear models of the context; if not, the state need not keep them."""
         ...
 
+    def reads_context(self, aggregation: Aggregation) -> bool:
+        """Whether it reads the context itself, apart from what a fit reads of it."""
+        ...
+
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """The data a background fit would use now, or ``None`` if no fit is needed."""
         ...

@@ -108,6 +108,10 @@ class Staged(Ensemble):
         """Whether the linear models are read: not for labels, whose votes are weighted by other means."""
         return aggregation != LABEL_VOTE
 
+    def reads_context(self, aggregation: Aggregation) -> bool:
+        """Whether it reads the linear models of the context."""
+        return self.linear(aggregation)
+
     def assemble(
         self,
         observations: Mapping[str, Observation],
@@ -118,7 +122,8 @@ class Staged(Ensemble):
         """Make the plan: draw for exploration, and freeze the weights, the order and the stops."""
         plan = super().assemble(observations, costs, estimates, choice)
         rounds = min(observation.state.rounds for observation in observations.values())
-        draw = uniform_draw((observation.context for _, observation in sorted(observations.items())), rounds)
+        named = [observation for _, observation in sorted(observations.items())]
+        draw = uniform_draw([observation.task or observation.context for observation in named], rounds)
         stages, weights = self._staged(plan, observations, costs, draw)
         return plan.staged(stages, weights)
 

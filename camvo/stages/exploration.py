@@ -35,18 +35,21 @@ def propensities(rounds: int) -> tuple[float, float]:
     return min(1.0, _EVERYONE * t**-_EVERYONE_DECAY), min(1.0, _CERTIFICATE * t**-_CERTIFICATE_DECAY)
 
 
-def uniform_draw(contexts: Iterable[Array], rounds: int) -> float:
-    """A number in [0, 1) derived from the contexts and the number of earlier rounds, never from votes.
+def uniform_draw(tasks: Iterable[Array | str], rounds: int) -> float:
+    """A number in [0, 1) derived from the task and the number of earlier rounds, never from votes.
 
     The same ledger gives the same draw in every process.
 
     Args:
-        contexts: the embedding of each question, shape (d,).
+        tasks: what tells the task from others, for each question: a name, or its embedding, shape (d,).
         rounds: the number of earlier rounds.
     """
     digest = hashlib.blake2b(rounds.to_bytes(8, "little"), digest_size=8)
-    for context in contexts:
-        digest.update(np.ascontiguousarray(context, dtype="<f8").tobytes())
+    for task in tasks:
+        if isinstance(task, str):
+            digest.update(task.encode())
+        else:
+            digest.update(np.ascontiguousarray(task, dtype="<f8").tobytes())
     return int.from_bytes(digest.digest(), "little") / 2.0**64
 
 

@@ -24,6 +24,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from camvo.errors import InvalidParameterError, SnapshotError
+from camvo.numerics.unknown_context import is_known
 from camvo.state.arm import NEWCOMER, NOT_LINEAR, Arm, Standing
 from camvo.state.beta_mixture import BetaSums, EstimatorName
 from camvo.state.confidences import ConfidenceSums
@@ -218,7 +219,8 @@ class State:
             if contribution.exploration is not None:
                 explored = contribution.exploration.renamed(names)
                 self.exploration.add(explored, contribution.rounds)
-                if explored.pattern.everyone and contribution.rounds:
+                in_full = explored.pattern.everyone and is_known(contribution.context)
+                if in_full and contribution.rounds:
                     self.context_rounds.add(explored.pattern, contribution.context, contribution.rounds)
                 if contribution.rounds == 1 and not names:
                     # What was promised before a restart is not held against what is learnt after it.

@@ -105,6 +105,7 @@ class DatasetJobs:
             purse=self.purse,
             aim_usd=self.aim_usd,
             batching=self.batching,
+            review=False,
         )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:

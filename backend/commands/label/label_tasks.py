@@ -10,6 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
+from backend.annotation.contexts import always_read
 from backend.annotation.job import Job
 from backend.commands.label.batched.batch_run import BatchRun
 from backend.commands.label.dataset_jobs import DatasetJobs, Stored
@@ -18,14 +19,20 @@ from backend.commands.label.run_tally import RunTally
 from backend.commands.label.spending import Spending
 from backend.commands.progress import progress_bar
 from backend.datasets.indexed_tasks import IndexedTasks
-from backend.runtime.annotation_process import AnnotationProcess
 
 _AHEAD: Final = 64
 """Tasks whose texts are embedded together, two batches of the embedder."""
 
 
-def _embedded_ahead(found: Iterator[Stored], process: AnnotationProcess) -> Iterator[Stored]:
-    """Let the texts of the tasks that follow be embedded in batches, before each is asked about."""
+def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stored]:
+    """Let the texts of the tasks that follow be embedded in batches, before each is asked about.
+
+    Nothing is embedded ahead if plans do not read the contexts.
+    """
+    process = jobs.process
+    if not always_read(jobs.settings, jobs.config.questions):
+        yield from found
+        return
     while some := list(islice(found, _AHEAD)):
         texts = [question.question.context for stored in some for question in stored.open]
         process.thread.call_soon(partial(process.embedder.expect, texts))
@@ -86,7 +93,7 @@ def _sweep(
     tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
-        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
+        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), jobs):
             if stored.complete:
                 tally.labelled_before += 1
             elif jobs.again and stored.failure is None:

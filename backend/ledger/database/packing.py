@@ -14,6 +14,7 @@ import numpy as np
 from sqlalchemy import Dialect, LargeBinary
 from sqlalchemy.types import TypeDecorator
 
+from camvo.numerics.unknown_context import is_known, unknown_context
 from camvo.typing import Array
 
 _BRACE: Final = b"{"
@@ -39,6 +40,7 @@ Ledgers depend on every byte of it: what another dictionary compresses begins wi
 stays to read with."""
 
 _DTYPES: Final = ("<f2", "<f4", "<f8")
+_UNKNOWN: Final = b"nil"
 
 
 class PackedJson(TypeDecorator[Any]):
@@ -70,7 +72,12 @@ def decompress(data: bytes) -> bytes:
 
 
 def pack_context(context: Array) -> bytes:
-    """Serialise a context: three letters of the shortest dtype that loses nothing, then the numbers."""
+    """Serialise a context: three letters of the shortest dtype that loses nothing, then the numbers.
+
+    Of an unknown context only its length is kept.
+    """
+    if not is_known(context):
+        return _UNKNOWN + len(context).to_bytes(4, "little")
     for dtype in _DTYPES:
         with np.errstate(over="ignore"):  # a number too large for a dtype does not come back equal
             short = context.astype(dtype)
@@ -83,6 +90,8 @@ def unpack_context(data: bytes | None) -> Array:
     """The stored context as float64, shape (d,); shape (0,) where there is none any more."""
     if data is None:
         return np.zeros(0)
+    if data.startswith(_UNKNOWN):
+        return unknown_context(int.from_bytes(data[len(_UNKNOWN) :], "little"))
     return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)
 
 

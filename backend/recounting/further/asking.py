@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.asking import ask_models
+from backend.annotation.contexts import StoredContexts
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planning import Planner
@@ -58,6 +59,12 @@ class _Found:
 
     questions: Sequence[JobQuestion]
     rounds: Sequence[Round]
+
+    @property
+    def contexts(self) -> StoredContexts:
+        """The contexts that the rounds hold."""
+        pairs = zip(self.questions, self.rounds, strict=True)
+        return StoredContexts({question.name: round_.context for question, round_ in pairs})
 
     @property
     def replies(self) -> dict[str, ModelReply]:
@@ -133,8 +140,7 @@ class FurtherAsking:
             return Bought()
         policy = policy.going_on(worth_usd)
         costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
-        contexts = [round_.context for round_ in found.rounds]
-        plan, _ = await self._planner.plan(job, found.questions, contexts, policy, costs)
+        plan, _ = await self._planner.plan(job, found.questions, found.contexts, policy, costs)
         request_size.set(_BULK)
         known = found.replies
         try:
@@ -201,8 +207,7 @@ class FurtherAsking:
         return _Found([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
 
     async def _prompt(self, job: Job, found: _Found) -> TaskPrompt:
-        contexts = [round_.context for round_ in found.rounds]
-        return await write_prompt(job, found.questions, contexts, self._examples, alone=True)
+        return await write_prompt(job, found.questions, found.contexts, self._examples, alone=True)
 
     @staticmethod
     def _policy(job: Job, found: _Found) -> object:

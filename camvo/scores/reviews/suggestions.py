@@ -105,7 +105,7 @@ def suggest(
 
     Args:
         candidates: n tasks.
-        contexts: their embeddings, shape (n, d).
+        contexts: their embeddings, shape (n, d); zeros where the text is not embedded.
         labelled: the embeddings of the tasks that humans have labelled, shape (m, d).
         count: how many tasks to choose.
         teaches: the most that one label teaches, in corrected labels.
@@ -123,6 +123,9 @@ def suggest(
     unit, known = _unit(contexts), _unit(labelled)
     inverse = np.linalg.inv(np.eye(unit.shape[1]) + known.T @ known)
     novelty = np.einsum("nd,nd->n", unit @ inverse, unit)
+    embedded = unit.any(axis=1)
+    if not embedded.all():  # what is not known of a task counts as on the average of the others
+        novelty[~embedded] = novelty[embedded].mean() if embedded.any() else 1.0
     wrong = np.array([candidate.wrong for candidate in candidates], dtype=np.float64)
     lessons = teaches * np.array([candidate.dispute for candidate in candidates], dtype=np.float64)
     numbers = np.array([candidate.task for candidate in candidates])

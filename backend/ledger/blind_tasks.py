@@ -12,7 +12,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select, update
 
-from backend.ledger.blind_queues import BlindQueue, QueuedTask, begin_queue, counting_of, countings_of
+from backend.ledger.certificates.blind_queue import (
+    BlindQueue,
+    QueuedTask,
+    begin_queue,
+    counting_of,
+    countings_of,
+)
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new

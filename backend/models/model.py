@@ -9,16 +9,38 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from backend.errors import ConfigError
+from backend.errors import ConfigError, PriceMissingError
 from backend.models import litellm_info
 from backend.models.calls import litellm_request
 from backend.models.prices import IMAGE_TOKENS, TokenMeter, batch_prices, max_input_tokens, token_prices
 from backend.questions.prompts.message_parts import Messages, image_count, texts_of
 from backend.settings import ModelSettings
+from backend.settings.built_in_voters import DEFAULT_MODELS
 from backend.settings.masking import masked
+from backend.settings.mistakes import closest
 
 _NO_KEY = "none"
 """Sent to an OpenAI-compatible server without a key, because litellm would send it OpenAI's own key."""
+
+
+_LIKE = 0.8
+"""Similarity from which a model's name counts as misspelt."""
+
+
+def _meant(settings: ModelSettings) -> str | None:
+    """Ask whether a known model of nearly the same name was meant; ``None`` if no name is close.
+
+    A server of one's own has models that litellm does not know.
+    """
+    if settings.is_embedded:
+        close = closest(settings.model, [voter.model for voter in DEFAULT_MODELS], _LIKE)
+    elif "api_base" in settings.parameters or "base_url" in settings.parameters:
+        close = None
+    else:
+        known = litellm_info.chat_models()
+        close = closest(settings.model, known, _LIKE)
+        close = None if close is None else known[close]
+    return None if close in (None, settings.model) else f"did you mean {close}?"
 
 
 class Model:
@@ -42,10 +64,15 @@ class Model:
             raise ConfigError(
                 f"litellm knows no provider for {settings.model!r}",
                 where=self.where,
-                fix="begin with the provider, as in openai/gpt-4o",
+                fix=_meant(settings) or "begin with the provider, as in openai/gpt-4o",
             )
         entry = litellm_info.price_map_entry(settings.model)
-        self.prices = token_prices(settings, entry)
+        try:
+            self.prices = token_prices(settings, entry)
+        except PriceMissingError as error:
+            if (meant := _meant(settings)) is None:
+                raise
+            raise PriceMissingError(error.message, where=error.where, fix=f"{meant} Or {error.fix}") from None
         self.batch_prices = batch_prices(settings, self.prices, entry)
         self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
         self._most_output = _whole(entry.get("max_output_tokens"))

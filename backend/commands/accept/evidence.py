@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError
 from backend.ledger import blind_tasks, open_rounds
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.open_rounds import OpenRound
 from backend.ledger.projects import Project
 from backend.server.status.parts.guarantee import covered_rounds

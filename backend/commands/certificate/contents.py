@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from backend.learning.projects import project_settings
 from backend.ledger import blind_tasks, open_rounds
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.certificates.hashes import CoveredLabels, hash_evidence, hash_labels, resting_on
 from backend.ledger.certificates.issued import current_counting
 from backend.ledger.projects import Project

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from backend.ledger.blind_queues import BlindQueue, QueuedTask
+from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.ledger.database import tables
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.reports.label_sums import of_question

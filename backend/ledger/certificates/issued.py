@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, func, insert, select
 
 from backend.ledger import blind_tasks, open_rounds
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.certificates.hashes import hash_evidence, hash_labels, resting_on
 from backend.ledger.database import tables
 from backend.ledger.recounts import countings

@@ -8,7 +8,7 @@ import pytest
 from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, blind_tasks, deleted_tasks, rounds
-from backend.ledger.blind_queues import QueuedTask
+from backend.ledger.certificates.blind_queue import QueuedTask
 from backend.ledger.rounds import Round
 from camvo.scores.blind_queue import queue_place
 

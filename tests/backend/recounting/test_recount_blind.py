@@ -16,7 +16,7 @@ from backend.commands.accept.evidence import load_evidence
 from backend.learning.human_labels import hear_blind
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, rounds
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from backend.ledger.blind_queues import BlindQueue, QueuedTask
+from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, CheckedRow
 from backend.models.failures import cure

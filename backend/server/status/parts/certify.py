@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.reports import SCORE_BINS
 from camvo.scores.labels_needed import labels_to_certify
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from backend.ledger.blind_queues import BlindQueue, QueuedTask
+from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.server.status.evidence import GuaranteeReport
 from camvo.scores.guarantee import Certified, Guarantee
 

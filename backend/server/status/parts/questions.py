@@ -9,7 +9,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from backend.ledger import blind_tasks, drift_tests, reports
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.reports import RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.evidence import Share, VotesReport

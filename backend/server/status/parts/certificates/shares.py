@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.ledger.blind_queues import BlindQueue
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.certificates.hashes import resting_on
 from backend.ledger.certificates.label_answers import blind_answers, count_answers
 from backend.ledger.reports import counts

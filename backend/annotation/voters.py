@@ -94,11 +94,13 @@ class Voters:
                 continue
             price = self._pool.batch_cost if name in batched else self._pool.cost
             costs[name] = price(name, prompt.for_model(name))
-            if packed is None or prompt.pack is None or self._packs is None or name in batched:
+            if packed is None or prompt.pack is None or self._packs is None or packed.name in unpacked:
                 continue
-            if packed.name not in unpacked and not self._pool.resting(packed.name):
+            if name in batched or not self._pool.resting(packed.name):
                 texts = prompt.pack.fenced(TYPICAL_ID)
-                costs[packed.name] = self._pool.packed_cost(packed.name, prompt.pack.system, texts)
+                costs[packed.name] = self._pool.packed_cost(
+                    packed.name, prompt.pack.system, texts, batched=name in batched
+                )
         return costs
 
     def preparing(self, *, alone: bool) -> AbstractContextManager[None]:

@@ -264,7 +264,7 @@ class BatchStage:
         return standing.reply
 
     async def keep(self, plan: Plan | None) -> None:
-        """Store the plan and the lines of this stage. The plan of the first stage stays.
+        """Store what is new: the plan and the lines of this stage. The plan of the first stage stays.
 
         Raises:
             TaskDeletedError: the task was deleted meanwhile.
@@ -274,7 +274,7 @@ class BatchStage:
         if task is None and plan is not None:
             task = self._first(plan)
             self.stages.add_waiting(self.job.project, task, +1)
-        if task is not None:
+        if task is not None and (self._wanted or asked != list(task.asked)):
             await self.stages.store(replace(task, asked=asked), self._wanted, self._used)
 
     def ended(self) -> None:

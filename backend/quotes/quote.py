@@ -39,7 +39,8 @@ class ModelQuote:
         output_tokens: of all answers; a range until answers were measured.
         usd: the price.
         measured: on how many earlier calls the tokens of answers rest.
-        hours: at the configured limits; ``None`` without limits.
+        hours: at the configured limits; ``None`` without limits, and in batches.
+        pack: the most tasks in a prompt; 1 for one.
         asked: how often the policy asks it, in [0, 1]; ``None`` if that is unknown.
     """
 
@@ -48,6 +49,7 @@ class ModelQuote:
     usd: Range
     measured: int
     hours: float | None
+    pack: int = 1
     asked: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -58,25 +60,38 @@ class ModelQuote:
             "usd": self.usd.to_json(),
             "measured_calls": self.measured,
             "hours": self.hours,
+            "pack": self.pack,
             "asked": self.asked,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """A way to pay less for the same votes, off and on.
+    """The same votes with batches on or off, and with packing on or off.
 
     Attributes:
-        name: ``batch``, ``pack 20``, or both.
-        everyone: $ for asking everyone with it.
-        policy: $ for this policy with it.
-        on: whether the settings have it already.
+        batch: whether models are asked in batches, as far as their price there is known.
+        pack: the most tasks in a prompt; ``None`` for one.
+        everyone: $ for asking everyone.
+        policy: $ for this policy.
+        on: whether the settings say exactly this.
     """
 
-    name: str
+    batch: bool
+    pack: int | None
     everyone: float
     policy: float
     on: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The lever as plain JSON."""
+        return {
+            "batch": self.batch,
+            "pack": self.pack,
+            "on": self.on,
+            "everyone_usd": self.everyone,
+            "policy_usd": self.policy,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +128,7 @@ class Quote:
         evidence: what the policy's share rests on.
         levers: ways to pay less.
         spent: $ that the project has cost so far.
+        spent_by_job: the part of it that the job's account has paid.
     """
 
     project: str
@@ -127,6 +143,7 @@ class Quote:
     evidence: QuoteEvidence
     levers: tuple[Lever, ...]
     spent: float
+    spent_by_job: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""
@@ -138,6 +155,7 @@ class Quote:
             "to_come": self.to_come,
             "unreadable": self.unreadable,
             "spent_usd": self.spent,
+            "spent_by_job_usd": self.spent_by_job,
             "everyone_usd": self.everyone.to_json(),
             "policy_usd": self.bill.to_json(),
             "hours": None if self.hours is None else self.hours.to_json(),
@@ -148,13 +166,5 @@ class Quote:
                 "accuracy": None if evidence.accuracy is None else evidence.accuracy.to_json(),
             },
             "models": {name: model.to_json() for name, model in self.models.items()},
-            "levers": [
-                {
-                    "name": lever.name,
-                    "on": lever.on,
-                    "everyone_usd": lever.everyone,
-                    "policy_usd": lever.policy,
-                }
-                for lever in self.levers
-            ],
+            "levers": [lever.to_json() for lever in self.levers],
         }

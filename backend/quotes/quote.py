@@ -29,6 +29,11 @@ class Range:
         """The range as plain JSON."""
         return {"low": self.low, "likely": self.likely, "high": self.high}
 
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Range:
+        """The inverse of :meth:`to_json`."""
+        return cls(said["low"], said["high"], said["likely"])
+
 
 @dataclass(frozen=True, slots=True)
 class ModelQuote:
@@ -64,6 +69,13 @@ class ModelQuote:
             "asked": self.asked,
         }
 
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> ModelQuote:
+        """The inverse of :meth:`to_json`."""
+        output, usd = Range.of_json(said["output_tokens"]), Range.of_json(said["usd"])
+        measured, hours, pack = said["measured_calls"], said["hours"], said["pack"]
+        return cls(said["input_tokens"], output, usd, measured, hours, pack, said["asked"])
+
 
 @dataclass(frozen=True, slots=True)
 class Lever:
@@ -93,6 +105,11 @@ class Lever:
             "policy_usd": self.policy,
         }
 
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Lever:
+        """The inverse of :meth:`to_json`."""
+        return cls(said["batch"], said["pack"], said["everyone_usd"], said["policy_usd"], said["on"])
+
 
 @dataclass(frozen=True, slots=True)
 class QuoteEvidence:
@@ -109,6 +126,20 @@ class QuoteEvidence:
     agreement: float | None = None
     labelled: int = 0
     accuracy: Range | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The evidence as plain JSON."""
+        return {
+            "rounds": self.rounds,
+            "agreement": self.agreement,
+            "labelled": self.labelled,
+            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
+        }
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> QuoteEvidence:
+        """The inverse of :meth:`to_json`."""
+        return cls(said["rounds"], said["agreement"], said["labelled"], _optional(said["accuracy"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +178,6 @@ class Quote:
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""
-        evidence = self.evidence
         return {
             "project": self.project,
             "policy": self.policy,
@@ -159,12 +189,30 @@ class Quote:
             "everyone_usd": self.everyone.to_json(),
             "policy_usd": self.bill.to_json(),
             "hours": None if self.hours is None else self.hours.to_json(),
-            "evidence": {
-                "rounds": evidence.rounds,
-                "agreement": evidence.agreement,
-                "labelled": evidence.labelled,
-                "accuracy": None if evidence.accuracy is None else evidence.accuracy.to_json(),
-            },
+            "evidence": self.evidence.to_json(),
             "models": {name: model.to_json() for name, model in self.models.items()},
             "levers": [lever.to_json() for lever in self.levers],
         }
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Quote:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            project=said["project"],
+            policy=said["policy"],
+            tasks=said["tasks"],
+            to_come=said["to_come"],
+            unreadable=said["unreadable"],
+            models={name: ModelQuote.of_json(model) for name, model in said["models"].items()},
+            everyone=Range.of_json(said["everyone_usd"]),
+            bill=Range.of_json(said["policy_usd"]),
+            hours=_optional(said["hours"]),
+            evidence=QuoteEvidence.of_json(said["evidence"]),
+            levers=tuple(Lever.of_json(lever) for lever in said["levers"]),
+            spent=said["spent_usd"],
+            spent_by_job=said["spent_by_job_usd"],
+        )
+
+
+def _optional(said: Mapping[str, Any] | None) -> Range | None:
+    return None if said is None else Range.of_json(said)

@@ -91,10 +91,16 @@ def run_pilot(jobs: DatasetJobs, index: Index, quote: Quote, options: LabelOptio
 
 
 def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
-    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds.
+    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
+    aim = aim_of(quote, options)
+    return jobs if aim is None else replace(jobs, aim_usd=aim)
+
+
+def aim_of(quote: Quote, options: LabelOptions) -> float | None:
+    """What the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
 
     A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.
     """
     if options.budget is not None or quote.evidence.rounds < KEPT_FROM or options.shard != WHOLE:
-        return jobs
-    return replace(jobs, aim_usd=quote.spent_by_job + quote.bill.high)
+        return None
+    return quote.spent_by_job + quote.bill.high

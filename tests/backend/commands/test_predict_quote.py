@@ -1,4 +1,4 @@
-"""The quote of ``camvo predict``: counted by the server, agreed to before anything is spent, kept by the job."""
+"""The quote of ``camvo predict``: counted by the server, and agreed to before anything is spent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from whole_backend import CALL, Backend, votes
 
 from backend.commands.connect.backend_client import BackendClient
 from backend.commands.label.options import LabelOptions
-from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.predict_run import predict_project
+from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.quoted import quote_of_run
 from backend.commands.quote import consent
 from backend.errors import BodyTooLargeError, ConfigError
@@ -42,7 +42,12 @@ def run(api: LabelStudioApi, client: BackendClient, **given: Any) -> int:
 
 
 def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
-    options = {"project": PROJECT, "key": api.project_key, "label_config": SENTIMENT, "model_version": "camvo"}
+    options = {
+        "project": PROJECT,
+        "key": api.project_key,
+        "label_config": SENTIMENT,
+        "model_version": "camvo",
+    }
     asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options, **changes)
     return quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
 

@@ -30,7 +30,7 @@ from backend.models.attempts import ATTEMPTS, attempt_key
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
-from backend.models.retries import Retries, forget_when_done
+from backend.models.rates.retries import Retries, forget_when_done
 from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics
 
@@ -59,7 +59,7 @@ class CachingPool:
         clock: Callable[[], float],
     ) -> None:
         self._pool, self._calls = pool, calls
-        self._retries, self._clock = Retries(pool, retries, clock), clock
+        self._retries, self._clock = Retries(pool.resting, retries, clock), clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
         pool.gate.hold_by(calls.settlements.check)
 

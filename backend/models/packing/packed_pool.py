@@ -33,7 +33,7 @@ from backend.models.packing.members import Member
 from backend.models.packing.pack import Pack, count_parts, pack_key
 from backend.models.packing.pack_ledger import PackLedger
 from backend.models.pool import Pool
-from backend.models.retries import Retries, forget_when_done
+from backend.models.rates.retries import Retries, forget_when_done
 from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics
 
@@ -65,7 +65,7 @@ class PackedPool:
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
         self._rng = rng or random.SystemRandom()
-        self._retries, self._clock = Retries(pool, retries, clock, self._rng), clock
+        self._retries, self._clock = Retries(pool.resting, retries, clock, self._rng), clock
         self.collector = Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}

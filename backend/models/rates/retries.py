@@ -1,4 +1,4 @@
-"""What both ways of asking a model share: the pause before another try, and calls that others wait for."""
+"""What both ways of asking a model at once share: the pause before another try, and one call for several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 
 from backend.errors import ModelError
-from backend.models.pool import Pool
 
 _log = structlog.get_logger(__name__)
 
@@ -21,13 +20,13 @@ class Retries:
     """Decides whether a call that failed is made again.
 
     Attributes:
-        pool: knows which models rest.
+        resting: whether a model is not to be asked now.
         most: the number of further calls after a failure that may be temporary.
         clock: unix seconds.
         rng: draws how long the pauses are.
     """
 
-    pool: Pool
+    resting: Callable[[str], bool]
     most: int
     clock: Callable[[], float]
     rng: random.Random = field(default_factory=random.SystemRandom)
@@ -50,7 +49,7 @@ class Retries:
             ModelError: the error, because another try is hopeless or would be too late.
         """
         seconds = self.rng.uniform(0.5, 1.0) * 2.0**tried
-        hopeless = not error.retry or tried == self.most or self.pool.resting(model)
+        hopeless = not error.retry or tried == self.most or self.resting(model)
         if hopeless or self.clock() + seconds >= until:
             raise error
         _log.info("model_retry", model=model, code=error.code, retry=tried + 1)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
 import migrated
 import numpy as np
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 
 from backend import settings
 from backend.commands.accept.evidence import load_evidence
@@ -210,21 +211,16 @@ def test_what_is_left_of_a_cohort_speaks_for_its_share_beside_a_later_one(ledger
     assert audit.certified_tasks() == [*range(141, 161)]
 
 
-def test_a_queue_that_an_earlier_version_left_behind_is_void_after_the_migration(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    ledger = Ledger(migrated.sqlite(path))
+def test_a_queue_that_an_earlier_version_left_behind_is_void_after_the_migration(ledger: Ledger) -> None:
     audit = Audit(ledger, blind=60, shown=5)
     audit.answer_all()
     audit.recount({61: "Sad"})
-    ledger.close()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TABLE blind_queues")
-        database.execute("UPDATE alembic_version SET version_num = '0019'")
-        database.commit()
-    audit.ledger = Ledger(f"sqlite:///{path}")
-    audit.ledger.migrate()
+    migration = import_module("backend.ledger.migrations.versions.0021_blind_queues")
+    with ledger.write() as connection:
+        connection.exec_driver_sql("DROP TABLE blind_queues")
+        with Operations.context(MigrationContext.configure(connection)):
+            migration.upgrade()
     assert (audit.guarantee().threshold, audit.guarantee().void) == (None, 60)
-    audit.ledger.close()
 
 
 def test_blind_tasks_that_come_after_a_recount_join_its_queue(ledger: Ledger) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeGuard, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.errors import BadBodyError
+from backend.ledger.money.accounts import Purse
 
 ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; label-studio-ml's server sends the bare id."""
@@ -54,6 +55,51 @@ class PredictRequest(BaseModel):
         """How many tasks the project has, which only ``camvo predict`` says; ``None`` if it is not said."""
         said = self.params.get("tasks") if isinstance(self.params, Mapping) else None
         return said if is_id(said) and said > 0 else None
+
+    @property
+    def job(self) -> JobTerms | None:
+        """The job that the tasks belong to, which only ``camvo predict`` says; ``None`` for none.
+
+        Raises:
+            BadBodyError: it has no such terms. To spend without them would be worse.
+        """
+        said = self.params.get("job") if isinstance(self.params, Mapping) else None
+        return None if said is None else parse_request(JobTerms, said)
+
+
+class JobTerms(BaseModel):
+    """What the job of ``camvo predict`` may cost over all its runs.
+
+    Attributes:
+        usd: the most, in $; ``None`` for no limit but the server's.
+        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    aim_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+    @property
+    def purse(self) -> Purse:
+        """The account of the job."""
+        return Purse("job", self.usd)
+
+
+class QuoteRequest(BaseModel):
+    """POST /quote: count some tasks, or make the quote of what was counted.
+
+    Attributes:
+        tasks: the tasks to count; with ``counted``, one task whose questions are those of the job.
+        counted: the sums over all tasks.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: ProjectKey
+    label_config: str
+    tasks: list[Any]
+    counted: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] | None = None
 
 
 class RecountRequest(BaseModel):

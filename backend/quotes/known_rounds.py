@@ -32,13 +32,13 @@ class KnownRounds:
 def read_known_rounds(
     connection: Connection, key: StateKey, labels: Sequence[str], prices: Mapping[str, float]
 ) -> KnownRounds:
-    """Read the latest rounds on a question that asked all models of today's pool by a draw.
+    """Read the latest rounds on a question that asked all arms of today by a draw.
 
     Args:
         connection: a read transaction.
         key: the question.
         labels: its labels.
-        prices: model → the mean price of asking it about a task, $.
+        prices: arm → the mean price of asking it about a task, $.
     """
     arms, names = tuple(sorted(prices)), tuple(sorted(labels))
     place = {label: number for number, label in enumerate(names)}

@@ -5,36 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backend.models import Pool
+from backend.quotes.asking import Asking, in_a_prompt, meter_of, prices_of
+from backend.quotes.job_tally import JobTally
 from backend.quotes.quote import ModelQuote, Range
-from backend.quotes.token_tally import TokenTally
 from backend.settings import ModelSettings
 
-PACK = 20
-"""The tasks in one prompt, for what packing would save."""
 
-
-def model_quote(tally: TokenTally, pool: Pool, model: ModelSettings) -> ModelQuote:
+def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> ModelQuote:
     """What asking one model about every task costs."""
-    meter, prices = pool.meter(model.name), pool.prices(model.name)
-    inputs, outputs = tally.input * meter.factor, _outputs(tally, pool, model)
-    usd = Range(prices.cost(inputs, outputs.low), prices.cost(inputs, outputs.high))
-    return ModelQuote(inputs, outputs, usd, meter.calls, _hours(tally.tasks, inputs, outputs, model))
+    meter = meter_of(pool, model, asking)
+    tasks = in_a_prompt(tally, pool, model, asking)
+    inputs = tally.packed(tasks) * meter.factor
+    outputs = _outputs(tally, pool, model, asking)
+    hours = None if asking.batch else _hours(tally.calls(tasks), inputs + outputs.middle, model)
+    return ModelQuote(
+        inputs, outputs, _usd(pool, model, asking, inputs, outputs), meter.calls, hours, asking.pack
+    )
 
 
-def with_levers(tally: TokenTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> float:
-    """The likely $ of asking one model about every task in batches, packed, or both.
-
-    Models whose batches have no known price cost what they do without.
-    """
-    meter = pool.meter(model.name)
-    prices = (pool.batch_prices(model.name) if batch else None) or pool.prices(model.name)
-    tokens = tally.packed(PACK) if pack else tally.input
-    return prices.cost(tokens * meter.factor, _outputs(tally, pool, model).middle)
+def usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> float:
+    """The likely $ of asking one model about every task in some way."""
+    return model_quote(tally, pool, model, asking).usd.middle
 
 
-def _outputs(tally: TokenTally, pool: Pool, model: ModelSettings) -> Range:
+def _usd(pool: Pool, model: ModelSettings, asking: Asking, inputs: float, outputs: Range) -> Range:
+    prices, cached = prices_of(pool, model, asking), inputs * meter_of(pool, model, asking).cached_share
+    return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
+
+
+def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: Asking) -> Range:
     """The output tokens of all answers: measured, or from a bare answer to the longest one."""
-    meter = pool.meter(model.name)
+    meter = meter_of(pool, model, asking)
     if meter.calls:
         measured = tally.tasks * meter.output_tokens
         return Range(measured, measured)
@@ -42,13 +43,13 @@ def _outputs(tally: TokenTally, pool: Pool, model: ModelSettings) -> Range:
     return Range(min(tally.answers, most), most)
 
 
-def _hours(tasks: int, inputs: float, outputs: Range, model: ModelSettings) -> float | None:
-    """The hours that one call for each task takes at the model's limits; ``None`` without limits."""
+def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
+    """The hours that so many calls and tokens take at the model's limits; ``None`` without limits."""
     minutes = []
     if model.rpm is not None:
-        minutes.append(tasks / model.rpm)
+        minutes.append(calls / model.rpm)
     if model.tpm is not None:
-        minutes.append((inputs + outputs.middle) / model.tpm)
+        minutes.append(tokens / model.tpm)
     return max(minutes) / 60.0 if minutes else None
 
 

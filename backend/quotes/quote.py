@@ -29,6 +29,11 @@ class Range:
         """The range as plain JSON."""
         return {"low": self.low, "likely": self.likely, "high": self.high}
 
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Range:
+        """The inverse of :meth:`to_json`."""
+        return cls(said["low"], said["high"], said["likely"])
+
 
 @dataclass(frozen=True, slots=True)
 class ModelQuote:
@@ -39,7 +44,8 @@ class ModelQuote:
         output_tokens: of all answers; a range until answers were measured.
         usd: the price.
         measured: on how many earlier calls the tokens of answers rest.
-        hours: at the configured limits; ``None`` without limits.
+        hours: at the configured limits; ``None`` without limits, and in batches.
+        pack: the most tasks in a prompt; 1 for one.
         asked: how often the policy asks it, in [0, 1]; ``None`` if that is unknown.
     """
 
@@ -48,6 +54,7 @@ class ModelQuote:
     usd: Range
     measured: int
     hours: float | None
+    pack: int = 1
     asked: float | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -58,25 +65,50 @@ class ModelQuote:
             "usd": self.usd.to_json(),
             "measured_calls": self.measured,
             "hours": self.hours,
+            "pack": self.pack,
             "asked": self.asked,
         }
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> ModelQuote:
+        """The inverse of :meth:`to_json`."""
+        output, usd = Range.of_json(said["output_tokens"]), Range.of_json(said["usd"])
+        measured, hours, pack = said["measured_calls"], said["hours"], said["pack"]
+        return cls(said["input_tokens"], output, usd, measured, hours, pack, said["asked"])
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """A way to pay less for the same votes, off and on.
+    """The same votes with batches on or off, and with packing on or off.
 
     Attributes:
-        name: ``batch``, ``pack 20``, or both.
-        everyone: $ for asking everyone with it.
-        policy: $ for this policy with it.
-        on: whether the settings have it already.
+        batch: whether models are asked in batches, as far as their price there is known.
+        pack: the most tasks in a prompt; ``None`` for one.
+        everyone: $ for asking everyone.
+        policy: $ for this policy.
+        on: whether the settings say exactly this.
     """
 
-    name: str
+    batch: bool
+    pack: int | None
     everyone: float
     policy: float
     on: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The lever as plain JSON."""
+        return {
+            "batch": self.batch,
+            "pack": self.pack,
+            "on": self.on,
+            "everyone_usd": self.everyone,
+            "policy_usd": self.policy,
+        }
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Lever:
+        """The inverse of :meth:`to_json`."""
+        return cls(said["batch"], said["pack"], said["everyone_usd"], said["policy_usd"], said["on"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +126,20 @@ class QuoteEvidence:
     agreement: float | None = None
     labelled: int = 0
     accuracy: Range | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The evidence as plain JSON."""
+        return {
+            "rounds": self.rounds,
+            "agreement": self.agreement,
+            "labelled": self.labelled,
+            "accuracy": None if self.accuracy is None else self.accuracy.to_json(),
+        }
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> QuoteEvidence:
+        """The inverse of :meth:`to_json`."""
+        return cls(said["rounds"], said["agreement"], said["labelled"], _optional(said["accuracy"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +159,7 @@ class Quote:
         evidence: what the policy's share rests on.
         levers: ways to pay less.
         spent: $ that the project has cost so far.
+        spent_by_job: the part of it that the job's account has paid.
     """
 
     project: str
@@ -127,10 +174,10 @@ class Quote:
     evidence: QuoteEvidence
     levers: tuple[Lever, ...]
     spent: float
+    spent_by_job: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""
-        evidence = self.evidence
         return {
             "project": self.project,
             "policy": self.policy,
@@ -138,23 +185,34 @@ class Quote:
             "to_come": self.to_come,
             "unreadable": self.unreadable,
             "spent_usd": self.spent,
+            "spent_by_job_usd": self.spent_by_job,
             "everyone_usd": self.everyone.to_json(),
             "policy_usd": self.bill.to_json(),
             "hours": None if self.hours is None else self.hours.to_json(),
-            "evidence": {
-                "rounds": evidence.rounds,
-                "agreement": evidence.agreement,
-                "labelled": evidence.labelled,
-                "accuracy": None if evidence.accuracy is None else evidence.accuracy.to_json(),
-            },
+            "evidence": self.evidence.to_json(),
             "models": {name: model.to_json() for name, model in self.models.items()},
-            "levers": [
-                {
-                    "name": lever.name,
-                    "on": lever.on,
-                    "everyone_usd": lever.everyone,
-                    "policy_usd": lever.policy,
-                }
-                for lever in self.levers
-            ],
+            "levers": [lever.to_json() for lever in self.levers],
         }
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Quote:
+        """The inverse of :meth:`to_json`."""
+        return cls(
+            project=said["project"],
+            policy=said["policy"],
+            tasks=said["tasks"],
+            to_come=said["to_come"],
+            unreadable=said["unreadable"],
+            models={name: ModelQuote.of_json(model) for name, model in said["models"].items()},
+            everyone=Range.of_json(said["everyone_usd"]),
+            bill=Range.of_json(said["policy_usd"]),
+            hours=_optional(said["hours"]),
+            evidence=QuoteEvidence.of_json(said["evidence"]),
+            levers=tuple(Lever.of_json(lever) for lever in said["levers"]),
+            spent=said["spent_usd"],
+            spent_by_job=said["spent_by_job_usd"],
+        )
+
+
+def _optional(said: Mapping[str, Any] | None) -> Range | None:
+    return None if said is None else Range.of_json(said)

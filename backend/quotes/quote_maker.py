@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from backend.annotation.job import Job, JobQuestion
-from backend.ledger import Ledger
+from backend.errors import TaskError
+from backend.ledger import rounds
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
-from backend.models import Pool
-from backend.quotes.pricing import PACK, model_quote, total, with_levers
-from backend.quotes.quote import Lever, ModelQuote, Quote, Range
+from backend.quotes.asking import Asking, asking_now
+from backend.quotes.job_tally import JobTally
+from backend.quotes.levers import levers
+from backend.quotes.pricing import model_quote, total
+from backend.quotes.quote import ModelQuote, Quote, Range
 from backend.quotes.shares import PolicyShare, policy_name, policy_share
-from backend.quotes.token_tally import TokenTally
+from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
 
 
@@ -21,35 +24,60 @@ class QuoteMaker:
     """Counts the tasks of one project.
 
     Args:
-        pool: the models.
-        ledger: holds what is known of the project.
+        process: has the models and the ledger.
         settings: the project's settings.
         project: the project's key.
+        batched: the models that the job asks in providers' batches.
+        tally: what was counted before.
+
+    Attributes:
+        tally: what was counted so far.
+        example: a counted task with as many open questions as any; ``None`` before there is one.
     """
 
-    def __init__(self, pool: Pool, ledger: Ledger, settings: Settings, project: str) -> None:
-        self._pool, self._ledger, self._settings, self._project = pool, ledger, settings, project
-        self._tally = TokenTally(pool)
+    def __init__(
+        self,
+        process: AnnotationProcess,
+        settings: Settings,
+        project: str,
+        batched: Set[str] = frozenset(),
+        tally: JobTally | None = None,
+    ) -> None:
+        self._process, self._settings, self._project, self._batched = process, settings, project, batched
         self._questions: Sequence[JobQuestion] = ()
-        self._tasks = self._unreadable = 0
+        self.tally = tally or JobTally()
+        self.example: Job | None = None
 
-    def add(self, job: Job, questions: Sequence[JobQuestion], *, complete: bool) -> None:
-        """Count one task.
+    def count(self, jobs: Sequence[Job]) -> None:
+        """Count some tasks; they are looked up in the ledger together.
 
-        Args:
-            job: the task.
-            questions: the questions that models will be asked about it.
-            complete: whether it has its labels.
+        Raises:
+            LedgerError: the ledger cannot be read.
         """
-        self._tasks += 1
-        if complete:
-            return
-        if not questions:
-            self._unreadable += 1
-            return
-        self._tally.add(job, questions)
+        asked = [self._asked(job) for job in jobs]
+        keys = [question.key for questions in asked for question in questions]
+        with self._process.ledger.read() as connection:
+            decided = rounds.find_by_key(connection, keys).keys()
+        for job, questions in zip(jobs, asked, strict=True):
+            self.tally.listed += 1
+            self.tally.unreadable += not questions
+            if missing := [question for question in questions if question.key not in decided]:
+                self.tally.add(self._process.pool, job, missing)
+                self._note(job, missing)
+
+    def ask_as_of(self, job: Job) -> None:
+        """Take the questions from a task that was counted elsewhere."""
+        self._note(job, self._asked(job))
+
+    def _asked(self, job: Job) -> list[JobQuestion]:
+        try:
+            return self._process.questions.with_texts(job)
+        except TaskError:
+            return []
+
+    def _note(self, job: Job, questions: Sequence[JobQuestion]) -> None:
         if len(questions) > len(self._questions):
-            self._questions = questions
+            self._questions, self.example = questions, job
 
     def quote(self, progress: Callable[[int], object] = lambda replays: None) -> Quote:
         """The quote of the tasks so far.
@@ -57,39 +85,46 @@ class QuoteMaker:
         Args:
             progress: called with 1 after each replay of the policy.
         """
-        settings, pool, tally = self._settings, self._pool, self._tally
-        models = {model.name: model_quote(tally, pool, model) for model in settings.models}
+        settings, pool, tally = self._settings, self._process.pool, self.tally
+        now = {model.name: asking_now(tally, pool, model, self._batched) for model in settings.models}
+        models = {model.name: model_quote(tally, pool, model, now[model.name]) for model in settings.models}
+        share = self._share(models, now, progress)
         everyone = total(model.usd for model in models.values())
-        prices = {name: model.usd.middle / max(tally.tasks, 1) for name, model in models.items()}
-        share = policy_share(self._ledger, settings, self._questions, prices, tally.tasks, progress)
         bill = share.range.times(everyone)
-        with self._ledger.read() as connection:
-            spent = accounts.balance(connection, self._project, accounts.TOTAL).spent
+        with self._process.ledger.read() as connection:
+            spent, of_job = (
+                from_picodollars(accounts.balance(connection, self._project, scope).spent)
+                for scope in (accounts.TOTAL, accounts.JOB)
+            )
         return Quote(
             project=self._project,
             policy=policy_name(settings, self._questions),
-            tasks=self._tasks,
+            tasks=tally.listed,
             to_come=tally.tasks,
-            unreadable=self._unreadable,
+            unreadable=tally.unreadable,
             models={name: replace(model, asked=share.asked.get(name)) for name, model in models.items()},
             everyone=everyone,
             bill=bill,
             hours=_hours(models, share),
             evidence=share.evidence,
-            levers=self._levers(everyone.middle, bill.middle),
-            spent=from_picodollars(spent),
+            levers=levers(tally, pool, settings.models, now, share.asked, bill.middle),
+            spent=spent,
+            spent_by_job=of_job,
         )
 
-    def _levers(self, everyone: float, bill: float) -> tuple[Lever, ...]:
-        levers = []
-        for batch, pack in [(True, False), (False, True), (True, True)]:
-            usd = sum(
-                with_levers(self._tally, self._pool, model, batch=batch, pack=pack)
-                for model in self._settings.models
-            )
-            name = " and ".join([*["batch"] * batch, *[f"pack {PACK}"] * pack])
-            levers.append(Lever(name, usd, bill * usd / everyone if everyone else 0.0))
-        return tuple(levers)
+    def _share(
+        self,
+        models: Mapping[str, ModelQuote],
+        now: Mapping[str, Asking],
+        progress: Callable[[int], object],
+    ) -> PolicyShare:
+        """The policy's share of the price of asking everyone; arms go by the names of their models."""
+        tasks, settings = self.tally.tasks, self._settings
+        model_of = {now[model.name].arm(model): model.name for model in settings.models}
+        prices = {arm: models[model].usd.middle / max(tasks, 1) for arm, model in model_of.items()}
+        ledger = self._process.ledger
+        share = policy_share(ledger, settings, self._questions, prices, model_of, tasks, progress)
+        return replace(share, asked={model_of[arm]: rate for arm, rate in share.asked.items()})
 
 
 def _hours(models: Mapping[str, ModelQuote], share: PolicyShare) -> Range | None:

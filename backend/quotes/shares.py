@@ -33,7 +33,7 @@ class PolicyShare:
     Attributes:
         range: of the tasks to come.
         evidence: what it rests on.
-        asked: model → how often it is asked, in [0, 1]; empty if that is unknown.
+        asked: arm → how often it is asked, in [0, 1]; empty if that is unknown.
     """
 
     range: Range
@@ -53,6 +53,7 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     settings: Settings,
     questions: Sequence[JobQuestion],
     prices: Mapping[str, float],
+    model_of: Mapping[str, str],
     to_come: int,
     progress: Callable[[int], object] = lambda replays: None,
 ) -> PolicyShare:
@@ -62,17 +63,16 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
         ledger: holds the project's rounds.
         settings: the project's.
         questions: what is asked about a task.
-        prices: model → the mean price of asking it about a task, $.
+        prices: arm → the mean price of asking it about a task, $.
+        model_of: arm → the name of its model.
         to_come: how many tasks are to come.
         progress: called with 1 after each replay.
     """
     name = policy_name(settings, questions)
     if name == "single":
-        model = str(settings.policy.model)
-        share = prices[model] / (sum(prices.values()) or 1.0)
-        return PolicyShare(
-            Range(share, share, share), QuoteEvidence(0), {other: float(other == model) for other in prices}
-        )
+        asked = {arm: float(model == settings.policy.model) for arm, model in model_of.items()}
+        share = sum(asked[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
+        return PolicyShare(Range(share, share, share), QuoteEvidence(0), asked)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
     if isinstance(policy, Joint) and to_come and sum(prices.values()) > 0.0:
         known = [_known(ledger, question, prices) for question in questions]

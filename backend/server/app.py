@@ -59,7 +59,7 @@ def create_app(environment: Environment | None = None, embedder: Embedder | None
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     app.extensions["camvo"] = runtime
     _register_interface(app, runtime, environment)
-    _register_recounts(app, runtime, environment)
+    _register_commands(app, runtime, environment)
     _register_pages(app, runtime, environment)
     _register_guards(app, runtime, environment)
     register_refusals(app, environment)
@@ -111,7 +111,12 @@ def _register_interface(app: Flask, runtime: Runtime, environment: Environment) 
                 runtime.projects.remember_tasks(body.project, body.tasks_of_project)
             with tracing.request(request.headers.items()):
                 answers = runtime.predict(
-                    body.project, config, body.tasks, again=body.again, stored_only=body.stored_only
+                    body.project,
+                    config,
+                    body.tasks,
+                    again=body.again,
+                    stored_only=body.stored_only,
+                    terms=body.job,
                 )
         finished = answers.result()
         with turns:
@@ -144,8 +149,23 @@ def _too_many(tasks: int, environment: Environment) -> BodyTooLargeError:
     )
 
 
-def _register_recounts(app: Flask, runtime: Runtime, environment: Environment) -> None:
-    """Register what ``camvo predict --recount`` requests, with and without ``--ask-more``."""
+def _register_commands(app: Flask, runtime: Runtime, environment: Environment) -> None:
+    """Register what ``camvo predict`` requests: its quote, recounts, and further votes."""
+
+    @app.post("/quote")
+    def quote() -> Response:
+        body = payloads.parse_request(payloads.QuoteRequest, request_bodies.json_object(request))
+        if len(body.tasks) > environment.max_tasks:
+            raise _too_many(len(body.tasks), environment)
+        config = parse_label_config(body.label_config)
+        if body.counted is None:
+            counted, example = runtime.quotes.count(body.project, config, body.tasks)
+            return jsonify(counted=counted, example=example)
+        try:
+            made = runtime.quotes.quote(body.project, config, body.tasks, body.counted)
+        except TimeoutError:
+            return jsonify(done=False)
+        return jsonify(done=True, quote=made.to_json())
 
     @app.post("/recount")
     def recount() -> Response:

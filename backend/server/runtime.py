@@ -21,7 +21,7 @@ from backend.annotation.job import Job
 from backend.annotation.queue.answer import Answer
 from backend.annotation.queue.job_queue import JobQueue
 from backend.errors import LedgerError
-from backend.label_studio.payloads import parse_task
+from backend.label_studio.payloads import JobTerms, parse_task
 from backend.label_studio.webhooks import START_TRAINING, WebhookEvent
 from backend.learning.actions import parts, prepare_event
 from backend.learning.annotators.reliability_fits import ReliabilityFits
@@ -48,6 +48,7 @@ from backend.recounting.training_step import RecountStep
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.runtime.loop_thread import LoopThread
 from backend.server.deletions import Deletions
+from backend.server.quoting import Quotes
 from backend.server.served_projects import ServedProjects
 from backend.server.status.alarms.watch import AlertWatch
 from backend.server.urgent_requests import UrgentRequests
@@ -116,6 +117,7 @@ class Runtime:
         self.recounter = Recounter(
             self.ledger, self._writer, self._process.states, self._counting, settings, clock=clock
         )
+        self.quotes = Quotes(self._process, self.projects.settings, self._counting, settings.deadline)
         self.recounts = self._make_recounts(environment)
         self.completing = Completing(
             ledger=self.ledger,
@@ -165,6 +167,7 @@ class Runtime:
         *,
         again: bool = False,
         stored_only: bool = False,
+        terms: JobTerms | None = None,
     ) -> Future[list[Answer]]:
         """Start to predict raw tasks; the result comes at the deadline at the latest.
 
@@ -174,6 +177,7 @@ class Runtime:
             tasks: the tasks as received; a malformed one gets ``[]``.
             again: whether models make another attempt after their last one.
             stored_only: whether no model is asked, and a task without a round gets ``[]``.
+            terms: what the job that the tasks belong to may cost; ``None`` if they belong to none.
 
         Returns:
             For each task, in their order: a prediction, or why there is none (yet).
@@ -184,10 +188,11 @@ class Runtime:
         """
         require_questions(config)
         settings = self.projects.settings(project)
+        purse, aim_usd = (None, None) if terms is None else (terms.purse, terms.aim_usd)
         jobs = [
             None
             if (task := parse_task(raw)) is None
-            else Job(project, *task, config, settings, again, stored_only)
+            else Job(project, *task, config, settings, again, stored_only, purse=purse, aim_usd=aim_usd)
             for raw in tasks
         ]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SIGNS = (
     *("label studio", "server", "server", "server", "label config", "webhook", "backend", "health"),
-    *("webhook", "settings", "version", "prediction"),
+    *("webhook", "settings", "tab", "version", "prediction"),
 )
 
 

@@ -90,7 +90,7 @@ def _starter(folder: Path, models: str, ledger: str, cluster: str) -> Any:
     }
     (folder / "camvo.yaml").write_text(yaml.safe_dump(settings))
     command = ["label", "in.csv", "--labels", "Glad,Sad", "--text-column", "text"]
-    command += ["--engine", "ray", "--out", "out"]
+    command += ["--engine", "ray", "--out", "out", "--yes"]
     log = folder / "log"
 
     def start() -> WarmProcess:

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -136,7 +137,7 @@ def light_runtime(
         temporary.rename(config)
     environment = Environment(database_url=url, config=config)
     litellm_info.count_tokens.cache_clear()
-    with patch.object(litellm_info, "litellm", lambda: provider):
+    with patch.multiple(litellm_info, litellm=lambda: provider, complete=provider.complete):
         runtime = Runtime(
             settings.load(config),
             environment,
@@ -171,7 +172,7 @@ class _KnownCalls(CallLedger):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.journal.note("started", worker=self.worker, owner=self._owner)
+        self.journal.note("started", worker=self.worker, owner=self.owner)
 
 
 def _work(killing: Killing, number: int) -> None:
@@ -262,6 +263,8 @@ def _start(killing: Killing, number: int, alive: dict[int, int]) -> None:
         return
     try:
         _work(killing, number)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(1)  # a worker ends by SIGKILL; any other end is a failure
 

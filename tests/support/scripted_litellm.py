@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -52,6 +52,10 @@ class ScriptedLitellm:
 
     def validate_environment(self, *_: object, **__: object) -> dict[str, Any]:
         return {"keys_in_environment": True, "missing_keys": []}
+
+    async def complete(self, request: Mapping[str, Any]) -> SimpleNamespace:
+        """Answer in the place of :func:`backend.models.litellm_info.complete`."""
+        return await self.acompletion(**request)
 
     async def acompletion(self, *, model: str, messages: object, **_: object) -> SimpleNamespace:
         prompt = hashlib.sha256(json.dumps(messages, sort_keys=True).encode()).hexdigest()

@@ -40,6 +40,8 @@ class BackendClient:
 
     Attributes:
         tasks: how many tasks the project has, which the server divides a budget by; ``None`` to say nothing.
+        job: what the job of the predictions may cost (:class:`backend.label_studio.payloads.JobTerms`);
+            ``None`` for no job.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class BackendClient:
         self._secret = environment.webhook_secret
         self._auth = auth
         self.tasks: int | None = None
+        self.job: Mapping[str, float | None] | None = None
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     @property
@@ -135,10 +138,7 @@ class BackendClient:
             BodyTooLargeError: the request is larger than the server accepts.
             BackendError: the server refused, or cannot be reached.
         """
-        body = {
-            "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
-            "project": project_key,
-            "label_config": label_config,
+        body = _tasks(project_key, label_config, tasks) | {
             "params": {
                 "login": None,
                 "password": None,
@@ -146,12 +146,53 @@ class BackendClient:
                 "again": self._again,
                 "stored_only": stored_only,
             }
-            | ({} if self.tasks is None else {"tasks": self.tasks}),
+            | ({} if self.tasks is None else {"tasks": self.tasks})
+            | ({} if self.job is None else {"job": self.job}),
         }
         answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
         results = answer["results"]
         reasons = answer.get("reasons") or [None] * len(results)
         return [TaskAnswer.of(*pair) for pair in zip(results, reasons, strict=True)]
+
+    def count(
+        self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
+    ) -> tuple[dict[str, int], int | None]:
+        """Have tasks counted for a quote; no model is asked.
+
+        Returns:
+            The sums, and the number of a task whose questions are those of the job.
+
+        Raises:
+            BodyTooLargeError: the request is larger than the server accepts.
+            BackendError: the server refused, or cannot be reached.
+        """
+        answer = self._answer("POST", "/quote", json=_tasks(project_key, label_config, tasks), timeout=_SLOW)
+        return answer["counted"], answer["example"]
+
+    def quote(
+        self,
+        project_key: str,
+        label_config: str,
+        example: Sequence[Mapping[str, Any]],
+        counted: Mapping[str, int],
+    ) -> dict[str, Any]:
+        """Return the quote of tasks that were counted (``camvo quote --json``, docs/quote.md).
+
+        Args:
+            project_key: the project's key.
+            label_config: its label config.
+            example: a task whose questions are those of the job; none if no task is to come.
+            counted: the sums over all tasks.
+
+        Raises:
+            BackendError: the server refused, or cannot be reached.
+        """
+        body = _tasks(project_key, label_config, example) | {"counted": counted}
+        while True:  # replaying a large project takes longer than one request
+            answer = self._answer("POST", "/quote", json=body, timeout=_SLOW)
+            if answer["done"]:
+                quote: dict[str, Any] = answer["quote"]
+                return quote
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -244,13 +285,7 @@ class BackendClient:
         Raises:
             BackendError: the server refused, or cannot be reached.
         """
-        body = {
-            "project": project_key,
-            "label_config": label_config,
-            "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
-            "usd": usd,
-            "least": least,
-        }
+        body = _tasks(project_key, label_config, tasks) | {"usd": usd, "least": least}
         portion: dict[str, Any] = self._answer("POST", "/ask_more", json=body, timeout=_SLOW)
         return portion
 
@@ -329,6 +364,15 @@ class BackendClient:
         if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
             raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --at-once")
         return response
+
+
+def _tasks(project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The part of a request's body that says what it is about."""
+    return {
+        "project": project_key,
+        "label_config": label_config,
+        "tasks": [{"id": task["id"], "data": task["data"]} for task in tasks],
+    }
 
 
 def _seconds_to_wait(response: httpx.Response) -> float | None:

@@ -83,7 +83,7 @@ class DatasetJobs:
         """
         remaining = iter(tasks)
         while some := list(itertools.islice(remaining, AT_ONCE)):
-            jobs = [self._job(task) for task in some]
+            jobs = [self.job(task) for task in some]
             asked = [self._questions(job) for job in jobs]
             keys = [question.key for questions, _ in asked for question in questions]
             numbers = [task.number for task in some]
@@ -94,7 +94,8 @@ class DatasetJobs:
             for task, job, (questions, code) in zip(some, jobs, asked, strict=True):
                 yield self._stored(task, job, questions, found, code or failures.get(task.number))
 
-    def _job(self, task: DatasetTask) -> Job:
+    def job(self, task: DatasetTask) -> Job:
+        """A task as a job."""
         return Job(
             self.project,
             task.number,

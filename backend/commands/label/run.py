@@ -73,9 +73,9 @@ def run_label(  # noqa: PLR0917 - what a run needs
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
             tasks = RandomSample(index, project, options.sample) if options.sample else index
-            jobs = agreed(jobs, tasks, options, console)
             batching = batching_of(jobs.settings, process, everyone=options.batch)
-            tally = label_tasks(replace(jobs, batching=batching), tasks, console, wait=options.wait)
+            jobs = agreed(replace(jobs, batching=batching), tasks, options, console)
+            tally = label_tasks(jobs, tasks, console, wait=options.wait)
             if options.recount:
                 count_again(jobs, tasks, console, options.ask_more)
             write(results(tasks, jobs), index.columns)

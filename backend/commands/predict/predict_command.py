@@ -7,11 +7,14 @@ from typing import Annotated
 import typer
 
 from backend.commands.connect.options import BackendUrl, LabelStudioUrl, ProjectNumber
+from backend.commands.label import arguments
 from backend.errors import ConfigError
 
 
 def predict(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
+    budget: arguments.Budget = None,
+    yes: arguments.Yes = False,
     label_studio: LabelStudioUrl = None,
     backend_url: BackendUrl = None,
     refresh: Annotated[
@@ -42,10 +45,12 @@ def predict(  # noqa: PLR0917 - a command's options
         bool,
         typer.Option("--failed", help="Ask only about tasks that ended without a prediction before."),
     ] = False,
-    again: Annotated[
+    retry_failed: Annotated[
         bool,
         typer.Option(
-            "--again", help="As --failed, and with another attempt at tasks whose attempts are used up."
+            "--retry-failed",
+            "--again",
+            help="As --failed, and with another attempt at tasks whose attempts are used up.",
         ),
     ] = False,
     batch: Annotated[
@@ -54,62 +59,24 @@ def predict(  # noqa: PLR0917 - a command's options
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
-    The server calls the models, which costs money; with --recount alone it calls none. Needs
-    LABEL_STUDIO_API_KEY.
-    The exit code is 1 if tasks are left without a prediction, and 130 after Ctrl-C.
+    It is camvo label --project N --server. The server calls the models, which costs money: the command says
+    first how much, and asks before more than a dollar is spent. With --recount alone no model is called.
+    Needs LABEL_STUDIO_API_KEY.
+    The exit code is 1 if tasks are left without a prediction, 2 if nobody agreed, and 130 after Ctrl-C.
 
-    Example: camvo predict --project 1 --label-studio http://localhost:8080
+    Example: camvo predict --project 1 --budget 20
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
-    from backend.commands.connect import addresses  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.connect.backend_client import BackendClient  # noqa: PLC0415
-    from backend.commands.environment import environment_with  # noqa: PLC0415
-    from backend.commands.predict.ask_more_run import AskMoreRun  # noqa: PLC0415
-    from backend.commands.predict.prediction_run import PredictionRun  # noqa: PLC0415
-    from backend.commands.predict.recount_run import RecountRun  # noqa: PLC0415
-    from backend.commands.predict.terminal import INTERRUPTED, run_on_terminal  # noqa: PLC0415
-    from backend.label_studio import webhooks  # noqa: PLC0415
+    from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.predict.predict_run import predict_project  # noqa: PLC0415 - keeps the help fast
 
     if ask_more is not None and not (recount or refresh):
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount, or --refresh")
-    console, environment = Console(), environment_with(None)
-    backend = BackendClient(addresses.backend_url(backend_url, environment), environment, again=again)
-    try:
-        client = addresses.label_studio_client(label_studio, environment)
-        payload = client.project(project)
-        version = backend.model_version()
-        key, label_config = webhooks.project_key(payload), payload["label_config"]
-        again_counted = RecountRun(client, backend, project, key, label_config, batch)
-        if recount or refresh:
-            with console.status("counting the kept votes again") as status:
-                again_counted.count()
-                if ask_more is not None:
-                    asked = AskMoreRun(client, backend, project, key, label_config, ask_more, batch)
-                    asked(status.update)
-                    again_counted.count()
-                    console.print(asked.tally.summary(ask_more), highlight=False, soft_wrap=True)
-            if recount:
-                again_counted.deliver()
-                console.print(again_counted.tally.summary(), highlight=False, soft_wrap=True)
-                return
-        run = PredictionRun(
-            client=client,
-            predictor=backend,
-            project=project,
-            key=key,
-            label_config=label_config,
-            model_version=version,
-            refresh=refresh,
-            failed=failed or again,
-            batch=batch,
-        )
-        backend.tasks = client.count_tasks(project)
-        tasks = len(backend.failed_tasks(run.key)) if run.failed else backend.tasks
-        code = run_on_terminal(console, run, tasks)
-        if refresh and code != INTERRUPTED:
-            again_counted.deliver()
-            console.print(again_counted.tally.summary().partition("\n")[0], highlight=False, soft_wrap=True)
-    finally:
-        backend.close()
+    if recount:
+        arguments.refuse("is for asking models", "leave it out, or give --refresh", budget=budget, yes=yes)
+    options = LabelOptions(
+        budget=budget, yes=yes, retry_failed=retry_failed, recount=recount, ask_more=ask_more
+    )
+    code = predict_project(
+        project, options, label_studio, backend_url, refresh=refresh, failed=failed, at_once=batch
+    )
     raise typer.Exit(code)

@@ -86,12 +86,7 @@ class PredictionRun:
         """
         tally = self.tally
         spent_before = self.predictor.progress(self.key).spent_usd
-        for page in self._pages():
-            wanted = [
-                task
-                for task in page
-                if self.refresh or not stored_predictions.of_version(task, self.model_version)
-            ]
+        for page, wanted in self.pages():
             tally.unchanged += len(page) - len(wanted)
             advance(len(page) - len(wanted))
             shown = _Shown(advance, tally, spent_before, len(wanted))
@@ -101,6 +96,22 @@ class PredictionRun:
             shown.all()
         tally.spent_usd = self.predictor.progress(self.key).spent_usd - spent_before
         return tally
+
+    def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+        """Read the project page by page: the tasks, and those among them that the backend is asked about.
+
+        Raises:
+            LabelStudioError: Label Studio refused, or cannot be reached.
+        """
+        for page in self._pages():
+            yield (
+                page,
+                [
+                    task
+                    for task in page
+                    if self.refresh or not stored_predictions.of_version(task, self.model_version)
+                ],
+            )
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
         if not self.failed:

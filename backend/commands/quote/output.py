@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from backend.quotes.quote import ModelQuote, Quote, Range
+from backend.quotes.quote import Lever, ModelQuote, Quote, Range
 
 
 def print_quote(console: Console, quote: Quote) -> None:
@@ -17,7 +17,9 @@ def print_quote(console: Console, quote: Quote) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if not quote.to_come:
         return
-    table = Table("model", "input tokens", "output tokens", "everyone $", "hours", "asked about")
+    table = Table(
+        "model", "in a prompt", "input tokens", "output tokens", "everyone $", "hours", "asked about"
+    )
     for name, model in quote.models.items():
         table.add_row(escape(name), *_cells(model))
     console.print(table)
@@ -47,11 +49,15 @@ def lines(quote: Quote) -> Iterator[str]:
             f" {evidence.labelled} human labels"
         )
     for lever in quote.levers:
-        state = "on" if lever.on else "off"
         yield (
-            f"with {lever.name} (now {state}): everyone {dollars(lever.everyone)}, this policy"
-            f" {dollars(lever.policy)}"
+            f"{_way(lever)}: everyone {dollars(lever.everyone)}, this policy about {dollars(lever.policy)}"
+            + (" (as it is set)" if lever.on else "")
         )
+
+
+def _way(lever: Lever) -> str:
+    pack = "off" if lever.pack is None else f"up to {lever.pack} tasks in a prompt"
+    return f"batches {'on' if lever.batch else 'off'}, packing {pack}"
 
 
 def dollars(usd: float) -> str:
@@ -93,6 +99,7 @@ def _basis(quote: Quote) -> str:
 def _cells(model: ModelQuote) -> list[str]:
     low, high = (f"{tokens:,.0f}" for tokens in (model.output_tokens.low, model.output_tokens.high))
     return [
+        "1" if model.pack == 1 else f"up to {model.pack}",
         f"{model.input_tokens:,.0f}",
         low if low == high else f"{low} to {high}",
         money(model.usd),

@@ -22,6 +22,7 @@ def quote(  # noqa: PLR0917 - a command's options
     id_column: arguments.IdColumn = None,
     name: arguments.Name = None,
     pilot: arguments.Pilot = 0,
+    batch: arguments.Batch = False,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
     label_studio: LabelStudioUrl = None,
@@ -39,7 +40,7 @@ def quote(  # noqa: PLR0917 - a command's options
 
     require_one_source(source, project)
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
-    spending = {"pilot": pilot, "budget": budget, "yes": yes}
+    spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes}
     if source is None:
         refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, **spending)
         quote_run.quote_project(int(project or 0), config, label_studio, as_json=as_json)

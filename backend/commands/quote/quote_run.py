@@ -12,6 +12,7 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
+from backend.commands.label.batched.batch_run import batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
@@ -82,7 +83,8 @@ def file_quote(
         process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
         with process_of as process:
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
-            jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse)
+            batching = batching_of(own, process, everyone=options.batch)
+            jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse, batching=batching)
             quote = quote_of(jobs, index.first_rows, index.tasks, console)
             if not options.pilot or not quote.to_come:
                 return quote

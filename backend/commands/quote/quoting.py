@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 
 from rich.console import Console
 
-from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.dataset_jobs import AT_ONCE, DatasetJobs
 from backend.commands.label.label_tasks import label_tasks
 from backend.commands.label.options import LabelOptions
 from backend.commands.progress import progress_bar
@@ -17,8 +18,6 @@ from backend.commands.quote.samples import RandomSample
 from backend.datasets.index import Index
 from backend.datasets.shard import WHOLE
 from backend.datasets.tasks import DatasetTask
-from backend.ledger.money import accounts
-from backend.ledger.money.picodollars import from_picodollars
 from backend.quotes.quote import Quote
 from backend.quotes.quote_maker import QuoteMaker
 from camvo.quotes.forecast import KEPT_FROM, REPLAYS
@@ -35,12 +34,12 @@ def quote_of(
         tasks: how many there are, for the progress.
         console: where progress is shown.
     """
-    process = jobs.process
-    maker = QuoteMaker(process.pool, process.ledger, jobs.settings, jobs.project)
+    batched = frozenset() if jobs.batching is None else jobs.batching.models
+    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
-        for stored in jobs.look_up(read()):
-            maker.add(stored.job, stored.open, complete=stored.complete)
-            advance(1)
+        while some := list(islice(remaining, AT_ONCE)):
+            maker.count([jobs.job(task) for task in some])
+            advance(len(some))
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
         return maker.quote(advance)
 
@@ -86,17 +85,22 @@ def run_pilot(jobs: DatasetJobs, index: Index, quote: Quote, options: LabelOptio
     missing = max(options.pilot - quote.evidence.rounds, 0)
     share = min(missing / max(quote.to_come, 1), 1.0)
     agree_to(share * quote.everyone.high, options, console)
-    tally = label_tasks(jobs, RandomSample(index, jobs.project, options.pilot), console, everyone=True)
+    sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
+    tally = label_tasks(at_once, sample, console, everyone=True)
     console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
 
 
 def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:
-    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds.
+    """The jobs, whose plans keep to the upper end of a quote that rests on enough rounds."""
+    aim = aim_of(quote, options)
+    return jobs if aim is None else replace(jobs, aim_usd=aim)
+
+
+def aim_of(quote: Quote, options: LabelOptions) -> float | None:
+    """What the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
 
     A shard's quote is about a part of the job, whose account all shards share, so nothing keeps to it.
     """
     if options.budget is not None or quote.evidence.rounds < KEPT_FROM or options.shard != WHOLE:
-        return jobs
-    with jobs.process.ledger.read() as connection:
-        spent = from_picodollars(accounts.balance(connection, jobs.project, accounts.JOB).spent)
-    return replace(jobs, aim_usd=spent + quote.bill.high)
+        return None
+    return quote.spent_by_job + quote.bill.high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,14 @@ def billed(body: dict[str, Any]) -> Reply:
     return Reply.says(
         {"label": "Glad"}, usage=(litellm_info.count_tokens(contents), 40 if body["model"] == "green" else 9)
     )
+
+
+def billed_packs(body: dict[str, Any]) -> Reply:
+    """The same with an answer for each task of a prompt about several."""
+    contents = tuple(message["content"] for message in body["messages"])
+    asked = re.findall(r"^BEGIN (\d{3})$", contents[-1], re.MULTILINE)
+    answer = dict.fromkeys(asked, "Glad") if asked else {"label": "Glad"}
+    return Reply.says(answer, usage=(litellm_info.count_tokens(contents), 9 * max(len(asked), 1)))
 
 
 def texts(count: int) -> list[str]:
@@ -112,8 +121,39 @@ def test_packing_saves_nineteen_of_twenty_instructions_and_nothing_of_the_texts(
     with LabelFolder(tmp_path, billed) as folder:
         folder.table(*texts(3))
         said = quote(folder)
-        packed = next(lever for lever in said.levers if lever.name == "pack 20")
-        assert packed.everyone < said.everyone.middle
+        [alone, packed] = said.levers
+        assert (alone.pack, packed.pack) == (None, 20)
+        assert packed.everyone < alone.everyone == pytest.approx(said.everyone.middle)
+
+
+@pytest.mark.parametrize("settings", [{}, {"pack": 5}, {"batch": True}])
+def test_the_lever_that_is_set_is_on_and_costs_what_the_quote_says(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    with LabelFolder(tmp_path, billed, of_models={"batch_discount": 0.5, **settings}) as folder:
+        folder.table(*texts(12))
+        said = quote(folder)
+        ways = {(lever.batch, lever.pack): lever for lever in said.levers}
+        size = settings.get("pack", 20)
+        assert set(ways) == {(batch, pack) for batch in (False, True) for pack in (None, size)}
+        [on] = [way for way, lever in ways.items() if lever.on]
+        assert on == ("batch" in settings, settings.get("pack"))
+        assert ways[on].everyone == pytest.approx(said.everyone.middle)
+        assert ways[True, None].everyone == pytest.approx(0.5 * ways[False, None].everyone)
+        assert sum("(as it is set)" in line for line in lines(said)) == 1
+
+
+def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Path) -> None:
+    with LabelFolder(
+        tmp_path, billed_packs, of_models={"pack": 4}, policy={"name": "majority"}, concurrency=32
+    ) as folder:
+        folder.table(*texts(8))
+        folder.label()
+        folder.table(*texts(32))
+        quoted, before = quote(folder), spent(folder)
+        assert (quoted.to_come, quoted.models["red"].pack) == (24, 4)
+        folder.label()
+        assert spent(folder) - before == pytest.approx(quoted.everyone.middle, rel=0.1)
 
 
 def test_the_hours_are_those_of_the_slowest_limit(tmp_path: Path) -> None:

@@ -1,0 +1,186 @@
+"""The quote of ``camvo predict``: counted by the server, and agreed to before anything is spent."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from label_studio_api import KEY, PROJECT, LabelStudioApi
+from label_studio_requests import SENTIMENT, Project, predict, task
+from rich.console import Console
+from served_app import served
+from whole_backend import CALL, Backend, votes
+
+from backend.commands.connect.backend_client import BackendClient
+from backend.commands.label.options import LabelOptions
+from backend.commands.predict.predict_run import predict_project
+from backend.commands.predict.prediction_run import PredictionRun
+from backend.commands.predict.quoted import quote_of_run
+from backend.commands.quote import consent
+from backend.errors import BodyTooLargeError, ConfigError
+from backend.ledger.money import accounts
+from backend.quotes.quote import Quote
+
+GLAD = votes(red="Glad", green="Glad", blue="Sad")
+DEAR = {"output_price": 20_000.0}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", KEY)
+    with LabelStudioApi() as api:
+        yield api
+
+
+def run(api: LabelStudioApi, client: BackendClient, **given: Any) -> int:
+    how = {name: given.pop(name, False) for name in ("refresh", "failed")}
+    return predict_project(PROJECT, LabelOptions(**given), api.url, client.url, at_once=2, **how)
+
+
+def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
+    options = {
+        "project": PROJECT,
+        "key": api.project_key,
+        "label_config": SENTIMENT,
+        "model_version": "camvo",
+    }
+    asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options, **changes)
+    return quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
+
+
+def spent(backend: Backend, api: LabelStudioApi, scope: str = accounts.TOTAL) -> float:
+    with backend.ledger.read() as connection:
+        return accounts.balance(connection, api.project_key, scope).spent / 1e12
+
+
+def test_the_server_quotes_all_pages_and_asks_no_model(tmp_path: Path, api: LabelStudioApi) -> None:
+    api.add_tasks(*"abcde")
+    with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
+        said = quoted(api, client)
+        assert (said.project, said.tasks, said.to_come) == (api.project_key, 5, 5)
+        assert said.everyone.low < said.everyone.high
+        assert backend.server.count() == 0
+
+
+def test_a_project_without_open_tasks_is_quoted_too(tmp_path: Path, api: LabelStudioApi) -> None:
+    with Backend(tmp_path, GLAD) as backend, served(backend.app) as client:
+        said = quoted(api, client)
+        assert (said.tasks, said.to_come, said.bill.high) == (0, 0, 0.0)
+
+
+def test_once_answers_are_measured_the_bill_is_the_quoted_one(tmp_path: Path, api: LabelStudioApi) -> None:
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
+        assert run(api, client) == 0
+        api.add_tasks("c", "d", "e")
+        said, before = quoted(api, client), spent(backend, api)
+        assert said.to_come == 3
+        assert run(api, client) == 0
+        assert spent(backend, api) - before == pytest.approx(9 * CALL)
+        assert said.everyone.high == pytest.approx(9 * CALL, rel=0.05)
+
+
+def test_a_page_that_is_too_large_is_counted_in_parts(
+    tmp_path: Path, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.add_tasks(*"abcd")
+    with Backend(tmp_path, GLAD) as backend, served(backend.app) as client:
+        count = client.count
+
+        def strict(key: str, config: str, tasks: Any) -> Any:
+            if len(tasks) > 1:
+                raise BodyTooLargeError("too many")
+            return count(key, config, tasks)
+
+        monkeypatch.setattr(client, "count", strict)
+        assert quoted(api, client).to_come == 4
+
+
+def test_below_a_dollar_nobody_is_asked_and_the_jobs_account_pays(
+    tmp_path: Path, api: LabelStudioApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
+        assert run(api, client) == 0
+        assert spent(backend, api, accounts.JOB) == spent(backend, api) == pytest.approx(6 * CALL)
+    said = capsys.readouterr().out
+    assert said.index("asking everyone: ") < said.index("predictions stored")
+
+
+def test_without_a_terminal_more_than_a_dollar_needs_consent_and_nothing_is_spent(
+    tmp_path: Path, api: LabelStudioApi
+) -> None:
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, GLAD, entries=DEAR) as backend, served(backend.app) as client:
+        with pytest.raises(ConfigError, match="nothing was spent"):
+            run(api, client)
+        assert (backend.server.count(), api.predictions()) == (0, [])
+
+
+@pytest.mark.parametrize("given", [{"yes": True}, {"budget": 100.0}])
+def test_yes_and_a_budget_are_consent(tmp_path: Path, api: LabelStudioApi, given: dict[str, Any]) -> None:
+    api.add_tasks("a")
+    with Backend(tmp_path, GLAD, entries=DEAR) as backend, served(backend.app) as client:
+        assert run(api, client, **given) == 0
+        assert len(api.predictions()) == 1
+
+
+def test_on_a_terminal_a_refusal_ends_the_run_and_nothing_is_spent(
+    tmp_path: Path, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.add_tasks("a")
+    monkeypatch.setattr(consent.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setattr(typer, "confirm", lambda words: False)
+    with Backend(tmp_path, GLAD, entries=DEAR) as backend, served(backend.app) as client:
+        with pytest.raises(typer.Exit):
+            run(api, client)
+        assert backend.server.count() == 0
+
+
+def test_a_resumed_run_goes_on_counting_its_budget(tmp_path: Path, api: LabelStudioApi) -> None:
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
+        run(api, client, budget=1.0)
+        first = spent(backend, api, accounts.JOB)
+        api.add_tasks("c")
+        assert run(api, client, budget=first) == 1
+        assert spent(backend, api, accounts.JOB) == first > 0.0
+        assert run(api, client, budget=1.0, retry_failed=True) == 0
+        assert spent(backend, api, accounts.JOB) > first
+
+
+def test_tasks_that_somebody_opens_are_not_charged_to_the_job(tmp_path: Path, api: LabelStudioApi) -> None:
+    with Backend(tmp_path, GLAD) as backend:
+        backend.predict(task(1))
+        project = Project().key
+        with backend.ledger.read() as connection:
+            assert accounts.balance(connection, project, accounts.JOB).spent == 0
+            assert accounts.balance(connection, project, accounts.TOTAL).spent > 0
+
+
+def test_a_quote_survives_its_way_as_json(tmp_path: Path, api: LabelStudioApi) -> None:
+    api.add_tasks("a")
+    with Backend(tmp_path, GLAD, entries={"rpm": 60}) as backend, served(backend.app) as client:
+        said = quoted(api, client)
+        assert said.hours is not None
+        assert Quote.of_json(said.to_json()).to_json() == said.to_json()
+
+
+@pytest.mark.parametrize("job", [{"usd": -1}, {"usd": "much"}, 7])
+def test_terms_that_cannot_be_read_are_refused_and_nothing_is_spent(tmp_path: Path, job: object) -> None:
+    with Backend(tmp_path, GLAD) as backend:
+        body = predict([task(1)])
+        assert backend.post("/predict", {**body, "params": {"job": job}}).status_code == 400
+        assert backend.server.count() == 0
+
+
+def test_sums_that_no_count_has_answered_are_refused(tmp_path: Path) -> None:
+    with Backend(tmp_path, GLAD) as backend:
+        body = {"project": "1", "label_config": SENTIMENT, "tasks": [], "counted": {"tasks": 1}}
+        refused = backend.post("/quote", body)
+        assert (refused.status_code, refused.get_json()["where"]) == (400, "body.counted")

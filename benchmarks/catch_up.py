@@ -42,6 +42,8 @@ from backend.testing import Reply
 
 PROJECT = "in"
 TEXTS = 300
+TAIL = 499
+"""Events since the newest snapshot: one fewer than those after which another is made."""
 
 
 def label_texts(folder: Path) -> None:
@@ -171,9 +173,10 @@ def measure(folder: Path, events: int, seconds: float) -> None:
     size = sum(len(row["contribution"]) for row in rows) / len(rows)
     print(f"{events:,} events of {size:,.0f} bytes on average, without their contexts")
     timed(url, rows[0], "from the first event", events)
-    timed(url, rows[0], "from a snapshot", 1)
+    append(ledger, rows, events + 1, TAIL)
+    timed(url, rows[0], f"from a snapshot, {TAIL} events behind", TAIL)
     reader = Reader(url, rows[0])
-    with appending(url, events + 1):
+    with appending(url, events + 1 + TAIL):
         asyncio.run(follow(reader, seconds))
     reader.close()
     ledger.close()

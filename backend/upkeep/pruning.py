@@ -32,6 +32,7 @@ class Pruned:
         events: how many events are folded.
         rounds: how many rounds lose their plan and context.
         answers: how many answers are deleted; 0 in a plan.
+        lines: how many lines of providers' batches are deleted; 0 in a plan.
     """
 
     project: str
@@ -39,6 +40,7 @@ class Pruned:
     events: int
     rounds: int
     answers: int = 0
+    lines: int = 0
 
 
 def planned(ledger: Ledger, project: str, age: float) -> Pruned:
@@ -88,7 +90,8 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
         ids = _prunable(connection, project, before, bases.folded_through(connection, project))
     for portion in _portions(ids):
         _written(ledger, partial(prunable.prune_rounds, ids=portion))
-    return Pruned(project, through, folded, len(ids), _forget(ledger, project, before, ids))
+    lines = _written(ledger, partial(prunable.forget_batches, project=project, before=before))
+    return Pruned(project, through, folded, len(ids), _forget(ledger, project, before, ids), lines)
 
 
 def forget_orphans(ledger: Ledger) -> int:

@@ -1,4 +1,7 @@
-"""Verifying: states are sums of events, money is the sum of its calls, and every round was learnt once."""
+"""Verifying: states are sums of events, money is the sum of its calls, and every round was learnt once.
+
+Certificates cover labels that only a counting or a deletion can change.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from backend.ledger import projects
+from backend.ledger.certificates import issued
 from backend.ledger.money.audit import wrong_accounts
 from backend.ledger.retention import bases, prunable
 from backend.ledger.retention.bases import Base
@@ -20,7 +24,7 @@ from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
-Kind = Literal["events", "state", "round", "money"]
+Kind = Literal["events", "state", "round", "money", "certificate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Problem:
     """Something in a ledger that cannot be.
 
     Attributes:
-        kind: what is wrong: the list of events, a state, a round, or an account.
+        kind: what is wrong: the list of events, a state, a round, an account, or a certificate.
         where: the project, and what of it.
         what: what was found.
     """
@@ -57,7 +61,14 @@ def problems(connection: Connection, advance: Advance) -> Iterator[Problem]:
         yield from _wrong_bases(folded)
         yield from _wrong_states(connection, project.key, project.sequence, folded)
         yield from _wrong_rounds(connection, project.key, folded)
+        yield from _wrong_certificates(connection, project.key)
         advance(1)
+
+
+def _wrong_certificates(connection: Connection, project: str) -> Iterator[Problem]:
+    """What nobody can have done to a certificate. That it no longer holds is no problem of the ledger."""
+    for certificate, what in issued.damages(connection, project):
+        yield Problem("certificate", f"project {project}, certificate {certificate}", what)
 
 
 def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterator[Problem]:

@@ -81,7 +81,8 @@ def prune_ledger(
                 lambda_l = loaded.policy.lambda_l
                 done = pruning.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
             console.print(
-                f"{_described(done, 'were')}, {done.answers} answers were deleted",
+                f"{_described(done, 'were')}, {done.answers} answers were deleted, "
+                f"{done.lines} lines of batches too",
                 highlight=False,
                 soft_wrap=True,
             )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Row, bindparam, func, or_, select, update
 
@@ -46,6 +46,9 @@ _END = (
 )
 
 State = Literal["wanted", "out", "answered", "failed", "discarded"]
+
+ENDED: Final[Sequence[State]] = ("answered", "failed", "discarded")
+"""States of lines that wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -109,3 +109,24 @@ def _reason(
             return "evidence_changed"
     labels = hash_labels(connection, project, covered, certificate.through)
     return None if labels.hash == certificate.labels_hash else "labels_changed"
+
+
+def damages(connection: Connection, project: str) -> Iterator[tuple[int, str]]:
+    """Yield the certificates that cannot be as they are, each with what is wrong.
+
+    Reads every round that a certificate of the present labels covers.
+    """
+    certificates = of_project(connection, project)[::-1]
+    counting = current_counting(connection, project) if certificates else 0
+    for expected, certificate in enumerate(certificates, start=1):
+        if certificate.number != expected:
+            yield certificate.number, f"certificate {expected} is missing before it"
+            return
+        if certificate.counting > counting:
+            yield certificate.number, f"it covers counting {certificate.counting}, and the last is {counting}"
+        if certificate.counting != counting:
+            continue
+        covered = {control: rests["epoch"] for control, rests in certificate.evidence.items()}
+        labels = hash_labels(connection, project, covered, certificate.through)
+        if labels.count == certificate.labels and labels.hash != certificate.labels_hash:
+            yield certificate.number, "a label or score that it covers was changed without a counting"

@@ -8,12 +8,14 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
 from backend.ledger import example_texts
+from backend.ledger.batches.lines import ENDED
 from backend.ledger.calls import answers
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
 
 _events, _rounds, _contexts = tables.events.c, tables.rounds.c, tables.contexts
 _answers, _links, _blind = tables.answers.c, tables.answer_tasks.c, tables.blind_tasks.c
+_further, _lines, _jobs = tables.further_votes.c, tables.batch_lines.c, tables.batch_jobs.c
 _PRUNE = (
     update(tables.rounds).where(_rounds.id == bindparam("number")).values(plan=bindparam("rest"), pruned=True)
 )
@@ -84,10 +86,17 @@ def unfolded_rounds(connection: Connection, project: str, after: int) -> set[int
 
 
 def old_rounds(connection: Connection, project: str, before: float) -> list[int]:
-    """Return the rounds older than a time that are not pruned, without blind ones that wait for an answer."""
+    """Return the rounds older than a time that are not pruned.
+
+    Blind ones that wait for an answer are left out, and those about which models were asked further since.
+    """
     waits = exists().where(_blind.project == project, _blind.round_id == _rounds.id, _blind.reward.is_(None))
     query = select(_rounds.id).where(
-        _rounds.project == project, _rounds.created_at < before, ~_rounds.pruned, ~(_rounds.audit & waits)
+        _rounds.project == project,
+        _rounds.created_at < before,
+        ~_rounds.pruned,
+        ~(_rounds.audit & waits),
+        ~exists().where(_further.round_id == _rounds.id, _further.created_at >= before),
     )
     return list(connection.scalars(query.order_by(_rounds.id)))
 
@@ -99,6 +108,8 @@ def prune_rounds(connection: Connection, ids: Sequence[int]) -> None:
     rows = [{"number": row.id, "rest": shortened(row.plan)} for row in plans]
     if rows:
         connection.execute(_PRUNE, rows)
+    of_rounds = among(connection.dialect, _further.round_id, ids)
+    connection.execute(update(tables.further_votes).where(of_rounds).values(confidence=None))
     connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
 
 
@@ -139,6 +150,27 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int]) -> 
     """Delete the answers and the texts of tasks, and return how many answers that were."""
     example_texts.forget_tasks(connection, project, tasks)
     return answers.forget_tasks(connection, project, tasks)
+
+
+def forget_batches(connection: Connection, project: str, before: float) -> int:
+    """Delete a project's batches that ended before a time, and return how many lines that were.
+
+    Lines that still wait for an answer stay, and so do their tasks and jobs.
+    """
+    ended = delete(tables.batch_lines).where(
+        _lines.project == project, _lines.created_at < before, _lines.state.in_(ENDED)
+    )
+    lines = connection.execute(ended).rowcount
+    waiting = tables.batch_tasks.c
+    has_line = exists().where(_lines.project == waiting.project, _lines.task == waiting.task)
+    tasks = delete(tables.batch_tasks).where(
+        waiting.project == project, waiting.created_at < before, ~has_line
+    )
+    connection.execute(tasks)
+    empty = ~exists().where(_lines.job == _jobs.id)
+    jobs = delete(tables.batch_jobs).where(_jobs.project == project, _jobs.ended_at < before, empty)
+    connection.execute(jobs)
+    return lines
 
 
 def orphaned_contexts(connection: Connection) -> list[int]:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from blind_project import BlindProject
 from rich.console import Console
+from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
 from backend.commands.certificate.contents import contents
@@ -19,10 +20,13 @@ from backend.commands.certificate.outcome import outcome_lines, project_report
 from backend.errors import ConfigError
 from backend.ledger import Ledger, blind_tasks, deleted_tasks, projects
 from backend.ledger.certificates import issued
+from backend.ledger.database import tables
 from backend.ledger.recounts import countings
 from backend.ledger.recounts.countings import Counting
 from backend.server.status.parts.certificates.issued import CertificateReport
 from backend.settings import Environment, load
+from backend.upkeep import verification
+from backend.upkeep.sums import nothing
 
 SECRET = "Our shop sells garden gnomes"
 ADDRESS = "http://models.invalid:8080/v1"
@@ -208,3 +212,37 @@ def test_without_a_blind_task_the_end_of_a_run_says_how_many_are_needed(
     with certified.ledger.write() as connection:
         connection.exec_driver_sql("DELETE FROM blind_tasks")
     assert "blind labels are expected to certify 97%" in certified.outcome()[1]
+
+
+def certificate_problems(certified: Certified) -> list[str]:
+    with certified.ledger.read() as connection:
+        found = verification.problems(connection, nothing)
+        return [problem.what for problem in found if problem.kind == "certificate"]
+
+
+def test_verify_finds_nothing_in_sound_certificates(certified: Certified) -> None:
+    certified.teach()
+    certified.issue()
+    certified.recount()
+    certified.issue("next.html")
+    assert certificate_problems(certified) == []
+
+
+def test_verify_finds_a_label_that_was_changed_under_a_certificate(certified: Certified) -> None:
+    certified.teach()
+    certified.issue()
+    with certified.ledger.write() as connection:
+        first = select(func.min(tables.rounds.c.id)).scalar_subquery()
+        connection.execute(update(tables.rounds).where(tables.rounds.c.id == first).values(score=0.123456))
+    assert certificate_problems(certified) == [
+        "a label or score that it covers was changed without a counting"
+    ]
+
+
+def test_verify_finds_a_certificate_that_is_missing(certified: Certified) -> None:
+    certified.teach()
+    certified.issue()
+    certified.issue("next.html")
+    with certified.ledger.write() as connection:
+        connection.execute(delete(tables.certificates).where(tables.certificates.c.number == 1))
+    assert certificate_problems(certified) == ["certificate 1 is missing before it"]

@@ -7,9 +7,11 @@ still empty there gets a row, so that a later migration has something to lose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -23,8 +25,11 @@ import backend.ledger
 from backend.ledger import Ledger
 from backend.ledger.database import engines
 from backend.ledger.database.tables import metadata
+from backend.ledger.retention import bases
 from backend.upkeep import verification
 from backend.upkeep.sums import nothing
+from camvo.state.contribution import Change, Contribution
+from camvo.state.state import State
 
 FOLDER = Path(backend.ledger.__file__).parent / "migrations"
 REVISIONS = sorted(script.revision for script in ScriptDirectory(str(FOLDER)).walk_revisions())
@@ -122,3 +127,36 @@ def check_upgrade(url: str, revision: str) -> None:
 
 def test_there_is_a_first_and_a_last_schema() -> None:
     assert (EARLIER[0], len(REVISIONS)) == ("0004", int(REVISIONS[-1]) - 3)
+
+
+SNAPSHOT_7 = Path(__file__).parent / "snapshot_format_7.npz"
+"""A state of fifty rounds with two models at d = 4, as versions with format 7 of snapshots store it."""
+
+
+def test_a_base_of_format_7_is_read_after_the_upgrade(tmp_path: Path) -> None:
+    """A base cannot be added up again: its events are deleted."""
+    url = restore(tmp_path / "stored.sqlite")
+    to_revision(url, "0021")
+    data = SNAPSHOT_7.read_bytes()
+    base = bases.Base(PROJECT, "old", "e7", 50, 50, data, bases.digest_of(data), 0.0)
+    engine = create_engine(engines.normalise(url))
+    with engine.begin() as connection:
+        connection.execute(insert(metadata.tables["bases"]), asdict(base))
+    engine.dispose()
+    ledger = Ledger(url)
+    ledger.migrate()
+    with ledger.read() as connection:
+        stored = bases.get(connection, PROJECT, "old", "e7")
+    ledger.close()
+    assert stored is not None
+    state = State.restore(stored.state)
+    assert {arm: (state[arm].rewards, state[arm].reward_sum) for arm in state} == {
+        "large": (43, 42.0),
+        "small": (43, 29.0),
+    }
+    assert (state.rounds, len(state.context_rounds.patterns)) == (50, 43)
+    q, width = state.score(["large", "small"], np.array([1.0, 0.0, 0.0, 0.0]))
+    np.testing.assert_allclose(q, [-0.76102624, -0.5621369], atol=1e-8)
+    np.testing.assert_allclose(width, [0.34021528, 0.34021528], atol=1e-8)
+    state.add(Contribution(np.array([1.0, 0.0, 0.0, 0.0]), (Change("small", 0.5, None, 1.0),)))
+    assert state.rounds == 51

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -284,3 +285,77 @@ def _revisions(ledger: Ledger) -> int:
 
 def _names(name: StateName) -> tuple[str, str]:
     return name.control, name.epoch
+
+
+def batch_line(key: str, task: int, state: str, created_at: float, job: str = "old") -> dict[str, Any]:
+    """A line of a batch; only what a prune reads says something."""
+    zeros = dict.fromkeys(("ceiling_usd", "counted_tokens", "most_input", "size", "tries"), 0)
+    return {
+        "key": key,
+        "project": PROJECT,
+        "task": task,
+        "model": "red",
+        "state": state,
+        "job": job,
+        "questions": ["mood"],
+        "created_at": created_at,
+        **zeros,
+    }
+
+
+def with_batches(ledger: Ledger) -> None:
+    """A job of long ago that has ended, one with an open line, and one of today; each with a task."""
+    now = time.time()
+    jobs = [("old", now - 2 * AGE), ("open", now - 2 * AGE), ("new", now)]
+    with ledger.write() as connection:
+        for number, (name, at) in enumerate(jobs, start=1):
+            state = "out" if name == "open" else "answered"
+            connection.execute(tables.batch_lines.insert(), batch_line(name, number, state, at, name))
+            job = {
+                "id": name,
+                "project": PROJECT,
+                "model": "red",
+                "state": "closed",
+                "owner": "",
+                "files": [],
+            }
+            times = {"leased_until": at, "created_at": at, "ended_at": None if name == "open" else at}
+            counts = {"lines": 1, "tokens": 0, "cancelled": False}
+            connection.execute(tables.batch_jobs.insert(), job | times | counts)
+            task = {"project": PROJECT, "task": number, "questions": "", "drawn": {}, "plan": {}, "asked": []}
+            connection.execute(tables.batch_tasks.insert(), task | {"created_at": at})
+
+
+@pytest.mark.parametrize(
+    "column", [tables.batch_lines.c.key, tables.batch_jobs.c.id, tables.batch_tasks.c.task]
+)
+def test_batches_that_ended_long_ago_are_deleted(ledger: Ledger, column: Any) -> None:
+    with_batches(ledger)
+    with ledger.read() as connection:
+        before = connection.scalars(select(column)).all()
+    assert pruned(ledger).lines == 1
+    with ledger.read() as connection:
+        left = connection.scalars(select(column)).all()
+    assert set(before) - set(left) == {before[0]}
+
+
+def further_vote(ledger: Ledger, created_at: float) -> None:
+    vote = {"round_id": 1, "model": "late", "project": PROJECT, "task": 1, "vote": "Sad", "confidence": 0.9}
+    rest = {"cost_usd": 0.0, "purpose": "doubt", "created_at": created_at, "taught": False}
+    with ledger.write() as connection:
+        connection.execute(tables.further_votes.insert(), vote | rest)
+
+
+def test_a_further_vote_on_a_pruned_round_stays_without_its_confidence(ledger: Ledger) -> None:
+    further_vote(ledger, time.time() - 2 * AGE)
+    pruned(ledger)
+    with ledger.read() as connection:
+        vote = connection.execute(select(tables.further_votes)).one()
+    assert (vote.vote, vote.confidence) == ("Sad", None)
+
+
+def test_a_round_with_a_young_further_vote_is_not_pruned(ledger: Ledger) -> None:
+    further_vote(ledger, time.time())
+    pruned(ledger)
+    with ledger.read() as connection:
+        assert not connection.scalar(select(tables.rounds.c.pruned).where(tables.rounds.c.id == 1))

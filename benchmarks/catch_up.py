@@ -36,9 +36,12 @@ from labelling import LabelFolder
 from sqlalchemy import func, insert, select, update
 
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer
+from backend.ledger import Ledger, Writer, snapshots
 from backend.ledger.database import tables
+from backend.ledger.events import after
 from backend.testing import Reply
+from camvo.state.contribution import Contribution
+from camvo.state.state import State
 
 PROJECT = "in"
 TEXTS = 300
@@ -96,6 +99,29 @@ class Reader:
         self.ledger.close()
 
 
+def newest(ledger: Ledger) -> int:
+    """The number of the project's last event; a reader may have appended a restart."""
+    with ledger.read() as connection:
+        return int(connection.scalars(select(func.max(tables.events.c.sequence))).one())
+
+
+def snapshot_in_memory(ledger: Ledger, rows: list[dict[str, Any]]) -> None:
+    """Store the snapshot that a process makes that has read all events."""
+    with ledger.read() as connection:
+        stored = after(connection, PROJECT, 0, limit=TEXTS)
+    lessons = [Contribution.unpack(event.contribution) for event in stored]
+    state = State(8, linear=False)
+    repeated = itertools.islice(itertools.cycle(lessons), newest(ledger))
+    while some := list(itertools.islice(repeated, 1000)):
+        state.add(*some)
+    state.restart_if_due()
+    last = newest(ledger)
+    with ledger.write() as connection:
+        names = PROJECT, rows[0]["control"], rows[0]["epoch"]
+        snapshots.save(connection, *names, last, state.snapshot(), now=time.time())
+    print(f"a snapshot of {state.rounds:,} rounds takes {len(state.snapshot()):,} bytes")
+
+
 def timed(url: str, row: dict[str, Any], what: str, events: int) -> None:
     reader = Reader(url, row)
     used, began = time.process_time(), time.perf_counter()
@@ -150,6 +176,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument(
+        "--snapshot-in-memory",
+        action="store_true",
+        help="do not time the first event on: add the events up without reading them, and store the snapshot",
+    )
     parser.add_argument("--append-to", help=argparse.SUPPRESS)
     parser.add_argument("--start", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -157,10 +188,10 @@ def main() -> None:
         append_for_ever(options.append_to, options.start)
         return
     with tempfile.TemporaryDirectory(prefix="camvo-catch-up-") as name:
-        measure(Path(name), options.events, options.seconds)
+        measure(Path(name), options.events, options.seconds, in_memory=options.snapshot_in_memory)
 
 
-def measure(folder: Path, events: int, seconds: float) -> None:
+def measure(folder: Path, events: int, seconds: float, *, in_memory: bool) -> None:
     label_texts(folder)
     url = f"sqlite:///{folder}/ledger.sqlite"
     ledger = Ledger(url)
@@ -172,11 +203,17 @@ def measure(folder: Path, events: int, seconds: float) -> None:
         append(ledger, rows, first, min(5000, events + 1 - first))
     size = sum(len(row["contribution"]) for row in rows) / len(rows)
     print(f"{events:,} events of {size:,.0f} bytes on average, without their contexts")
-    timed(url, rows[0], "from the first event", events)
-    append(ledger, rows, events + 1, TAIL)
+    if in_memory:
+        snapshot_in_memory(ledger, rows)
+    else:
+        timed(url, rows[0], "from the first event", events)
+    append(ledger, rows, newest(ledger) + 1, TAIL)
     timed(url, rows[0], f"from a snapshot, {TAIL} events behind", TAIL)
+    if in_memory:
+        ledger.close()
+        return
     reader = Reader(url, rows[0])
-    with appending(url, events + 1 + TAIL):
+    with appending(url, newest(ledger) + 1):
         asyncio.run(follow(reader, seconds))
     reader.close()
     ledger.close()

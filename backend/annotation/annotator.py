@@ -11,15 +11,15 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.allowances import Allowances
 from backend.annotation.asking import ask_models, confidences_of, no_vote_error, votes_of
 from backend.annotation.batched.batch_stage import BatchStage, BatchStages, pending
 from backend.annotation.calibrated_scores import calibrated_scores
-from backend.annotation.contexts import EmbeddedContexts
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.pack_checks import PackGuard, compared, offered
-from backend.annotation.planning import Planner
+from backend.annotation.plans.allowances import Allowances
+from backend.annotation.plans.contexts import EmbeddedContexts
+from backend.annotation.plans.planner import Planner
 from backend.annotation.recording import forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import TaskPrompt, write_prompt

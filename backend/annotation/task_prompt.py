@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backend.annotation.contexts import Contexts
 from backend.annotation.job import Job, JobQuestion
+from backend.annotation.plans.contexts import Contexts
 from backend.learning.examples import Examples
 from backend.learning.labelled_texts import label_texts
 from backend.learning.states import StateKey

@@ -9,8 +9,8 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
+from backend.models.calling.short_path import path_of
 from backend.models.heavy_imports import garbage_collection_paused
-from backend.models.short_path import path_of
 
 _TOKENIZER = "gpt-4o"
 """The tokens of all models are counted with this model's tokenizer, which litellm contains.
@@ -61,7 +61,7 @@ def _price_no_answers() -> None:
 
 
 async def complete(request: Mapping[str, Any]) -> Any:
-    """Make one call, by :mod:`backend.models.short_path` where the provider has one.
+    """Make one call, by :mod:`backend.models.calling.short_path` where the provider has one.
 
     Other calls go by ``litellm.acompletion``, without the records that litellm's callbacks would read: CaMVo
     has no such callbacks, and their records take another fifth of a call's processor time. litellm leaves

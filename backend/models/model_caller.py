@@ -19,8 +19,8 @@ from backend.errors import (
 )
 from backend.models import litellm_info
 from backend.models.call_gate import CallGate, stopping
+from backend.models.calling.circuit_breaker import CircuitBreaker
 from backend.models.calls import ModelAnswer, longest_answer, read_response, response_error
-from backend.models.circuit_breaker import CircuitBreaker
 from backend.models.failures import model_error
 from backend.models.model import Model
 from backend.models.prices import TokenPrices, Used

@@ -15,7 +15,7 @@ from backend.annotation.annotator import Annotator
 from backend.annotation.batched.batch_stage import BatchStages
 from backend.annotation.images import Images
 from backend.annotation.job_questions import JobQuestions
-from backend.annotation.planning import Planner
+from backend.annotation.plans.planner import Planner
 from backend.annotation.voters import Voters
 from backend.learning.background_fits import BackgroundFits, Students
 from backend.learning.examples import Examples

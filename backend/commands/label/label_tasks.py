@@ -10,8 +10,8 @@ from typing import Final
 
 from rich.console import Console
 
-from backend.annotation.contexts import always_read
 from backend.annotation.job import Job
+from backend.annotation.plans.contexts import always_read
 from backend.commands.label.batched.batch_run import BatchRun
 from backend.commands.label.dataset_jobs import DatasetJobs, Stored
 from backend.commands.label.labelling import Labelling

@@ -11,10 +11,10 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.asking import ask_models
-from backend.annotation.contexts import StoredContexts
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions
-from backend.annotation.planning import Planner
+from backend.annotation.plans.contexts import StoredContexts
+from backend.annotation.plans.planner import Planner
 from backend.annotation.task_prompt import TaskPrompt, write_prompt
 from backend.annotation.voters import ModelReply, Voters
 from backend.errors import BudgetExhaustedError, TaskError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -48,8 +47,8 @@ def labelled(folder: Path, policy: dict[str, Any], **settings: Any) -> tuple[Cou
 
 
 @pytest.fixture(scope="module")
-def by_default(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Counted, list[Array]]]:
-    yield labelled(tmp_path_factory.mktemp("default"), {"name": "joint"})
+def by_default(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counted, list[Array]]:
+    return labelled(tmp_path_factory.mktemp("default"), {"name": "joint"})
 
 
 def test_the_default_policy_embeds_only_the_texts_of_rounds_that_ask_everyone(

@@ -19,7 +19,7 @@ from backend.errors import (
     UnavailableError,
 )
 from backend.models import Pool
-from backend.models.circuit_breaker import CircuitBreaker
+from backend.models.calling.circuit_breaker import CircuitBreaker
 from backend.models.litellm_info import litellm
 from backend.models.rates.stores import ProcessRates
 from backend.settings import ModelSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from backend.annotation.contexts import Contexts
 from backend.annotation.job import Job, JobQuestion
+from backend.annotation.plans.contexts import Contexts
 from backend.annotation.student_votes import StudentReply
 from backend.learning.background_fits import BackgroundFits, Students
 from backend.learning.states import StateKey, States

@@ -1,0 +1,1 @@
+"""Planning: the contexts that a plan reads, the money that it keeps to, and the plan itself."""

@@ -148,12 +148,12 @@ def test_a_line_that_may_succeed_is_tried_again_as_often_as_retries_says(
 
 def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchServer) -> None:
     with folder_of(tmp_path / "a", server) as folder:
-        folder.table(*(f"lovely {number}" for number in range(12)))
-        server.enqueued = 6000
+        folder.table(*(f"lovely {number}" for number in range(6)))
+        server.enqueued = 3000
         tally = label(folder)
         assert not tally.left, folder.console.file.getvalue()  # type: ignore[attr-defined]
         assert set(server.bought.values()) == {1}
-        assert len(server.bought) == 24
+        assert len(server.bought) == 12
         statuses = {batch.status for batch in server.batches.values()}
         assert statuses == {"failed", "completed"}
 

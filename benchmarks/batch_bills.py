@@ -40,11 +40,8 @@ from backend.questions.prompts.message_parts import texts_of
 from backend.settings import Environment
 from backend.testing import Reply
 
-WAYS: Mapping[str, dict[str, Any]] = {
-    "at once": {},
-    "batches": {"batch": True},
-    "packs in batches": {"batch": True},
-}
+PACKS = "packs in batches"
+WAYS: Mapping[str, dict[str, Any]] = {"at once": {}, "batches": {"batch": True}, PACKS: {"batch": True}}
 
 
 class Voting:
@@ -92,7 +89,7 @@ def run(folder: Path, path: Path, rows: list[dict[str, str]], way: str) -> tuple
                 "output_price": 4 * price,
                 "batch_discount": 0.5,
                 "max_tokens": 20,
-                **({"pack": 20} if way == "packs in batches" else {}),
+                **({"pack": 20} if way == PACKS else {}),
             }
             for number, (name, price) in enumerate(facts["usd_per_million_input_tokens"].items())
         ]

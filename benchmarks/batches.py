@@ -7,11 +7,11 @@ price. In batches, a first window is asked at once, or in batches of its own if 
 ``camvo label --batch`` does. Every other item is then asked in so many rounds of batches, at half the price.
 In each round all items are planned with what the earlier rounds have taught, and their coins are drawn once.
 
-Packing multiplies every price by the same share, which ``benchmarks/packing.py`` measures on the table's texts,
-with the coin that asks some tasks singly, too. So the votes are those of the batches without packs: what
-packing costs in accuracy is not in these numbers. Printed is a row of a Markdown table: bills in % of asking
-every model at list price, their ratios to the bill at once, and the percentages of right labels. Prices are
-read from the JSON file beside the table. The policy ignores contexts beside the draw.
+Packing multiplies every price by the same share, which ``benchmarks/packing.py`` measures on the table's
+texts, with the coin that asks some tasks singly, too. So the votes are those of the batches without packs:
+what packing costs in accuracy is not in these numbers. Printed is a row of a Markdown table: bills in % of
+asking every model at list price, their ratios to the bill at once, and the percentages of right labels.
+Prices are read from the JSON file beside the table. The policy ignores contexts beside the draw.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def label_tasks(
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 
     def label(of: DatasetJobs, most: int | None) -> None:
-        _sweep(of, tasks, console, tally, most, everyone=everyone)
+        _sweep(of, tasks, console, tally, most, everyone=everyone, only_failed=jobs.again)
 
     BatchRun(jobs, label, console, wait).run(tasks.tasks)
     return tally
@@ -74,6 +74,7 @@ def _sweep(
     most: int | None,
     *,
     everyone: bool,
+    only_failed: bool,
 ) -> None:
     """Take each task that has no label as far as it can go now.
 
@@ -84,6 +85,7 @@ def _sweep(
         tally: counts what happens.
         most: the most tasks to ask about; ``None`` for all.
         everyone: whether every model is asked about each task.
+        only_failed: whether only tasks are asked about that failed before.
 
     Raises:
         CamvoError: no task can be labelled, as when the ledger is broken.
@@ -96,7 +98,7 @@ def _sweep(
         for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), jobs):
             if stored.complete:
                 tally.labelled_before += 1
-            elif jobs.again and stored.failure is None:
+            elif only_failed and stored.failure is None:
                 tally.left_out += 1
             else:
                 yield replace(stored.job, everyone=everyone)

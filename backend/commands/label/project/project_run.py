@@ -11,16 +11,15 @@ from backend import settings as settings_module
 from backend.commands.certificate.outcome import print_outcome
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
+from backend.commands.label.batched.batch_run import BatchRun, batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_predictor import ProjectPredictor
 from backend.commands.label.project.project_process import annotation_process, remembered_settings
+from backend.commands.label.project.project_sweeps import ProjectSweeps
 from backend.commands.label.project.project_tasks import project_tasks
 from backend.commands.label.spending import Spending
-from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
-from backend.commands.progress import progress_bar
 from backend.commands.quote.consent import agree_to
 from backend.commands.quote.output import print_quote
 from backend.commands.quote.quoting import kept_to, quote_of
@@ -31,9 +30,6 @@ from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 from backend.settings import Environment
-
-_PAGE = 200
-"""Tasks that are fetched and asked about together."""
 
 
 def label_project(number: int, config: Path | None, label_studio: str | None, options: LabelOptions) -> bool:
@@ -75,7 +71,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     Args:
         client: Label Studio.
         number: the project's number.
-        options: the budget, and whether to retry failed tasks.
+        options: the budget, whether to retry failed tasks, and whether to ask in batches.
         environment: the ledger's address, ``camvo.yaml`` and the secrets.
         console: where progress is shown.
         embedder: an embedder to use instead of a new one; closed at the end.
@@ -99,33 +95,16 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
             own_settings,
             options.retry_failed,
             options.purse,
+            batching=batching_of(own_settings, process, everyone=options.batch),
         )
         tasks_in_all = client.count_tasks(number)
         quote = quote_of(jobs, partial(project_tasks, client, number), tasks_in_all, console)
         print_quote(console, quote)
         agree_to(quote.bill.high, options, console)
         jobs = kept_to(jobs, quote, options)
-        predictor = ProjectPredictor(
-            process,
-            own_settings,
-            again=options.retry_failed,
-            purse=jobs.purse,
-            aim_usd=jobs.aim_usd,
-        )
-        run = PredictionRun(
-            client=client,
-            predictor=predictor,
-            project=number,
-            key=key,
-            label_config=label_config,
-            model_version=own_settings.model_version,
-            failed=options.retry_failed,
-            batch=_PAGE,
-        )
-        tasks = len(predictor.failed_tasks(key)) if run.failed else tasks_in_all
-        spending = Spending(process.ledger, key)
-        with progress_bar(console, "labelling", tasks, note=lambda done, total: spending.so_far()) as advance:
-            tally = run(advance)
+        sweeps = ProjectSweeps(client, number, label_config, tasks_in_all, options.retry_failed, console)
+        BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks_in_all)
+        tally, spending = sweeps.tally, Spending(process.ledger, key)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
         return tally

@@ -26,6 +26,7 @@ from backend.commands.quote.output import print_quote
 from backend.commands.quote.quoting import quote_of, run_pilot
 from backend.datasets.index import Index
 from backend.datasets.sources.open_source import open_source
+from backend.errors import ConfigError
 from backend.label_studio import webhooks
 from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
@@ -33,10 +34,17 @@ from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import Quote
 from backend.runtime.annotation_process import AnnotationProcess
-from backend.settings import Environment
+from backend.settings import Environment, Settings
 
 
-def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_json: bool) -> None:
+def quote_file(
+    path: Path,
+    options: LabelOptions,
+    config: Path | None,
+    *,
+    as_json: bool,
+    target: float | None = None,
+) -> None:
     """Print the quote of a file, after a pilot if there is to be one.
 
     Args:
@@ -44,6 +52,7 @@ def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_jso
         options: how they will be labelled.
         config: ``camvo.yaml``; ``None`` for that of the environment.
         as_json: whether to print JSON.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
 
     Raises:
         CamvoError: an input is wrong, which is found before anything is spent.
@@ -53,7 +62,7 @@ def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_jso
     quiet_logs(environment)
     console = Console(stderr=as_json)
     with interruptible():
-        quote = file_quote(path, options, environment, console)
+        quote = file_quote(path, options, environment, console, target=target)
     _print(quote, console, as_json=as_json)
 
 
@@ -63,6 +72,8 @@ def file_quote(
     environment: Environment,
     console: Console,
     embedder: Embedder | None = None,
+    *,
+    target: float | None = None,
 ) -> Quote:
     """The quote of a file; see :func:`quote_file`.
 
@@ -72,10 +83,12 @@ def file_quote(
         environment: the ledger's address, ``camvo.yaml`` and the secrets.
         console: where progress is shown.
         embedder: an embedder to use instead of a new one; closed at the end.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
     """
     source = open_source(path)
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
+    _require_price(settings, target)
     with Index(dataset) as index:
         index.build()
         migrate(environment.database_url)
@@ -85,15 +98,22 @@ def file_quote(
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
             batching = batching_of(own, process, everyone=options.batch)
             jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse, batching=batching)
-            quote = quote_of(jobs, index.first_rows, index.tasks, console)
+            quote = quote_of(jobs, index.first_rows, index.tasks, console, target)
             if not options.pilot or not quote.to_come:
                 return quote
             print_quote(console, quote)
             run_pilot(jobs, index, quote, options, console)
-            return quote_of(jobs, index.first_rows, index.tasks, console)
+            return quote_of(jobs, index.first_rows, index.tasks, console, target)
 
 
-def quote_project(number: int, config: Path | None, label_studio: str | None, *, as_json: bool) -> None:
+def quote_project(
+    number: int,
+    config: Path | None,
+    label_studio: str | None,
+    *,
+    as_json: bool,
+    target: float | None = None,
+) -> None:
     """Print the quote of a Label Studio project.
 
     Args:
@@ -101,6 +121,7 @@ def quote_project(number: int, config: Path | None, label_studio: str | None, *,
         config: ``camvo.yaml``; ``None`` for that of the environment.
         label_studio: Label Studio's address; ``None`` for that of the environment.
         as_json: whether to print JSON.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
 
     Raises:
         CamvoError: the settings are wrong, or Label Studio or the ledger fails.
@@ -114,13 +135,23 @@ def quote_project(number: int, config: Path | None, label_studio: str | None, *,
     parsed = parse_label_config(label_config)
     require_questions(parsed)
     settings = settings_module.load(environment.config)
+    _require_price(settings, target)
     migrate(environment.database_url)
     with asking_nobody(settings, environment) as process:
         own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
         jobs = DatasetJobs(process, key, parsed, own)
         read = partial(project_tasks, client, number)
-        quote = quote_of(jobs, read, client.count_tasks(number), console)
+        quote = quote_of(jobs, read, client.count_tasks(number), console, target)
     _print(quote, console, as_json=as_json)
+
+
+def _require_price(settings: Settings, target: float | None) -> None:
+    if target is not None and not settings.humans.priced:
+        raise ConfigError(
+            "needs the price of a person's label",
+            where="--target",
+            fix="set humans: {price: 0.12} in camvo.yaml, in dollars",
+        )
 
 
 def _print(quote: Quote, console: Console, *, as_json: bool) -> None:

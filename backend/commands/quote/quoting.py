@@ -24,7 +24,11 @@ from camvo.quotes.forecast import KEPT_FROM, REPLAYS
 
 
 def quote_of(
-    jobs: DatasetJobs, read: Callable[[], Iterable[DatasetTask]], tasks: int, console: Console
+    jobs: DatasetJobs,
+    read: Callable[[], Iterable[DatasetTask]],
+    tasks: int,
+    console: Console,
+    target: float | None = None,
 ) -> Quote:
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing.
 
@@ -33,6 +37,7 @@ def quote_of(
         read: reads the tasks.
         tasks: how many there are, for the progress.
         console: where progress is shown.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
     """
     batched = frozenset() if jobs.batching is None else jobs.batching.models
     maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
@@ -41,7 +46,7 @@ def quote_of(
             maker.count([jobs.job(task) for task in some])
             advance(len(some))
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
-        return maker.quote(advance)
+        return maker.quote(advance, target)
 
 
 def agreed(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.commands.replay.grid import shuffle_items
+from backend.commands.replay.inputs.orders import shuffle_items
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
 from camvo.policies.joint import Joint

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from camvo.joint.further_votes import FurtherVotes
 
 import camvo
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
+from camvo.joint.plans.further_votes import FurtherVotes
 from camvo.policies.joint import Joint
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount

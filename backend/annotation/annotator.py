@@ -172,12 +172,12 @@ class Annotator:
         policy = policy_of(job.settings.policy, aggregations, alone=alone)
         contexts = await asyncio.gather(*(self._context(question.question) for question in questions))
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
-        unpacked = await self._pack_guard.unpacked(job)
+        unpacked, stage = await self._pack_guard.unpacked(job), await self._stage(job, questions, prompt)
+        unpacked = unpacked if stage is None else stage.unpacked(unpacked)
         policy, expected = offered(policy, self._voters.expected_costs(job, prompt, unpacked))
         policy = await self._allowances.keep(policy, job, expected)
         if job.everyone:
             policy = asking_everyone(policy, len(expected))
-        stage = await self._stage(job, questions, prompt)
         policy = policy if stage is None else stage.adapt(policy)
         with tracing.plan() as span:
             plan, student = await self._planner.plan(job, questions, contexts, policy, expected)
@@ -241,11 +241,15 @@ class Annotator:
         Raises:
             BatchPendingError: lines of the stage have to be bought first; they are stored with the plan.
         """
+        waiting = partial(self._voters.waiting, prompt)
         if stage is None:
-            waiting = partial(self._voters.waiting, prompt)
             return await ask_models(policy, plan, self._voters, job, prompt, known=known, waiting=waiting)
+        known = {**known, **{arm: stage.replies[arm] for arm in plan.arms if arm in stage.replies}}
+        beside = {arm: reply for arm, reply in stage.replies.items() if arm not in known}
         try:
-            return await ask_models(policy, plan, stage, job, prompt, known={**known, **stage.replies})
+            return await ask_models(
+                policy, plan, stage, job, prompt, known=known, known_beside=beside, waiting=waiting
+            )
         except BatchPendingError:
             await stage.keep(plan)
             raise

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import structlog
 
@@ -24,6 +25,9 @@ from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+
+NOBODY: Final[Mapping[str, ModelReply]] = MappingProxyType({})
+"""No replies."""
 
 _log = structlog.get_logger(__name__)
 
@@ -44,6 +48,7 @@ async def ask_models(
     prompt: TaskPrompt,
     *,
     known: Mapping[str, ModelReply],
+    known_beside: Mapping[str, ModelReply] = NOBODY,
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[dict[str, ModelReply], dict[str, ModelReply]]:
     """Ask models as the policy says; those of one stage are asked at the same time.
@@ -59,6 +64,7 @@ async def ask_models(
         job: the task.
         prompt: what the models are shown.
         known: the replies that are there already.
+        known_beside: those of models that the plan does not know.
         waiting: entered while the task waits for answers.
 
     Returns:
@@ -68,7 +74,7 @@ async def ask_models(
     Raises:
         TaskError: no model can vote on the task, such as without a budget.
     """
-    replies, beside = dict(known), dict[str, ModelReply]()
+    replies, beside = dict(known), dict(known_beside)
     refused: BudgetExhaustedError | None = None
     number = 0
     while arms := policy.ask(plan, votes_of(replies), confidences=confidences_of(replies)):

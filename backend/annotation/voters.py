@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -13,10 +13,10 @@ from backend.annotation.task_prompt import TaskPrompt
 from backend.errors import BadAnswerError, ModelError
 from backend.models import Pool
 from backend.models.caching_pool import CachingPool
-from backend.models.model_query import ModelQuery
+from backend.models.model_query import ModelQuery, PaidAnswer
 from backend.models.packing.packed_pool import PackedPool
 from backend.questions.prompts.answers import parse_answer
-from backend.questions.prompts.message_parts import image_addresses
+from backend.questions.prompts.message_parts import Messages, image_addresses
 from backend.questions.prompts.packs import PACK_VERSION, TYPICAL_ID, PackedTask
 from backend.questions.question import TaskQuestion
 from backend.telemetry import metrics
@@ -94,11 +94,13 @@ class Voters:
                 continue
             price = self._pool.batch_cost if name in batched else self._pool.cost
             costs[name] = price(name, prompt.for_model(name))
-            if packed is None or prompt.pack is None or self._packs is None or name in batched:
+            if packed is None or prompt.pack is None or self._packs is None or packed.name in unpacked:
                 continue
-            if packed.name not in unpacked and not self._pool.resting(packed.name):
+            if name in batched or not self._pool.resting(packed.name):
                 texts = prompt.pack.fenced(TYPICAL_ID)
-                costs[packed.name] = self._pool.packed_cost(packed.name, prompt.pack.system, texts)
+                costs[packed.name] = self._pool.packed_cost(
+                    packed.name, prompt.pack.system, texts, batched=name in batched
+                )
         return costs
 
     def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
@@ -133,59 +135,25 @@ class Voters:
         together = await self._packed_vote(self._packs, prompt.pack, job, arm, prompt)
         if together.votes or together.failure is not None:
             return together
-        alone = await self._vote(job, model, prompt)
-        version = packed_version(alone.version) if alone.votes else None
-        return replace(alone, cost=together.cost + alone.cost, confidences={}, version=version)
+        return asked_singly(together, await self._vote(job, model, prompt))
 
     async def _packed_vote(
         self, packs: PackedPool, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt
     ) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
-        settings = job.settings
-        query = ModelQuery(
-            job.project,
-            job.task,
-            arm,
-            prompt.messages,
-            prompt.schema,
-            settings.budget,
-            prompt.questions,
-            purse=job.purse,
-        )
-        try:
-            answer = await packs.ask(
-                query, task, settings.deadline, lambda content: bool(votes_in(content, prompt.questions))
-            )
-        except ModelError as error:
-            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-            return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
-        votes = votes_in(answer.content, prompt.questions)
-        version = packed_version((answer.version or "").partition(" ")[0])
-        return ModelReply(votes, answer.cost, version=version, together=True)
+        query, usable = _query(job, arm, prompt, prompt.messages), _usable(prompt)
+        answer = await _heard(packs.ask(query, task, job.settings.deadline, usable), arm)
+        if isinstance(answer, ModelReply):
+            return answer
+        return packed_reply(votes_in(answer.content, prompt.questions), answer.cost, answer.version)
 
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
-        messages, settings = prompt.for_model(arm), job.settings
-        query = ModelQuery(
-            job.project,
-            job.task,
-            arm,
-            messages,
-            prompt.schema,
-            settings.budget,
-            prompt.questions,
-            job.again,
-            job.purse,
-        )
-        try:
-            answer = await self._queries.ask(
-                query,
-                patience=settings.deadline,
-                usable=lambda content: bool(votes_in(content, prompt.questions)),
-            )
-        except ModelError as error:
-            metrics.votes_missing.labels(model=arm, reason=error.code).inc()
-            return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
+        query = _query(job, arm, prompt, prompt.for_model(arm))
+        asking = self._queries.ask(query, patience=job.settings.deadline, usable=_usable(prompt))
+        answer = await _heard(asking, arm)
+        if isinstance(answer, ModelReply):
+            return answer
         votes = votes_in(answer.content, prompt.questions)
         self._pool.judge(arm, usable=bool(votes))
         if votes:
@@ -199,9 +167,55 @@ class Voters:
         return [name for name in names if self._pool.can_be_shown(name, addresses)]
 
 
-def packed_version(version: str | None) -> str:
+def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> ModelReply:
+    """The reply of a packed arm; without votes if the task is missing in the answer.
+
+    Args:
+        votes: question → vote.
+        cost: the task's share, $.
+        version: what the provider says answered.
+    """
+    named = (version or "").partition(" ")[0]
+    return ModelReply(votes, cost, version=_packed_version(named), together=True)
+
+
+def asked_singly(together: ModelReply, alone: ModelReply) -> ModelReply:
+    """The reply of a packed arm whose answer says nothing about the task: the single vote, at both prices."""
+    version = _packed_version(alone.version) if alone.votes else None
+    return replace(alone, cost=together.cost + alone.cost, confidences={}, version=version)
+
+
+def _packed_version(version: str | None) -> str:
     """The version of a packed arm: another wording of its prompts starts its history anew, too."""
     return f"{version or 'unnamed'} pack-{PACK_VERSION}"
+
+
+def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQuery:
+    return ModelQuery(
+        job.project,
+        job.task,
+        arm,
+        messages,
+        prompt.schema,
+        job.settings.budget,
+        prompt.questions,
+        job.again,
+        job.purse,
+    )
+
+
+def _usable(prompt: TaskPrompt) -> Callable[[str], bool]:
+    """Says whether an answer gives a vote."""
+    return lambda content: bool(votes_in(content, prompt.questions))
+
+
+async def _heard(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | ModelReply:
+    """The answer, or the reply without votes of a model that failed."""
+    try:
+        return await asking
+    except ModelError as error:
+        metrics.votes_missing.labels(model=arm, reason=error.code).inc()
+        return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
 
 
 def votes_in(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:

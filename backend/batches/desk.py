@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.batches.filling import AT_ONCE, Filling, JobRequest, fill
+from backend.batches.requests import Requests
 from backend.batches.settling import Settlement
 from backend.errors import (
     BudgetExhaustedError,
@@ -26,6 +27,7 @@ from backend.errors import (
     ModelError,
     RateLimitedError,
     RejectedError,
+    TaskDeletedError,
 )
 from backend.ledger import Ledger, Writer
 from backend.ledger.batches import jobs, lines
@@ -35,6 +37,7 @@ from backend.ledger.money.accounts import Purse
 from backend.models import Pool
 from backend.models.batches.provider import WINDOW, BatchProvider, ProviderBatch
 from backend.settings import BudgetSettings, ModelSettings
+from camvo.twins.same_model import same_model
 
 LEASE: Final = 15.0
 """Seconds until another process may look after a job whose sender is silent."""
@@ -88,8 +91,9 @@ class Desk:
         clock: Callable[[], float],
     ) -> None:
         self._ledger, self._writer, self._pool, self._clock = ledger, writer, pool, clock
-        self._models = {model.name: model for model in models}
-        self._settlement = Settlement(writer, pool, retries, clock)
+        self._models = {arm.name: arm for model in models for arm in (model, model.packed) if arm is not None}
+        self._requests = Requests(pool)
+        self._settlement = Settlement(writer, pool, self._requests, retries, clock)
         self._lease, self._owner = LEASE, uuid.uuid4().hex
         self._sending: set[str] = set()
         self._refused: dict[str, str] = {}
@@ -223,16 +227,19 @@ class Desk:
         self._sending.add(request.id)
         filling = Filling()
         while not filling.full:
-            filling = await self._writer.persist(partial(fill, request=request, so_far=filling))
+            filling = await self._writer.persist(
+                partial(fill, job=request, requests=self._requests, so_far=filling)
+            )
         if filling.short is not None:
             report.short = filling.short
-        return self._read(lambda connection: jobs.get(connection, request.id)) if filling.lines else None
+        return self._read(lambda connection: jobs.get(connection, request.id)) if filling.requests else None
 
     def _tokens_left(self, model: str, connection: Connection) -> int | None:
         """How many more tokens may be enqueued; ``None`` for any number."""
-        limits = [self._models[model].batch_tokens, jobs.learned_limit(connection, model)]
+        one_model = same_model(self._models).get(model, frozenset({model}))
+        limits = [self._models[model].batch_tokens, jobs.learned_limit(connection, one_model)]
         known = [limit for limit in limits if limit is not None]
-        return min(known) - jobs.enqueued(connection, model) if known else None
+        return min(known) - jobs.enqueued(connection, one_model) if known else None
 
     async def _send(self, job: BatchJob, report: DeskReport) -> bool:
         """Send a filled job, and return whether its provider took it.
@@ -244,7 +251,11 @@ class Desk:
         self._sending.add(job.id)
         try:
             out = self._lines(job)
-            content = [(custom_id, line.body or {}) for custom_id, line in out.items()]
+            bodies = {custom_id: self._requests.body(lines) for custom_id, lines in out.items()}
+            content = [(custom_id, body) for custom_id, body in bodies.items() if body is not None]
+            if not content:  # all its tasks were deleted
+                await self._refuse(job, TaskDeletedError.code)
+                return True
             files = await provider.upload(job.id, content)
             at = self._clock()
             if not await self._writer.persist(partial(_begin, job=job.id, files=files, at=at)):
@@ -319,9 +330,9 @@ class Desk:
             lambda connection: jobs.lease(connection, job.id, self._owner, self._lease)
         )
 
-    def _lines(self, job: BatchJob) -> Mapping[str, BatchLine]:
-        """Custom id → line, for the lines of a job that are out."""
-        found: dict[str, BatchLine] = {}
+    def _lines(self, job: BatchJob) -> Mapping[str, Sequence[BatchLine]]:
+        """Custom id → the lines of a request, for the lines of a job that are out."""
+        found: dict[str, list[BatchLine]] = {}
         after = ""
 
         def read(connection: Connection) -> list[BatchLine]:
@@ -329,7 +340,8 @@ class Desk:
 
         while some := self._read(read):
             after = some[-1].key
-            found |= {f"{job.id}-{line.key[:31]}": line for line in some}
+            for line in some:
+                found.setdefault(f"{job.id}-{line.lead[:31]}", []).append(line)
         return found
 
     def _read(self, function: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Settling a job: each line's answer is stored and paid for, whatever happened to the others."""
+"""Settling a job: each request's answers are stored and paid for, whatever happened to the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -12,20 +12,26 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.batches.filling import AT_ONCE
+from backend.batches.requests import Requests
 from backend.errors import BadAnswerError, ModelError, RefusedError, Usage
 from backend.ledger import Writer
 from backend.ledger.batches import jobs, lines
 from backend.ledger.batches.jobs import BatchJob
 from backend.ledger.batches.lines import BatchLine
 from backend.ledger.calls import claims
-from backend.ledger.calls.bookings import CallOutcome, book_outcome
+from backend.ledger.calls.bookings import CallOutcome, settle_call, store_answer
+from backend.ledger.money import spending
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, LineResult, ProviderBatch
+from backend.models.packing.pack import count_parts
 from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics
 
 LAPSED: Final = "batch_expired"
 """The code of a line that its provider has not run."""
+
+_REQUESTS: Final = 10
+"""Requests that one transaction gives back; each may have many lines."""
 
 _NOTHING: Final = Usage(0, 0, 0.0)
 
@@ -34,128 +40,153 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """How a line ended, and whether it may be tried again."""
+    """How a request ended.
 
-    key: str
+    Attributes:
+        lines: its lines.
+        outcome: how it ended.
+        contents: key → the answer to each line; ``None`` if there is none.
+        again: whether it may be tried again.
+        tried: whether it counts as a try.
+    """
+
+    lines: Sequence[BatchLine]
     outcome: CallOutcome
+    contents: Mapping[str, str] | None = None
     again: bool = False
     tried: bool = True
 
 
 class Settlement:
-    """Settles the lines of jobs.
+    """Settles the requests of jobs.
 
     Args:
         writer: writes to the ledger.
         pool: reads the answers.
+        requests: splits those about several tasks.
         retries: how often a line is tried again.
         clock: unix seconds.
     """
 
-    def __init__(self, writer: Writer, pool: Pool, retries: int, clock: Callable[[], float]) -> None:
-        self._writer, self._pool, self._retries, self._clock = writer, pool, retries, clock
+    def __init__(
+        self, writer: Writer, pool: Pool, requests: Requests, retries: int, clock: Callable[[], float]
+    ) -> None:
+        self._writer, self._pool, self._requests = writer, pool, requests
+        self._retries, self._clock = retries, clock
 
     async def settle(
-        self, job: BatchJob, batch: ProviderBatch, provider: BatchProvider, out: Mapping[str, BatchLine]
+        self,
+        job: BatchJob,
+        batch: ProviderBatch,
+        provider: BatchProvider,
+        out: Mapping[str, Sequence[BatchLine]],
     ) -> None:
-        """Settle all lines of a batch that has ended.
+        """Settle all requests of a batch that has ended.
 
         Args:
             job: the job.
             batch: its batch at the provider.
             provider: where the results are.
-            out: custom id → line, for the lines that are still out.
+            out: custom id → the lines of a request, for the lines that are still out.
 
         Raises:
             ModelError: the results cannot be fetched; what was settled stays, the rest is settled later.
         """
-        left, ready = dict(out), []
+        left, ready = dict(out), list[_Settled]()
         async for result in provider.results(batch):
-            if (line := left.pop(result.custom_id, None)) is None:
+            if (request := left.pop(result.custom_id, None)) is None:
                 continue  # settled before, or sent by somebody else
-            ready.append(self._read(line, result))
-            if len(ready) == AT_ONCE:
+            ready.append(self._read(request, result))
+            if sum(len(settled.lines) for settled in ready) >= AT_ONCE:
                 await self._book(job, ready)
                 ready = []
-        ready += [self._lapsed(job, line) for line in left.values()]
+        ready += [_lapsed(request, tried=not job.cancelled) for request in left.values()]
         await self._book_all(job, ready)
         at = self._clock()
         await self._writer.persist(
             lambda connection: jobs.change_if(connection, job.id, "out", state="ended", ended_at=at)
         )
 
-    async def give_back(self, job: BatchJob, out: Mapping[str, BatchLine], code: str) -> None:
+    async def give_back(self, job: BatchJob, out: Mapping[str, Sequence[BatchLine]], code: str) -> None:
         """Let all lines of a job be wanted again, because its provider took none of them."""
-        back = [
-            _Settled(line.key, CallOutcome(None, _NOTHING, code, 0.0), True, False) for line in out.values()
-        ]
+        outcome = CallOutcome(None, _NOTHING, code, 0.0)
+        back = [_Settled(request, outcome, again=True, tried=False) for request in out.values()]
         await self._book_all(job, back)
 
-    def _lapsed(self, job: BatchJob, line: BatchLine) -> _Settled:
-        outcome = CallOutcome(None, _NOTHING, LAPSED, 0.0)
-        return _Settled(line.key, outcome, again=True, tried=not job.cancelled)
-
-    def _read(self, line: BatchLine, result: LineResult) -> _Settled:
-        """The outcome of a line, at the price of batches."""
+    def _read(self, request: Sequence[BatchLine], result: LineResult) -> _Settled:
+        """The outcome of a request, at the price of batches."""
         if result.lapsed:
-            return _Settled(line.key, CallOutcome(None, _NOTHING, LAPSED, 0.0), again=True)
+            return _lapsed(request)
+        lead = next(line for line in request if line.key == line.lead)
         try:
             if result.error is not None:
                 raise result.error
             answer = self._pool.read_batched(
-                line.model, result.response, line.counted_tokens, line.most_input
+                lead.model, result.response, lead.counted_tokens, lead.most_input, tasks=len(request)
             )
         except ModelError as error:
-            _log.warning("batch_line_failed", model=line.model, task=line.task, code=error.code)
-            content = "" if isinstance(error, BadAnswerError | RefusedError) else None
-            return _Settled(
-                line.key, CallOutcome(content, error.usage or _NOTHING, error.code, 0.0), again=error.retry
-            )
-        named: Any = [SimpleNamespace(name=name) for name in line.questions]
-        sure = answer_confidences(answer.content, answer.tokens, named)
+            _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)
+            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0)
+            unread = isinstance(error, BadAnswerError | RefusedError)
+            contents = self._requests.split(request, "") if unread else None
+            return _Settled(request, outcome, contents, again=error.retry)
+        contents = self._requests.split(request, answer.content)
+        sure: Mapping[str, float] = {}
+        if lead.number is None:
+            named: Any = [SimpleNamespace(name=name) for name in lead.questions]
+            sure = answer_confidences(answer.content, answer.tokens, named)
+        else:
+            count_parts(lead.model, contents)
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
-        return _Settled(line.key, CallOutcome(answer.content, usage, None, 0.0, sure, answer.version))
+        return _Settled(request, CallOutcome(None, usage, None, 0.0, sure, answer.version), contents)
 
     async def _book_all(self, job: BatchJob, settled: list[_Settled]) -> None:
-        for start in range(0, len(settled), AT_ONCE):
-            await self._book(job, settled[start : start + AT_ONCE])
+        for start in range(0, len(settled), _REQUESTS):
+            await self._book(job, settled[start : start + _REQUESTS])
 
     async def _book(self, job: BatchJob, settled: list[_Settled]) -> None:
         booked = await self._writer.persist(partial(self._write, job, settled))
-        for line, outcome in booked:
-            metrics.model_calls.labels(model=line.model, outcome=outcome.code or "answered").inc()
-            metrics.model_dollars.labels(model=line.model).inc(outcome.usage.cost)
+        for model, outcome in booked:
+            metrics.model_calls.labels(model=model, outcome=outcome.code or "answered").inc()
+            metrics.model_dollars.labels(model=model).inc(outcome.usage.cost)
 
     def _write(
         self, job: BatchJob, settled: list[_Settled], connection: Connection
-    ) -> list[tuple[BatchLine, CallOutcome]]:
-        stored = lines.find(connection, [line.key for line in settled])
+    ) -> list[tuple[str, CallOutcome]]:
+        stored = lines.find(connection, [line.key for each in settled for line in each.lines])
         booked = []
         for each in settled:
-            line = stored.get(each.key)
-            if line is None or line.job != job.id or line.state != "out":
+            now = [stored[line.key] for line in each.lines if line.key in stored]
+            out = [line for line in now if line.job == job.id and line.state == "out"]
+            if not out:
                 continue  # settled before
-            needed = book_outcome(
-                connection,
-                line.key,
-                line.model,
-                (line.project, line.task),
-                line.call,
-                each.outcome,
-                now=self._clock(),
-            )
-            claims.release(connection, line.key, claims.batch_owner(job.id))
-            self._end(connection, line, each, needed=needed)
-            booked.append((line, each.outcome))
+            call = out[0].call
+            shares = {} if call is None else spending.shares_of(connection, call)
+            for line in out:
+                self._end(connection, job, line, each, shares.get(line.task, 1.0))
+            settle_call(connection, call, each.outcome)
+            booked.append((out[0].model, each.outcome))
         return booked
 
-    def _end(self, connection: Connection, line: BatchLine, settled: _Settled, *, needed: bool) -> None:
-        outcome = settled.outcome
+    def _end(
+        self, connection: Connection, job: BatchJob, line: BatchLine, settled: _Settled, share: float
+    ) -> None:
+        outcome, usd = settled.outcome, settled.outcome.usage.cost * share
+        content = None if settled.contents is None else settled.contents[line.key]
+        payer = (line.project, line.task)
+        needed = store_answer(
+            connection, line.key, line.model, payer, content, outcome, now=self._clock(), share=share
+        )
+        claims.release(connection, line.key, claims.batch_owner(job.id))
         if not needed or line.body is None:
-            lines.end(connection, line.key, "discarded", outcome.code, outcome.usage.cost)
-        elif outcome.content is not None:
-            lines.end(connection, line.key, "answered", outcome.code, outcome.usage.cost)
+            lines.end(connection, line.key, "discarded", outcome.code, usd)
+        elif content is not None:
+            lines.end(connection, line.key, "answered", outcome.code, usd)
         elif settled.again and (not settled.tried or line.tries < self._retries):
             lines.give_back(connection, line.key, outcome.code, tried=settled.tried)
         else:
-            lines.end(connection, line.key, "failed", outcome.code, outcome.usage.cost)
+            lines.end(connection, line.key, "failed", outcome.code, usd)
+
+
+def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:
+    return _Settled(request, CallOutcome(None, _NOTHING, LAPSED, 0.0), again=True, tried=tried)

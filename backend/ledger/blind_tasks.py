@@ -8,39 +8,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select, update
 
+from backend.ledger.certificates.blind_queue import (
+    BlindQueue,
+    QueuedTask,
+    begin_queue,
+    counting_of,
+    countings_of,
+)
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
 from backend.ledger.database.upsert import insert_new
 from backend.ledger.rounds import Round, RoundKey
-from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place, unbroken_run
+from camvo.scores.blind_queue import BlindTask, Verdicts, queue_place
 
 _table, _rounds = tables.blind_tasks, tables.rounds
 _columns = _table.c
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedTask(BlindTask):
-    """An entry of the queue, as reports read it.
-
-    Attributes:
-        counting: hash of what the models' votes were counted to: the label, the score, and the plan with its
-            weights.
-        answers: hash of the human answers that stand, by annotation; empty without one.
-        closed_through: on the entry whose answer closed its cohort, the newest round of the project then.
-        recount: the number of the counting that fixed its label and score, 0 for the first.
-        round_id: its round.
-    """
-
-    counting: str
-    answers: str
-    closed_through: int | None
-    recount: int
-    round_id: int = 0
 
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:
@@ -58,7 +44,6 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
     last_closed = connection.scalars(
         select(closed).where(_of(key), _columns.closed_through.is_not(None))
     ).one()
-    recount = select(func.coalesce(func.max(_columns.recount), 0)).where(_of(key))
     row = {
         "project": key.project,
         "control": key.control,
@@ -71,7 +56,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "counting": _counting(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
-        "recount": connection.scalars(recount).one(),
+        "recount": counting_of(connection, key.project, key.control, key.epoch),
     }
     connection.execute(insert_new(connection.dialect, _table), row)
 
@@ -115,7 +100,7 @@ def count_as_wrong(connection: Connection, project: str, tasks: Sequence[int]) -
     )
 
 
-def queues(connection: Connection, project: str) -> dict[tuple[str, str], list[QueuedTask]]:
+def queues(connection: Connection, project: str) -> dict[tuple[str, str], BlindQueue]:
     """Return (control, epoch) → the queue of the question, from its front."""
     names = [*BlindTask.__dataclass_fields__, "counting", "answers", "closed_through", "recount", "round_id"]
     query = select(_columns.control, _columns.epoch, *(_columns[name] for name in names)).where(
@@ -125,18 +110,13 @@ def queues(connection: Connection, project: str) -> dict[tuple[str, str], list[Q
     found: dict[tuple[str, str], list[QueuedTask]] = {}
     for control, epoch, *values in connection.execute(query.order_by(*order)):
         found.setdefault((control, epoch), []).append(QueuedTask(*values))
-    return found
+    newest = countings_of(connection, project)
+    return {key: BlindQueue(tuple(entries), newest.get(key, 0)) for key, entries in found.items()}
 
 
-def certifying(connection: Connection, project: str, control: str, epoch: str) -> list[QueuedTask]:
-    """Return the part of a question's queue that certifies the latest counting, from its front."""
-    return latest_counting(queues(connection, project).get((control, epoch), []))
-
-
-def latest_counting(queue: Sequence[QueuedTask]) -> list[QueuedTask]:
-    """The entries whose label and score are of the latest counting; the others certify nothing any more."""
-    newest = max((entry.recount for entry in queue), default=0)
-    return [entry for entry in queue if entry.recount == newest]
+def queue_of(connection: Connection, project: str, control: str, epoch: str) -> BlindQueue:
+    """Return a question's queue, from its front."""
+    return queues(connection, project).get((control, epoch), BlindQueue())
 
 
 def recounted(
@@ -151,9 +131,9 @@ def recounted(
     """Begin a queue for the labels of a new counting, with every task behind the run of the last one.
 
     The run is a part of the queue that a hash chose, and so is what is left. The tasks of the run keep what
-    certified the earlier labels, and certify nothing any more. The others form the next cohort. An answer
+    certified the earlier labels, and certify nothing any more. The others stay in their cohorts. An answer
     among them came out of turn; the caller has it heard against the new label, so that it counts with the
-    least that it says about either.
+    least that it says about either. If every task is in the run, the new queue is empty until others come.
 
     Args:
         connection: a write transaction.
@@ -166,28 +146,16 @@ def recounted(
     Returns:
         The tasks of the new queue that somebody has answered.
     """
-    queue = certifying(connection, project, control, epoch)
-    behind = queue[len(unbroken_run(queue)) :]
+    behind = queue_of(connection, project, control, epoch).behind
     of_question = and_(_columns.project == project, _columns.control == control, _columns.epoch == epoch)
-    last = select(func.coalesce(func.max(_columns.cohort), 0)).where(
-        of_question, _columns.closed_through.is_not(None)
-    )
-    cohort = connection.scalars(last).one() + 1
-    newest = select(func.max(_rounds.c.id)).where(_rounds.c.project == project)
-    answered = [entry.task for entry in behind if entry.reward is not None]
-    round_of = {
-        row.task: row.round_id
-        for row in connection.execute(select(_columns.task, _columns.round_id).where(of_question))
-    }
     for entry in behind:
-        values: dict[str, Any] = {"cohort": cohort, "recount": number, "closed_through": None}
-        if (result := results.get(round_of[entry.task])) is not None:
+        values: dict[str, Any] = {"recount": number}
+        if (result := results.get(entry.round_id)) is not None:
             label, score = result
             values |= {"score": score, "counting": _counting(label, score, {"counting": number})}
-        if answered[:1] == [entry.task]:
-            values["closed_through"] = connection.scalars(newest).one()
         connection.execute(update(_table).where(of_question, _columns.task == entry.task).values(**values))
-    return answered
+    begin_queue(connection, project, control, epoch, number)
+    return [entry.task for entry in behind if entry.reward is not None]
 
 
 def waiting(connection: Connection, project: str, epochs: Mapping[str, str], limit: int) -> list[int]:

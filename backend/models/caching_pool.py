@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -31,6 +30,7 @@ from backend.models.attempts import ATTEMPTS, attempt_key
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, ModelQuery, PaidAnswer
 from backend.models.pool import Pool
+from backend.models.rates.retries import Retries, forget_when_done
 from backend.questions.prompts.confidences import answer_confidences
 from backend.telemetry import metrics
 
@@ -59,7 +59,7 @@ class CachingPool:
         clock: Callable[[], float],
     ) -> None:
         self._pool, self._calls = pool, calls
-        self._retries, self._clock = retries, clock
+        self._retries, self._clock = Retries(pool.resting, retries, clock), clock
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
         pool.gate.hold_by(calls.settlements.check)
 
@@ -105,21 +105,15 @@ class CachingPool:
                 return replace(await asyncio.shield(shared), cost=0.0)
             await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
         task = asyncio.create_task(outlast(lambda: self._ask(key, query, self._clock() + patience)))
-        self._running[key] = task
-        task.add_done_callback(lambda done: self._remove(key, done))
+        forget_when_done(self._running, key, task)
         return await asyncio.shield(task)
-
-    def _remove(self, key: str, task: asyncio.Task[PaidAnswer]) -> None:
-        self._running.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # if nobody waits for it any more, asyncio would log it with its traceback
 
     async def _ask(self, key: str, query: ModelQuery, until: float) -> PaidAnswer:
         estimate = CallEstimate(
             self._pool.ceiling(query.model, query.messages, query.schema),
             self._pool.count(query.model, query.messages),
         )
-        for retry in range(self._retries + 1):
+        for tried in self._retries.tries:
             self._pool.gate.check()
             seconds = max(until - self._clock(), 0.0) + OVERTIME
             claimed = await self._calls.claim(key, query, estimate, until, seconds)
@@ -135,12 +129,7 @@ class CachingPool:
             try:
                 return await self._call(key, query, claimed.call, until)
             except ModelError as error:
-                pause = random.uniform(0.5, 1.0) * 2.0**retry  # noqa: S311 - jitter, not a secret
-                hopeless = not error.retry or retry == self._retries or self._pool.resting(query.model)
-                if hopeless or self._clock() + pause >= until:
-                    raise
-                _log.info("model_retry", model=query.model, code=error.code, retry=retry + 1)
-                await asyncio.sleep(pause)
+                await self._retries.pause(query.model, error, tried, until)
             finally:
                 self._calls.stop_renewing(key)
         raise AssertionError("unreachable: the last attempt returns or raises")

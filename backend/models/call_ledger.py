@@ -25,7 +25,7 @@ from backend.errors import (
 )
 from backend.ledger import Writer, deleted_tasks
 from backend.ledger.calls import answers, claims
-from backend.ledger.calls.bookings import CallOutcome, book_outcome
+from backend.ledger.calls.bookings import CallOutcome, settle_call, store_answer
 from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
 from backend.ledger.database.outages import is_temporary
@@ -126,7 +126,7 @@ class CallLedger:
                 )
             claim = self.acquire(connection, key)
             if claim is None:
-                _refuse_batched(connection, key, query)
+                refuse_batched(connection, key, query)
                 return None
             if claim.call is not None:
                 return ClaimResult(call=claim.call)  # the connection broke while this was committed
@@ -208,7 +208,9 @@ class CallLedger:
 
         def store_and_settle(connection: Connection) -> None:
             payer = (query.project, query.task)
-            book_outcome(connection, key, query.model, payer, call, outcome, now=self._clock())
+            at = self._clock()
+            store_answer(connection, key, query.model, payer, outcome.content, outcome, now=at)
+            settle_call(connection, call, outcome)
             claims.release(connection, key, self.owner)
 
         paid = outcome.content is not None or usage.cost > 0
@@ -283,7 +285,12 @@ async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
         ) from error
 
 
-def _refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
+def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
+    """Return if the claim of another owner is not that of a batch, which is worth waiting for.
+
+    Raises:
+        BatchPendingError: the answer is in a provider's batch.
+    """
     if claims.held_by_batch(connection, key):
         raise BatchPendingError(
             f"the answer of {query.model} is in a provider's batch that is not back yet",

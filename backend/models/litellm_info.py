@@ -106,6 +106,18 @@ def price_map_entry(model: str) -> Mapping[str, Any]:
     return entry
 
 
+def chat_models() -> dict[str, str]:
+    """Return the chat models of litellm's bundled map: name, with or without its provider → full name."""
+    names: dict[str, str] = {}
+    for name, entry in litellm().model_cost.items():
+        provider = entry.get("litellm_provider", "")
+        if entry.get("mode") == "chat" and provider in litellm().provider_list:
+            full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
+            names[full] = full
+            names.setdefault(name, full)
+    return names
+
+
 def accepts_schema(model: str) -> bool:
     """Return whether the model accepts a JSON schema."""
     return bool(litellm().supports_response_schema(model))

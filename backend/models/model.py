@@ -9,16 +9,45 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from backend.errors import ConfigError
+from backend.errors import ConfigError, PriceMissingError
 from backend.models import litellm_info
 from backend.models.calls import litellm_request
-from backend.models.prices import IMAGE_TOKENS, TokenMeter, batch_prices, max_input_tokens, token_prices
+from backend.models.prices import (
+    IMAGE_TOKENS,
+    TokenMeter,
+    TokenPrices,
+    batch_prices,
+    max_input_tokens,
+    token_prices,
+)
 from backend.questions.prompts.message_parts import Messages, image_count, texts_of
 from backend.settings import ModelSettings
+from backend.settings.built_in_voters import DEFAULT_MODELS
 from backend.settings.masking import masked
+from backend.settings.mistakes import closest
 
 _NO_KEY = "none"
 """Sent to an OpenAI-compatible server without a key, because litellm would send it OpenAI's own key."""
+
+
+_LIKE = 0.8
+"""Similarity from which a model's name counts as misspelt."""
+
+
+def _meant(settings: ModelSettings) -> str | None:
+    """Ask whether a known model of nearly the same name was meant; ``None`` if no name is close.
+
+    A server of one's own has models that litellm does not know.
+    """
+    if settings.is_embedded:
+        close = closest(settings.model, [voter.model for voter in DEFAULT_MODELS], _LIKE)
+    elif "api_base" in settings.parameters or "base_url" in settings.parameters:
+        close = None
+    else:
+        known = litellm_info.chat_models()
+        close = closest(settings.model, known, _LIKE)
+        close = None if close is None else known[close]
+    return None if close in (None, settings.model) else f"did you mean {close}?"
 
 
 class Model:
@@ -42,10 +71,15 @@ class Model:
             raise ConfigError(
                 f"litellm knows no provider for {settings.model!r}",
                 where=self.where,
-                fix="begin with the provider, as in openai/gpt-4o",
+                fix=_meant(settings) or "begin with the provider, as in openai/gpt-4o",
             )
         entry = litellm_info.price_map_entry(settings.model)
-        self.prices = token_prices(settings, entry)
+        try:
+            self.prices = token_prices(settings, entry)
+        except PriceMissingError as error:
+            if (meant := _meant(settings)) is None:
+                raise
+            raise PriceMissingError(error.message, where=error.where, fix=f"{meant} Or {error.fix}") from None
         self.batch_prices = batch_prices(settings, self.prices, entry)
         self.meter = TokenMeter(settings.max_tokens, settings.pack or 1)
         self._most_output = _whole(entry.get("max_output_tokens"))
@@ -108,19 +142,22 @@ class Model:
         """Return the expected cost of one call about so many tasks, $."""
         return self._cost_of(self.count(messages), tasks)
 
-    def packed_cost(self, system: str, texts: str) -> float:
+    def packed_cost(self, system: str, texts: str, *, batched: bool = False) -> float:
         """Return the expected cost of asking about one task in a prompt with others, $.
 
         Args:
             system: the system message, which is shared.
             texts: the task's own part of the prompt.
+            batched: whether the prompt is a line of a provider's batch.
         """
         shared, own = litellm_info.count_tokens((system,)), litellm_info.count_text(texts)
-        return self._cost_of(shared / self.meter.tasks_in_prompt + own)
+        return self._cost_of(shared / self.meter.tasks_in_prompt + own, batched=batched)
 
-    def _cost_of(self, counted: float, tasks: int = 1) -> float:
-        expected, cached_share = counted * self.meter.factor, self.meter.cached_share
-        return self.prices.cost(expected, self.meter.output_tokens * tasks, cached_share * expected)
+    def _cost_of(self, counted: float, tasks: int = 1, *, batched: bool = False) -> float:
+        expected, output = counted * self.meter.factor, self.meter.output_tokens * tasks
+        if batched:
+            return self._batch_prices.cost(expected, output)
+        return self.prices.cost(expected, output, self.meter.cached_share * expected)
 
     def for_tasks(self, number: int) -> Model:
         """Return the model for a prompt about so many tasks: its answer may be that many times as long."""
@@ -139,13 +176,15 @@ class Model:
 
     def batch_cost(self, messages: Messages) -> float:
         """Return the expected cost of one line of a batch, $; at full price if no other is known."""
-        prices = self.batch_prices or self.prices
-        return prices.cost(self.expected_input(messages), self.meter.output_tokens)
+        return self._cost_of(self.count(messages), batched=True)
 
     def batch_ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
         """Return the highest possible cost of one line of a batch, $."""
-        prices = self.batch_prices or self.prices
-        return prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
+        return self._batch_prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
+
+    @property
+    def _batch_prices(self) -> TokenPrices:
+        return self.batch_prices or self.prices
 
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take; a usage above it is not believed."""

@@ -176,9 +176,10 @@ class ModelCaller:
         self.breaker.failed(failure)
         return failure
 
-    def read_batched(self, response: Any, counted: int, most_input: int) -> ModelAnswer:
+    def read_batched(self, response: Any, counted: int, most_input: int, tasks: int) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches; see :meth:`_answer`."""
-        return self._answer(self.model, response, counted, most_input, 0.0, 1, self.model.batch_prices)
+        model = self.model.for_tasks(tasks)
+        return self._answer(model, response, counted, most_input, 0.0, tasks, model.batch_prices)
 
     def _answer(  # noqa: PLR0917 - what is known of the call
         self,

@@ -88,15 +88,16 @@ class Pool:
         """Return the expected cost of one call about so many tasks, $."""
         return self._model(name).cost(messages, tasks)
 
-    def packed_cost(self, name: str, system: str, texts: str) -> float:
+    def packed_cost(self, name: str, system: str, texts: str, *, batched: bool = False) -> float:
         """Return the expected cost of asking a packed arm about one task, $.
 
         Args:
             name: the packed arm.
             system: the system message, which the tasks of a prompt share.
             texts: the task's own part of the prompt.
+            batched: whether the prompt is a line of a provider's batch.
         """
-        return self._model(name).packed_cost(system, texts)
+        return self._model(name).packed_cost(system, texts, batched=batched)
 
     def ceiling(
         self, name: str, messages: Messages, schema: Mapping[str, Any] | None = None, *, tasks: int = 1
@@ -112,17 +113,21 @@ class Pool:
         """Return the expected cost of one line of a provider's batch, $."""
         return self._model(name).batch_cost(messages)
 
-    def batch_ceiling(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> float:
-        """Return the highest possible cost of one line of a provider's batch, $."""
-        return self._model(name).batch_ceiling(messages, schema)
+    def batch_ceiling(
+        self, name: str, messages: Messages, schema: Mapping[str, Any] | None, *, tasks: int = 1
+    ) -> float:
+        """Return the highest possible cost of one line of a provider's batch about so many tasks, $."""
+        return self._model(name).for_tasks(tasks).batch_ceiling(messages, schema)
 
     def most_input(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take."""
         return self._model(name).most_input(messages, schema)
 
-    def request(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the litellm parameters of a call, without key and timeout."""
-        return self._model(name).request(messages, schema)
+    def request(
+        self, name: str, messages: Messages, schema: Mapping[str, Any] | None, *, tasks: int = 1
+    ) -> dict[str, Any]:
+        """Return the litellm parameters of a call about so many tasks, without key and timeout."""
+        return self._model(name).for_tasks(tasks).request(messages, schema)
 
     def has_batches(self, name: str) -> bool:
         """Return whether there is an adapter for the batches of a model's provider."""
@@ -139,13 +144,22 @@ class Pool:
             self._batch_providers[name] = adapters.adapter(self._model(name))
         return self._batch_providers[name]
 
-    def read_batched(self, name: str, response: Any, counted: int, most_input: int) -> ModelAnswer:
+    def read_batched(
+        self, name: str, response: Any, counted: int, most_input: int, *, tasks: int = 1
+    ) -> ModelAnswer:
         """Return the answer in a line of a batch, and learn from the usage that it reports.
+
+        Args:
+            name: the model.
+            response: in litellm's form.
+            counted: our own count of the input tokens.
+            most_input: the most input tokens that are believed.
+            tasks: the number of tasks in the prompt.
 
         Raises:
             ModelError: the line holds no answer; ``usage`` holds what it cost.
         """
-        return self._caller(name).read_batched(response, counted, most_input)
+        return self._caller(name).read_batched(response, counted, most_input, tasks)
 
     def fingerprint(self, name: str, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of everything that can change the answer; not of key, prices or limits."""

@@ -40,11 +40,9 @@ def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[s
         tally: knows whether tasks may share prompts.
         pool: the models.
         model: the model.
-        batched: the models that are asked in batches, which are not packed.
+        batched: the models that are asked in batches.
     """
-    if model.name in batched:
-        return asking_if(tally, pool, model, batch=True, pack=False)
-    return asking_if(tally, pool, model, batch=False, pack=model.pack is not None)
+    return asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
 
 
 def asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> Asking:

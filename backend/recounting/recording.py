@@ -13,7 +13,6 @@ from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting, Reason
 from backend.ledger.recounts.rows import Recount
 from backend.recounting.counting import QuestionCount
-from camvo.scores.blind_queue import unbroken_run
 
 
 def record(
@@ -70,8 +69,8 @@ def _news(connection: Connection, project: str, question: QuestionCount) -> list
     """The results that change something; of blind tasks, those behind the run that certifies."""
     if not question.results:
         return []
-    queue = blind_tasks.certifying(connection, project, question.key.control, question.key.epoch)
-    behind = [entry.task for entry in queue[len(unbroken_run(queue)) :]]
+    queue = blind_tasks.queue_of(connection, project, question.key.control, question.key.epoch)
+    behind = [entry.task for entry in queue.behind]
     return recounts.new_ones(connection, project, question.results, behind)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
@@ -76,8 +78,21 @@ def mistake(key: str, message: str, fix: str) -> PydanticCustomError:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Ask whether the closest known word was meant; list all of them if none is close."""
     options = list(known)
-    close = difflib.get_close_matches(word, options, n=1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(options)}"
+    close = closest(word, options)
+    return f"did you mean {close}?" if close else f"known: {', '.join(options)}"
+
+
+def closest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known word that is most like a word, whatever its case; ``None`` if none is close.
+
+    Args:
+        word: what somebody wrote.
+        known: the words that would be right.
+        likeness: the least similarity, in [0, 1].
+    """
+    options = {option.casefold(): option for option in known}
+    close = difflib.get_close_matches(word.casefold(), options, n=1, cutoff=likeness)
+    return options[close[0]] if close else None
 
 
 def shown(value: object) -> str:
@@ -128,10 +143,13 @@ def _mistake_of(details: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
         return path, context["message"], context["fix"]
     key = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "")
     if details["type"] == "extra_forbidden":
-        return path, "is not a key of CaMVo", did_you_mean(key, _keys(model, details["loc"][:-1]))
+        return path, "is not a key of CaMVo", _intended_key(key, model, details["loc"][:-1])
     value = "the value" if any(looks_secret(str(p)) for p in details["loc"]) else shown(details["input"])
     wrong, fix = _WORDS.get(details["type"], (f"{{value}}: {details['msg']}", "correct it"))
     words = {**context, "value": value, "key": key}
+    if details["type"] == "literal_error" and isinstance(details["input"], str):
+        close = closest(details["input"], re.findall(r"'([^']*)'", context["expected"]))
+        fix = f"did you mean {close}?" if close else fix
     return path, wrong.format_map(words), fix.format_map(words)
 
 
@@ -141,10 +159,27 @@ def _path(location: Iterable[int | str]) -> str:
     )
 
 
+def _intended_key(key: str, model: type[BaseModel], location: Sequence[int | str]) -> str:
+    """Ask whether another key was meant: one of the same section, or the same key in another section."""
+    keys = _keys(model, location)
+    if closest(key, keys) is None:
+        for name, field in model.model_fields.items():
+            section = _section(field.annotation)
+            if section is not None and key in section.model_fields:
+                return f"did you mean {name}.{key}?"
+        if key in model.model_fields:
+            return f"did you mean {key}, outside {_path(location)}?"
+    return did_you_mean(key, keys)
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The model of a section, which may be left out; ``None`` if the annotation is of a value or a list."""
+    options = [annotation, *get_args(annotation)] if get_origin(annotation) is UnionType else [annotation]
+    return next((each for each in options if isinstance(each, type) and issubclass(each, BaseModel)), None)
+
+
 def _keys(model: type[BaseModel], location: Iterable[int | str]) -> list[str]:
     """Return the keys of the model at ``location`` below ``model``."""
     for part in location:
-        annotation = model.model_fields[str(part)].annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+        model = _section(model.model_fields[str(part)].annotation) or model
     return list(model.model_fields)

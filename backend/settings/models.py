@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from camvo.twins.same_model import packed_arm
 
-from .mistakes import Real, Whole, mistake
+from .mistakes import Real, Whole, closest, mistake
 
 _ONE_ANSWER = "leave it out: each call returns one complete answer"
 _LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"
@@ -124,9 +123,9 @@ class ModelSettings(BaseModel):
         own = {key: value for key, value in data.items() if key in cls.model_fields}
         further = {str(key): value for key, value in data.items() if key not in cls.model_fields}
         for key in further:
-            close = difflib.get_close_matches(key, cls.model_fields, n=1, cutoff=_TYPO)
+            close = closest(key, cls.model_fields, _TYPO)
             if close and key not in RESERVED:
-                raise mistake(key, "is not a key of a model", f"did you mean {close[0]}?")
+                raise mistake(key, "is not a key of a model", f"did you mean {close}?")
         nested = own.get("parameters") or {}
         if not isinstance(nested, Mapping):
             return own

@@ -14,7 +14,7 @@ from camvo.state.beta_mixture import EstimatorName
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 
-from .mistakes import FROZEN, AtLeastOne, Real, mistake
+from .mistakes import FROZEN, AtLeastOne, Real, closest, mistake
 
 Share = Annotated[Real, Field(ge=0, le=1, allow_inf_nan=False)]
 NotNegative = Annotated[Real, Field(ge=0, allow_inf_nan=False)]
@@ -91,6 +91,9 @@ class PolicySettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _name_is_not_of_an_older_version(cls, data: object) -> object:
+        if isinstance(data, str):
+            name = closest(data, _NAMES) or _NAMES[0]
+            raise mistake("", f"{data!r} is not a mapping", f"write policy: {{name: {name}}}")
         if isinstance(data, Mapping) and data.get("name") == "stacked":
             raise mistake(
                 "name",

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.commands.replay import prices, votes_file
-from camvo.policies.sequential import Sequential
+from backend.commands.replay.inputs import prices, votes_file
+from camvo.policies.joint import Joint
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.measures import calibration_error
 from camvo.replays.replay import replay
@@ -66,7 +66,7 @@ def error_and_floor(table: VotesTable, labels: int, maps: list[str]) -> list[tup
     human = np.zeros(len(table.truth), dtype=np.bool_)
     human[np.random.default_rng([labels, 5]).permutation(early)[:labels]] = True
     human &= table.truth >= 0
-    trace = replay(Sequential(), table, window=64, human=human if labels else None)
+    trace = replay(Joint(), table, window=64, human=human if labels else None)
     measured = []
     for name in maps:
         calibration._PRIOR_COVARIANCE, calibration._GATE = MAPS[name]

@@ -101,7 +101,10 @@ def imported(browser: Browser, installation: Installation, folder: Path) -> int:
 
 
 def label(browser: Browser, installation: Installation, project: int) -> None:
-    """Label the least certain tasks in the label stream, and others as a colleague would, in their order."""
+    """Label the least certain tasks in the label stream, and the last ones as a colleague would.
+
+    All models were asked about the first tasks, so the copies did most harm there, and most is to be mended.
+    """
     studio = installation.studio
     numbers = {task["id"]: number_in(task["data"]["text"]) for task in installation.tasks(project)}
     browser.visit(f"{studio.url}/projects/{project}/data")
@@ -115,7 +118,7 @@ def label(browser: Browser, installation: Installation, project: int) -> None:
         browser.click(SUBMIT)
         seen.add(task)
     browser.wait_until(lambda: shown_task(browser) not in seen, "next task")
-    for task in [task for task in numbers if task not in seen][: LABELLED - IN_BROWSER]:
+    for task in [task for task in numbers if task not in seen][IN_BROWSER - LABELLED :]:
         installation.annotate(task, choice(truth(numbers[task]), "sentiment"))
     wait_until(lambda: installation.status(project)["humans"]["annotations"] == LABELLED, "annotations")
 

@@ -5,7 +5,7 @@
     with BatchServer(lambda body: Reply.says({"label": "Glad"})) as server:
         server.ends = lambda batch: False       # a batch that never ends
         server.url                              # api_base of an OpenAI-compatible model
-        server.bought                           # (model, text) → how often it was answered
+        server.bought                           # (model, text or prompt) → how often it was answered
 
 Single calls and lines of batches are answered by the same script. A batch ends when it is asked for, unless
 ``ends`` says otherwise.
@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from backend.testing import Reply
+from backend.testing import Reply, packed_texts
 
 Body = dict[str, Any]
 
@@ -169,8 +169,12 @@ class BatchServer:
 
     def _completion(self, body: Body) -> tuple[int, Any]:
         reply = self.script(body)
-        self.bought[body["model"], body["messages"][-1]["content"]] += 1
+        self._count(body)
         return reply.status, reply.body
+
+    def _count(self, body: Body) -> None:
+        texts = packed_texts(body).values() or [body["messages"][-1]["content"]]
+        self.bought.update((body["model"], text) for text in texts)
 
     def _message(self, body: Body) -> Body:
         said = self._said(body)
@@ -192,7 +196,7 @@ class BatchServer:
         text = body["messages"][-1]["content"]
         text = text if isinstance(text, str) else text[0]["text"]
         plain = {**body, "messages": [{"role": "user", "content": text}]}
-        self.bought[body["model"], text] += 1
+        self._count(plain)
         return self.script(plain).body
 
     def _files(self, method: str, rest: list[str], raw: bytes, kind: str) -> tuple[int, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.annotation.voters import ModelReply, votes_in
+from backend.annotation.voters import ModelReply, packed_reply, votes_in
 from backend.errors import BadAnswerError, UnusableAnswersError
 from backend.ledger.batches import lines
 from backend.ledger.batches.lines import BatchLine
@@ -38,6 +38,10 @@ class KnownAnswers:
 
     answers: Mapping[str, StoredAnswer]
     lines: Mapping[str, BatchLine]
+
+    def __or__(self, others: KnownAnswers) -> KnownAnswers:
+        """These answers and lines, and others."""
+        return KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
 
     @classmethod
     def read(cls, connection: Connection, keys: Sequence[str]) -> KnownAnswers:
@@ -71,6 +75,19 @@ class KnownAnswers:
             if standing.reply is None or standing.reply.votes:
                 return standing
         return StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
+
+    def packed(
+        self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
+    ) -> StandingAnswer:
+        """How far the answer of a packed arm is.
+
+        Its reply has neither votes nor a failure if the task has to be asked about singly: it is missing in
+        the answer, or the prompt failed for good.
+        """
+        standing = self.again(key, project, task, questions, retry=retry)
+        if (reply := standing.reply) is None:
+            return standing
+        return StandingAnswer(key, packed_reply(reply.votes, reply.cost, reply.version))
 
     def _reply(
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]

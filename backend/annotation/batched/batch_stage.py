@@ -13,9 +13,10 @@ import numpy as np
 from sqlalchemy import Connection
 
 from backend.annotation.batched.answers import KnownAnswers, StandingAnswer
+from backend.annotation.batched.wanted_lines import wanted_line
 from backend.annotation.job import Batching, Job, JobQuestion
 from backend.annotation.task_prompt import TaskPrompt
-from backend.annotation.voters import ModelReply, Voters
+from backend.annotation.voters import ModelReply, Voters, asked_singly
 from backend.errors import BatchPendingError, TaskDeletedError
 from backend.ledger import Ledger, Writer, deleted_tasks
 from backend.ledger.batches import lines, tasks
@@ -25,9 +26,12 @@ from backend.ledger.calls import answers
 from backend.ledger.database import outages
 from backend.models import Pool
 from backend.models.attempts import ATTEMPTS, attempt_key
+from backend.models.packing.pack import pack_key
+from backend.questions.question import TaskQuestion
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
 from camvo.policies.staged import Drawn, Staged, Waiting
+from camvo.twins.same_model import twins
 
 
 class BatchStages:
@@ -58,13 +62,8 @@ class BatchStages:
     async def begin(
         self, job: Job, batching: Batching, questions: Sequence[JobQuestion], prompt: TaskPrompt
     ) -> BatchStage:
-        """Look up what a task has asked for so far.
-
-        Raises:
-            BatchPendingError: some of it is not back yet.
-        """
+        """Look up what a task has asked for so far."""
         asked_about = _hash_of(questions)
-        stage = BatchStage(self, job, batching, asked_about, prompt)
 
         def read(connection: Connection) -> tuple[BatchTask | None, KnownAnswers]:
             stored = tasks.find(connection, job.project, job.task)
@@ -75,8 +74,8 @@ class BatchStages:
 
         await self._count_waiting(job.project)
         stored, known = await outages.read(self._ledger, self._readers, read)
-        if stored is not None:
-            stage.resume(stored, known)
+        stage = BatchStage(self, job, batching, asked_about, prompt, known, stored)
+        await stage.resume()
         return stage
 
     async def _count_waiting(self, project: str) -> None:
@@ -130,8 +129,9 @@ class BatchStage:
         batching: which models are asked in batches.
         questions: a hash of what is asked.
         prompt: what the models are shown.
+        known: what the ledger holds of the answers that were looked up.
         stored: what the task waited for so far; ``None`` at first.
-        replies: the replies of the models that were asked in earlier stages.
+        replies: the replies of the arms that were asked in earlier stages.
     """
 
     stages: BatchStages
@@ -139,34 +139,44 @@ class BatchStage:
     batching: Batching
     questions: str
     prompt: TaskPrompt
+    known: KnownAnswers
     stored: BatchTask | None = None
     replies: dict[str, ModelReply] = field(default_factory=dict)
+    _asked: list[dict[str, str]] = field(default_factory=list)
     _asked_now: dict[str, str] = field(default_factory=dict)
+    _open: bool = False
     _wanted: list[BatchLine] = field(default_factory=list)
     _used: list[str] = field(default_factory=list)
+    _looked_up: set[str] = field(default_factory=set)
 
-    def resume(self, stored: BatchTask, known: KnownAnswers) -> None:
-        """Take the answers of earlier stages.
-
-        Raises:
-            BatchPendingError: some are not back yet.
-        """
-        self.stored = stored
-        job, asked = self.job, self.prompt.questions
-        for stage in stored.asked:
-            for arm, key in stage.items():
-                standing = known.again(key, job.project, job.task, asked, retry=job.again)
-                if standing.waits:
-                    raise pending(job)
-                if standing.reply is None:  # lost with a deleted task, or tried again
-                    self._want(arm, key)
+    async def resume(self) -> None:
+        """Take the answers of earlier stages."""
+        self._asked = [dict(asked) for asked in (self.stored.asked if self.stored else ())]
+        self._looked_up.update(key for asked in self._asked for key in asked.values())
+        for asked in self._asked:
+            replies: dict[str, ModelReply] = {}
+            for arm in list(asked):
+                if (reply := await self._reply(arm, asked)) is None:
+                    self._open = True
                 else:
-                    self.replies[arm] = standing.reply
+                    replies[arm] = reply
+            self.replies |= _once_each(replies)
 
     @property
     def incomplete(self) -> bool:
-        """Whether a line of an earlier stage has to be bought again."""
-        return bool(self._wanted)
+        """Whether the answer of an earlier stage is not back yet, or has to be bought again."""
+        return self._open
+
+    def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
+        """The packed arms that the task does not ask; it goes on with the arms that it has asked.
+
+        Args:
+            unpacked: those that the project does not ask.
+        """
+        asked = {arm for stage in self._asked for arm in stage}
+        packed = twins(self.job.settings.arms)
+        singly = {arm for arm, model in packed.items() if model in asked}
+        return (unpacked | singly) - asked
 
     def adapt(self, policy: Policy) -> Policy:
         """The policy for what is left of the task: its draw stays, and its stages are counted."""
@@ -175,7 +185,7 @@ class BatchStage:
         policy = policy.besides(self.stages.waiting(self.job.project))
         if self.stored is not None and self.stored.exploration is not None:
             policy = policy.resumed(_drawn(self.stored))
-        return policy.in_stages(self.batching.stages - len(self.stored.asked if self.stored else ()))
+        return policy.in_stages(self.batching.stages - len(self._asked))
 
     def fixed(self, plan: Plan) -> Plan:
         """A new plan with the subset of the first one, for a policy without stages."""
@@ -187,65 +197,90 @@ class BatchStage:
         return replace(plan, subset=subset, propensity=propensity)
 
     async def vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
-        """The model's vote, if it is stored.
+        """The arm's vote, if it is stored.
 
         Raises:
             BatchPendingError: it is not; the line is noted, and :meth:`keep` stores it.
         """
-        if arm not in self.batching.models:
+        if self._packed_model(arm, arm) not in self.batching.models:
             return await self.stages.voters.vote(job, arm, prompt)
-        fingerprint = self.stages.pool.fingerprint(arm, prompt.for_model(arm), prompt.schema)
-        keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
-        known = await self.stages.look_up(keys)
-        standing: StandingAnswer = known.first(
-            fingerprint, job.project, job.task, prompt.questions, retry=job.again
-        )
-        self._asked_now[arm] = standing.key
+        if (reply := await self._reply(arm, self._asked_now)) is None:
+            raise pending(job)
+        return reply
+
+    async def _reply(self, arm: str, asked: dict[str, str]) -> ModelReply | None:
+        """An arm's reply; ``None`` if it is not there yet, and then its line is noted.
+
+        A task that is missing in a packed answer is asked about singly.
+
+        Args:
+            arm: the arm.
+            asked: arm → the key of its answer, in the stage that asks it; completed.
+        """
+        model, pack = self._packed_model(arm), self.prompt.pack
+        if model is None or pack is None:
+            return await self._alone(arm, asked)
+        key = asked.setdefault(arm, pack_key(self.stages.pool, arm, pack))
+        known = await self._look_up([key])
+        together = self._noted(arm, known.packed(key, *self._about, retry=self.job.again))
+        if together is None or together.votes:
+            return together
+        alone = await self._alone(model, asked)
+        return None if alone is None else asked_singly(together, alone)
+
+    async def _alone(self, arm: str, asked: dict[str, str]) -> ModelReply | None:
+        """The reply of an arm that is asked about the task alone; ``None`` if it is not there yet."""
+        retry = self.job.again
+        if (key := asked.get(arm)) is not None:
+            return self._noted(arm, (await self._look_up([key])).again(key, *self._about, retry=retry))
+        fingerprint = self.stages.pool.fingerprint(arm, self.prompt.for_model(arm), self.prompt.schema)
+        known = await self._look_up([attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)])
+        standing = known.first(fingerprint, *self._about, retry=retry)
+        asked[arm] = standing.key
+        return self._noted(arm, standing)
+
+    @property
+    def _about(self) -> tuple[str, int, Sequence[TaskQuestion]]:
+        return self.job.project, self.job.task, self.prompt.questions
+
+    def _packed_model(self, arm: str, otherwise: str | None = None) -> str | None:
+        """The model whose packed arm this is."""
+        return twins(self.job.settings.arms).get(arm, otherwise)
+
+    async def _look_up(self, keys: Sequence[str]) -> KnownAnswers:
+        if new := [key for key in keys if key not in self._looked_up]:
+            self.known |= await self.stages.look_up(new)
+            self._looked_up.update(new)
+        return self.known
+
+    def _noted(self, arm: str, standing: StandingAnswer) -> ModelReply | None:
+        """The reply, if it is there; a line that is neither there nor on its way is wanted."""
         if standing.reply is not None:
             self._used.append(standing.key)
-            return standing.reply
-        if not standing.waits:
-            self._want(arm, standing.key)
-        raise pending(job)
+        elif not standing.waits:
+            stages = self.stages
+            line = wanted_line(stages.pool, self.job, self.prompt, arm, standing.key, stages.clock())
+            self._wanted.append(line)
+        return standing.reply
 
     async def keep(self, plan: Plan | None) -> None:
-        """Store the plan and the lines of this stage. The plan of the first stage stays.
+        """Store what is new: the plan and the lines of this stage. The plan of the first stage stays.
 
         Raises:
             TaskDeletedError: the task was deleted meanwhile.
         """
-        asked = [*(self.stored.asked if self.stored else ()), *([self._asked_now] if self._asked_now else ())]
+        asked = [*self._asked, *([self._asked_now] if self._asked_now else ())]
         task = self.stored
         if task is None and plan is not None:
             task = self._first(plan)
             self.stages.add_waiting(self.job.project, task, +1)
-        if task is not None:
+        if task is not None and (self._wanted or asked != list(task.asked)):
             await self.stages.store(replace(task, asked=asked), self._wanted, self._used)
 
     def ended(self) -> None:
         """The task has its round."""
         if self.stored is not None:
             self.stages.add_waiting(self.job.project, self.stored, -1)
-
-    def _want(self, arm: str, key: str) -> None:
-        pool, messages, schema = self.stages.pool, self.prompt.for_model(arm), self.prompt.schema
-        provider = pool.batch_provider(arm)
-        body = provider.body(pool.request(arm, messages, schema))
-        self._wanted.append(
-            BatchLine(
-                key=key,
-                project=self.job.project,
-                task=self.job.task,
-                model=arm,
-                body=body,
-                questions=[question.name for question in self.prompt.questions],
-                ceiling_usd=pool.batch_ceiling(arm, messages, schema),
-                counted_tokens=pool.count(arm, messages),
-                most_input=pool.most_input(arm, messages, schema),
-                size=provider.size(body),
-                created_at=self.stages.clock(),
-            )
-        )
 
     def _first(self, plan: Plan) -> BatchTask:
         drawn: dict[str, Any] = {
@@ -276,6 +311,13 @@ def pending(job: Job) -> BatchPendingError:
         where=f"task {job.task}",
         fix="run the same command again when it is back; camvo jobs lists what is out",
     )
+
+
+def _once_each(replies: Mapping[str, ModelReply]) -> dict[str, ModelReply]:
+    """The replies of a stage, without the single one that a packed arm's reply is made of."""
+    packed = twins(replies)
+    made_of = {packed[arm] for arm, reply in replies.items() if arm in packed and not reply.together}
+    return {arm: reply for arm, reply in replies.items() if arm not in made_of}
 
 
 def _drawn(stored: BatchTask) -> Drawn:

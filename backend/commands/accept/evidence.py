@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError
 from backend.ledger import blind_tasks, open_rounds
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.open_rounds import OpenRound
 from backend.ledger.projects import Project
 from backend.server.status.parts.guarantee import covered_rounds
@@ -56,7 +57,8 @@ def load_evidence(connection: Connection, project: Project, target: float) -> Ev
     epochs = open_rounds.latest_epochs(connection, project.key)
     queues = blind_tasks.queues(connection, project.key)
     covers = {
-        control: covered_rounds(queues.get((control, epoch), ()), target) for control, epoch in epochs.items()
+        control: covered_rounds(queues.get((control, epoch), BlindQueue()), target)
+        for control, epoch in epochs.items()
     }
     rounds: dict[int, dict[str, OpenRound]] = {}
     for control, epoch in epochs.items():
@@ -64,8 +66,10 @@ def load_evidence(connection: Connection, project: Project, target: float) -> Ev
             rounds.setdefault(round_.task, {})[control] = round_
 
     def is_certified(control: str, round_: OpenRound) -> bool:
-        cover = covers[control]
-        return cover is not None and round_.score >= cover[0].threshold and round_.id <= cover[1]
+        if (cover := covers[control]) is None:
+            return False
+        certified, after, through = cover
+        return round_.score >= certified.threshold and after < round_.id <= through
 
     decided = {
         task: Decided(

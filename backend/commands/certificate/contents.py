@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from backend.learning.projects import project_settings
 from backend.ledger import blind_tasks, open_rounds
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.certificates.hashes import CoveredLabels, hash_evidence, hash_labels, resting_on
 from backend.ledger.certificates.issued import current_counting
 from backend.ledger.projects import Project
@@ -78,7 +79,7 @@ def contents(connection: Connection, stored: Project, settings: Settings) -> Con
     made = countings.of_project(connection, stored.key)
     evidence = {}
     for control, epoch in sorted(epochs.items()):
-        blind = resting_on(queues.get((control, epoch), []))
+        blind = resting_on(queues.get((control, epoch), BlindQueue()))
         evidence[control] = {"epoch": epoch, "blind": len(blind), "hash": hash_evidence(blind)}
     return Contents(
         counting=counting,

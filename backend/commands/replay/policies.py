@@ -8,6 +8,7 @@ from itertools import product
 from typing import Final
 
 from backend.errors import ReplayError
+from backend.settings.mistakes import did_you_mean
 from camvo.errors import InvalidParameterError
 from camvo.policies.named import POLICIES, parameters_of, policy_by_name
 from camvo.policies.policy import Policy
@@ -96,8 +97,8 @@ def _parse(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
     where = f"--policy {name}"
     kind, colon, rest = name.partition(":")
     if kind not in POLICIES or (_named_in(kind) is not None) != bool(colon):
-        known = ", ".join(policy if _named_in(policy) is None else f"{policy}:…" for policy in POLICIES)
-        raise ReplayError("there is no such policy", where=where, fix=f"known: {known}")
+        known = (policy if _named_in(policy) is None else f"{policy}:…" for policy in POLICIES)
+        raise ReplayError("there is no such policy", where=where, fix=did_you_mean(name, known))
     if "delta" in parameters_of(kind) and len(models) > MOST_ARMS:
         raise ReplayError(
             f"the table has {len(models)} models, and at most {MOST_ARMS} can be searched",
@@ -116,7 +117,7 @@ def _parse(name: str, models: Sequence[str]) -> tuple[str, dict[str, object]]:
     for model in chosen:
         if model not in models:
             raise ReplayError(
-                f"{model!r} is not a model of the table", where=where, fix=f"models: {', '.join(models)}"
+                f"{model!r} is not a model of the table", where=where, fix=did_you_mean(model, models)
             )
     return kind, {"model": rest, "models": chosen}
 

@@ -7,7 +7,7 @@ deleted). A job that the provider refuses as a whole is ``refused``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -48,7 +48,7 @@ class BatchJob:
         leased_until: until when no other process sends it, unix seconds.
         provider_id: the provider's name for the batch; ``None`` before it is known.
         files: the provider's files: purpose → id.
-        lines: how many lines it has.
+        lines: how many lines the provider's batch has; each is about one task or several.
         tokens: their input tokens and the most output tokens, by our own count.
         token_limit: the most enqueued tokens, if the provider refused the job for them.
         cancelled: whether somebody asked to cancel it.
@@ -161,18 +161,18 @@ def provider_ids(connection: Connection) -> set[str]:
     return set(connection.scalars(select(_table.c.provider_id).where(_table.c.provider_id.is_not(None))))
 
 
-def enqueued(connection: Connection, model: str) -> int:
-    """Return the tokens of a model's jobs that a provider may have now."""
-    query = select(func.sum(_table.c.tokens)).where(_table.c.model == model, _table.c.state.in_(OPEN))
+def enqueued(connection: Connection, models: Collection[str]) -> int:
+    """Return the tokens of the jobs of a model and its twin that a provider may have now."""
+    query = select(func.sum(_table.c.tokens)).where(_table.c.model.in_(models), _table.c.state.in_(OPEN))
     return int(connection.scalars(query).one() or 0)
 
 
-def learned_limit(connection: Connection, model: str) -> int | None:
-    """Return how many tokens may be enqueued, as learnt from the provider's last refusal.
+def learned_limit(connection: Connection, models: Collection[str]) -> int | None:
+    """Return how many tokens may be enqueued of a model and its twin, as learnt from the last refusal.
 
     Each job that it took since then doubles the number. ``None`` if it has not refused within a day.
     """
-    mine = (_table.c.model == model, _table.c.created_at > now(connection) - _REMEMBERED)
+    mine = (_table.c.model.in_(models), _table.c.created_at > now(connection) - _REMEMBERED)
     refused = connection.execute(
         select(_table.c.token_limit, _table.c.created_at)
         .where(*mine, _table.c.token_limit.is_not(None))

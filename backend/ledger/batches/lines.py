@@ -1,4 +1,7 @@
-"""Lines of batches: one prompt to one model, waiting for its answer.
+"""Lines of batches: one question to one model about one task, waiting for its answer.
+
+A line of a packed arm shares a request, a line of the provider's batch, with others; any other line is a
+request of its own.
 
 A line is ``wanted`` until a job takes it, and ``out`` until the job's answer is settled. Then it is
 ``answered``, ``failed``, or ``discarded`` if its task was deleted meanwhile. A line that expired is wanted
@@ -24,7 +27,17 @@ _FIND = select(_table).where(_table.c.key.in_(bindparam("keys", expanding=True))
 _TAKE = (
     update(_table)
     .where(_table.c.key == bindparam("of"), _table.c.state == "wanted")
-    .values(state="out", job=bindparam("by"), call=bindparam("number"))
+    .values(
+        state="out",
+        job=bindparam("by"),
+        call=bindparam("paid_by"),
+        request=bindparam("sent_as"),
+        number=bindparam("shown_as"),
+        ceiling_usd=bindparam("most_usd"),
+        counted_tokens=bindparam("counted"),
+        most_input=bindparam("most"),
+        size=bindparam("bytes"),
+    )
 )
 _END = (
     update(_table)
@@ -47,7 +60,8 @@ class BatchLine:
         state: how far it is.
         job: the job that has it, or had it last.
         call: the call that its money is reserved for.
-        body: the request as the provider takes it; ``None`` once the line has ended.
+        body: the request as the provider takes it, or the task that is to be put into a prompt with others;
+            ``None`` once the line has ended.
         questions: the names of the questions in the prompt.
         ceiling_usd: the most that it can cost, $.
         counted_tokens: our own count of the input tokens.
@@ -57,6 +71,9 @@ class BatchLine:
         code: why it has no answer.
         cost: what it cost, picodollars; ``None`` before it has ended.
         created_at: unix seconds.
+        request: the key of the first line of the request that it was sent in; ``None`` if it is alone there.
+            The first line has the ceiling, tokens and bytes of the whole request, the others have none.
+        number: the task's id in a prompt with others; ``None`` without.
     """
 
     key: str
@@ -76,6 +93,13 @@ class BatchLine:
     tries: int = 0
     code: str | None = None
     cost: int | None = None
+    request: str | None = None
+    number: str | None = None
+
+    @property
+    def lead(self) -> str:
+        """The key of the first line of its request."""
+        return self.request or self.key
 
     @property
     def usd(self) -> float:
@@ -131,24 +155,36 @@ def of_job(connection: Connection, job: str, limit: int, after: str = "") -> lis
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How much a job holds: lines, bytes, and tokens by our own count."""
+    """How much a job holds: requests, bytes, and tokens by our own count."""
 
-    lines: int
+    requests: int
     size: int
     tokens: int
 
 
 def held(connection: Connection, job: str) -> Held:
     """Return how much of a job is out."""
-    columns = (func.count(), func.sum(_table.c.size), func.sum(_table.c.counted_tokens))
+    requests = func.count(func.coalesce(_table.c.request, _table.c.key).distinct())
+    columns = (requests, func.sum(_table.c.size), func.sum(_table.c.counted_tokens))
     query = select(*columns).where(_table.c.job == job, _table.c.state == "out")
     number, size, tokens = connection.execute(query).one()
     return Held(number, int(size or 0), int(tokens or 0))
 
 
-def take(connection: Connection, key: str, job: str, call: int) -> None:
-    """Let a job take a wanted line."""
-    connection.execute(_TAKE, {"of": key, "by": job, "number": call})
+def take(connection: Connection, line: BatchLine, job: str, call: int) -> None:
+    """Let a job take a wanted line, with what is known of its request now."""
+    row = {
+        "of": line.key,
+        "by": job,
+        "paid_by": call,
+        "sent_as": line.request,
+        "shown_as": line.number,
+        "most_usd": line.ceiling_usd,
+        "counted": line.counted_tokens,
+        "most": line.most_input,
+        "bytes": line.size,
+    }
+    connection.execute(_TAKE, row)
 
 
 def end(connection: Connection, key: str, state: State, code: str | None, usd: float) -> None:
@@ -165,8 +201,9 @@ def give_back(connection: Connection, key: str, code: str | None, *, tried: bool
         code: why it has no answer yet.
         tried: whether that counts as one of its tries.
     """
-    values = {"state": "wanted", "code": code, "call": None, "tries": _table.c.tries + int(tried)}
-    connection.execute(update(_table).where(_table.c.key == key).values(values))
+    values = {"state": "wanted", "code": code, "tries": _table.c.tries + int(tried)}
+    alone_again = {"call": None, "request": None, "number": None}
+    connection.execute(update(_table).where(_table.c.key == key).values(values | alone_again))
 
 
 def count(connection: Connection, project: str) -> dict[tuple[str, str], int]:

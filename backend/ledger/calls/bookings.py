@@ -18,7 +18,8 @@ class CallOutcome:
     """How one attempt ended.
 
     Attributes:
-        content: the answer to store; ``None`` if nothing was paid, so that there is nothing to store.
+        content: the answer to one task to store; ``None`` if nothing was paid, so that there is nothing to
+            store, or if the call was about several tasks, each of which has its own.
         usage: tokens and cost.
         code: the code of the error; ``None`` for an answer.
         seconds: duration of the attempt.
@@ -34,26 +35,28 @@ class CallOutcome:
     version: str | None = None
 
 
-def book_outcome(  # noqa: PLR0917 - what identifies a call
+def store_answer(  # noqa: PLR0917 - what identifies an answer
     connection: Connection,
     key: str,
     model: str,
     payer: tuple[str, int],
-    call: int | None,
+    content: str | None,
     outcome: CallOutcome,
     *,
     now: float,
+    share: float = 1.0,
 ) -> bool:
-    """Store the answer, unless its task is deleted and no other task needs it, and settle the call.
+    """Store an answer, unless its task is deleted and no other task needs it.
 
     Args:
         connection: a write transaction.
         key: the key of the answer.
         model: the model's name in the pool.
-        payer: the project and the task that the call was made for.
-        call: the id of its reservation; ``None`` if nothing was reserved.
-        outcome: how it ended.
+        payer: the project and the task that the answer was bought for.
+        content: the answer; ``None`` if there is nothing to store.
+        outcome: how the call ended that brought it.
         now: unix seconds.
+        share: the answer's share of the call, in (0, 1].
 
     Returns:
         Whether a task still has a use for the answer.
@@ -63,28 +66,40 @@ def book_outcome(  # noqa: PLR0917 - what identifies a call
     if deleted_tasks.is_deleted(connection, *payer):
         # Another task may have shared the call and still need the answer.
         user = answers.task_using(connection, key)
-    if outcome.content is not None and user is not None:
+    if content is not None and user is not None:
         stored = answers.StoredAnswer(
             key=key,
             model=model,
-            content=outcome.content,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost=usage.cost,
+            content=content,
+            input_tokens=round(usage.input_tokens * share),
+            output_tokens=round(usage.output_tokens * share),
+            cost=usage.cost * share,
             seconds=outcome.seconds,
             confidences=outcome.confidences,
             version=outcome.version,
         )
         answers.store(connection, stored, *user, now=now)
-    if call is not None:
-        spending.settle(
-            connection,
-            call,
-            usd=usage.cost,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
-            error_code=outcome.code,
-            seconds=outcome.seconds,
-        )
     return user is not None
+
+
+def settle_call(connection: Connection, call: int | None, outcome: CallOutcome) -> None:
+    """Book what a call cost.
+
+    Args:
+        connection: a write transaction.
+        call: the id of its reservation; ``None`` if nothing was reserved.
+        outcome: how it ended.
+    """
+    if call is None:
+        return
+    usage = outcome.usage
+    spending.settle(
+        connection,
+        call,
+        usd=usage.cost,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        error_code=outcome.code,
+        seconds=outcome.seconds,
+    )

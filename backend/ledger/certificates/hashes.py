@@ -10,11 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from backend.ledger.blind_tasks import QueuedTask, latest_counting
+from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.ledger.database import tables
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.reports.label_sums import of_question
-from camvo.scores.blind_queue import unbroken_run
 
 _columns = tables.rounds.c
 
@@ -73,10 +72,9 @@ def _pages(
         page = connection.execute(query.where(behind)).all()
 
 
-def resting_on(queue: Sequence[QueuedTask]) -> list[QueuedTask]:
+def resting_on(queue: BlindQueue) -> list[QueuedTask]:
     """The blind tasks that something rests on: those of earlier countings, and the run of the latest."""
-    latest = latest_counting(queue)
-    behind = {blind.task for blind in latest} - {blind.task for blind in unbroken_run(latest)}
+    behind = {blind.task for blind in queue.behind}
     return [blind for blind in queue if blind.task not in behind]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, func, insert, select
 
 from backend.ledger import blind_tasks, open_rounds
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.certificates.hashes import hash_evidence, hash_labels, resting_on
 from backend.ledger.database import tables
 from backend.ledger.recounts import countings
@@ -103,7 +104,7 @@ def _reason(
         return "question_changed"
     queues = blind_tasks.queues(connection, project)
     for control, rests in certificate.evidence.items():
-        blind = resting_on(queues.get((control, rests["epoch"]), []))[: rests["blind"]]
+        blind = resting_on(queues.get((control, rests["epoch"]), BlindQueue()))[: rests["blind"]]
         if len(blind) != rests["blind"] or hash_evidence(blind) != rests["hash"]:
             return "evidence_changed"
     labels = hash_labels(connection, project, covered, certificate.through)

@@ -151,6 +151,13 @@ def settle(
     return True
 
 
+def shares_of(connection: Connection, call: int) -> dict[int, float]:
+    """Return task → its share of a call that was for several; empty for any other call."""
+    table = tables.call_shares.c
+    query = select(table.task, table.share).where(table.call == call)
+    return {row.task: row.share for row in connection.execute(query)}
+
+
 def expire(connection: Connection) -> int:
     """Mark calls whose reservation has expired as lost, and count their reservations as spent in full.
 

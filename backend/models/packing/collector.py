@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from backend.ledger.money.accounts import Purse
 from backend.models.packing.members import Member
+from backend.models.packing.pack import MOST_TOKENS, own_tokens
 
 QUIET: Final = 0.1
 """Seconds without news after which prompts are sent, if no other task is on its way."""
@@ -19,10 +20,6 @@ LONGEST: Final = 2.0
 
 SHARE_OF_PATIENCE: Final = 0.05
 """A task in a hurry waits for others no longer than this share of its patience."""
-
-MOST_TOKENS: Final = 16_000
-"""Input tokens from which a prompt is full, however few tasks it holds."""
-
 
 _BinKey: TypeAlias = tuple[str, str, str, Purse | None]
 """Project, arm, system message, and who pays."""
@@ -86,8 +83,8 @@ class Collector:
             most: the most tasks of a prompt.
         """
         key = (member.query.project, member.query.model, member.task.system, member.query.purse)
-        waiting = self._bins.get(key)
-        if waiting is not None and waiting.tokens + member.own_tokens > MOST_TOKENS:
+        waiting, tokens = self._bins.get(key), own_tokens(member.task)
+        if waiting is not None and waiting.tokens + tokens > MOST_TOKENS:
             self._flush(key)
             waiting = None
         loop = asyncio.get_running_loop()
@@ -97,7 +94,7 @@ class Collector:
         else:
             waiting.latest = min(waiting.latest, loop.time() + patience)
         waiting.members.append(member)
-        waiting.tokens += member.own_tokens
+        waiting.tokens += tokens
         if waiting.timer is not None:
             waiting.timer.cancel()
         if len(waiting.members) >= most:

@@ -9,12 +9,12 @@ from sqlalchemy import Connection
 
 from backend.ledger import deleted_tasks
 from backend.ledger.calls import answers, claims
-from backend.ledger.calls.answers import StoredAnswer
-from backend.ledger.calls.bookings import CallOutcome
+from backend.ledger.calls.bookings import CallOutcome, settle_call, store_answer
 from backend.ledger.money import spending
-from backend.models.call_ledger import GRACE, CallLedger
+from backend.models.call_ledger import GRACE, CallLedger, refuse_batched
 from backend.models.model_query import CallEstimate, PaidAnswer
-from backend.models.packing.members import Member, Pack
+from backend.models.packing.members import Member
+from backend.models.packing.pack import Pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,25 @@ class PackLedger:
         """Return the answer in the ledger; ``None`` while another process asks the same.
 
         If that process gave up, the answer is empty: the task has to be asked about singly.
+
+        Raises:
+            BatchPendingError: the answer is in a provider's batch.
         """
 
         def look(connection: Connection) -> PaidAnswer | None:
             if (stored := _find(connection, member)) is not None:
                 return stored
             if self._calls.acquire(connection, member.key) is None:
+                refuse_batched(connection, member.key, member.query)
                 return None
             claims.release(connection, member.key, self._calls.owner)
             return PaidAnswer("", 0.0)
 
         return await self._calls.persist(look)
 
-    async def claim(self, pack: Pack, estimate: CallEstimate, until: float, seconds: float) -> PackClaim:
+    async def claim(
+        self, pack: Pack[Member], estimate: CallEstimate, until: float, seconds: float
+    ) -> PackClaim:
         """Find the answers that are stored, claim the other tasks, and reserve the money for one call.
 
         Args:
@@ -133,7 +139,7 @@ class PackLedger:
         )
 
     async def settle(
-        self, pack: Pack, call: int | None, outcome: CallOutcome, contents: Mapping[str, str] | None
+        self, pack: Pack[Member], call: int | None, outcome: CallOutcome, contents: Mapping[str, str] | None
     ) -> None:
         """Store each task's answer, settle the account and release the claims.
 
@@ -147,57 +153,31 @@ class PackLedger:
         Raises:
             NotBookedError: the ledger cannot store the answers, for a reason that does not pass.
         """
-        members, shares, usage = list(pack.members.values()), pack.shares, outcome.usage
+        members, shares = list(pack.members.values()), pack.shares
 
         def store_and_settle(connection: Connection) -> None:
             for member in members:
-                if contents is not None:
-                    _store(
-                        connection, member, contents[member.key], outcome, shares[member.key], self._clock()
-                    )
-                claims.release(connection, member.key, self._calls.owner)
-            if call is not None:
-                spending.settle(
+                query, content = member.query, None if contents is None else contents[member.key]
+                store_answer(
                     connection,
-                    call,
-                    usd=usage.cost,
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    cached_tokens=usage.cached_tokens,
-                    error_code=outcome.code,
-                    seconds=outcome.seconds,
+                    member.key,
+                    query.model,
+                    (query.project, query.task),
+                    content,
+                    outcome,
+                    now=self._clock(),
+                    share=shares[member.key],
                 )
+                claims.release(connection, member.key, self._calls.owner)
+            settle_call(connection, call, outcome)
 
-        paid = contents is not None or usage.cost > 0
+        paid = contents is not None or outcome.usage.cost > 0
         await self._calls.book(store_and_settle, members[0].query, call, outcome, paid=paid)
 
-    def stop_renewing(self, pack: Pack) -> None:
+    def stop_renewing(self, pack: Pack[Member]) -> None:
         """Stop renewing the claims of a prompt, because its attempt has ended."""
         for member in pack.members.values():
             self._calls.stop_renewing(member.key)
-
-
-def _store(  # noqa: PLR0917 - what one answer is made of
-    connection: Connection, member: Member, content: str, outcome: CallOutcome, share: float, now: float
-) -> None:
-    """Store one task's part of an answer, unless nobody needs it any more."""
-    query, usage = member.query, outcome.usage
-    task: tuple[str, int] | None = (query.project, query.task)
-    if deleted_tasks.is_deleted(connection, query.project, query.task):
-        task = answers.task_using(connection, member.key)
-    if task is None:
-        return
-    stored = StoredAnswer(
-        key=member.key,
-        model=query.model,
-        content=content,
-        input_tokens=round(usage.input_tokens * share),
-        output_tokens=round(usage.output_tokens * share),
-        cost=usage.cost * share,
-        seconds=outcome.seconds,
-        version=outcome.version,
-    )
-    answers.store(connection, stored, *task, now=now)
 
 
 def _find(connection: Connection, member: Member) -> PaidAnswer | None:

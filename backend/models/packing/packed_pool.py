@@ -29,17 +29,12 @@ from backend.models.caching_pool import OVERTIME
 from backend.models.call_ledger import POLL, CallLedger
 from backend.models.model_query import CallEstimate, ModelQuery, PaidAnswer
 from backend.models.packing.collector import Collector
-from backend.models.packing.members import Member, Pack, pack_key
+from backend.models.packing.members import Member
+from backend.models.packing.pack import Pack, count_parts, pack_key
 from backend.models.packing.pack_ledger import PackLedger
 from backend.models.pool import Pool
-from backend.questions.prompts.packs import (
-    TYPICAL_ID,
-    PackedTask,
-    draw_ids,
-    packed_messages,
-    packed_schema,
-    split_answer,
-)
+from backend.models.rates.retries import Retries, forget_when_done
+from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
@@ -69,8 +64,8 @@ class PackedPool:
         rng: random.Random | None = None,
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
-        self._retries, self._clock = retries, clock
         self._rng = rng or random.SystemRandom()
+        self._retries, self._clock = Retries(pool.resting, retries, clock, self._rng), clock
         self.collector = Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}
@@ -81,7 +76,7 @@ class PackedPool:
         """Return the packed arm's answer about one task: the one in the ledger, or its part of a new one.
 
         Args:
-            query: what to ask; its prompt and schema are replaced.
+            query: what to ask; its prompt and schema are those about one task, and are not sent.
             task: the task as it stands in a prompt.
             patience: seconds for waiting, retries and the call.
             usable: whether an answer gives a vote.
@@ -95,16 +90,12 @@ class PackedPool:
             BudgetExhaustedError: the budget does not cover the call.
             StoppingError: the process stops.
         """
-        alone = {TYPICAL_ID: task}
-        query = replace(query, messages=packed_messages(alone), schema=packed_schema(alone))
-        fingerprint = self._pool.fingerprint(query.model, query.messages, query.schema)
-        key = pack_key(fingerprint, query.model)
+        key = pack_key(self._pool, query.model, task)
         if (shared := self._running.get(key)) is not None:
             await self._calls.record_use(key, query)
             return replace(await asyncio.shield(shared), cost=0.0)
         future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
-        self._running[key] = future
-        future.add_done_callback(lambda done: self._remove(key, done))
+        forget_when_done(self._running, key, future)
         member = Member(query, task, key, self._clock() + patience, usable, future)
         with self.collector.preparing():
             try:
@@ -118,11 +109,6 @@ class PackedPool:
             else:
                 self.collector.add(member, self._pool.pack_size(query.model))
         return await asyncio.shield(future)
-
-    def _remove(self, key: str, future: asyncio.Future[PaidAnswer]) -> None:
-        self._running.pop(key, None)
-        if not future.cancelled():
-            future.exception()  # if nobody waits for it any more, asyncio would log it with its traceback
 
     async def _send(self, members: list[Member]) -> None:
         """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error."""
@@ -152,7 +138,7 @@ class PackedPool:
 
     async def _ask_together(self, members: list[Member]) -> None:
         """Ask about members in one prompt, again after a failure that may be temporary."""
-        for retry in range(self._retries + 1):
+        for tried in self._retries.tries:
             until = min(member.until for member in members)
             claimed = await self._claimed(members, until)
             if claimed is None:
@@ -163,17 +149,11 @@ class PackedPool:
                 return
             except ModelError as error:
                 members = list(mine.members.values())
-                name = members[0].query.model
-                pause = self._rng.uniform(0.5, 1.0) * 2.0**retry
-                hopeless = not error.retry or retry == self._retries or self._pool.resting(name)
-                if hopeless or self._clock() + pause >= until:
-                    raise
-                _log.info("model_retry", model=name, code=error.code, retry=retry + 1)
-                await asyncio.sleep(pause)
+                await self._retries.pause(members[0].query.model, error, tried, until)
             finally:
                 self._packs.stop_renewing(mine)
 
-    async def _claimed(self, members: list[Member], until: float) -> tuple[Pack, int | None] | None:
+    async def _claimed(self, members: list[Member], until: float) -> tuple[Pack[Member], int | None] | None:
         """The prompt about the members that nobody has asked about, with its call; ``None`` without any."""
         self._pool.gate.check()
         if (pack := self._pack(members)) is None:
@@ -187,19 +167,15 @@ class PackedPool:
                 self._wait_for_other(member)
         return (pack.only(claimed.mine), claimed.call) if claimed.mine else None
 
-    def _pack(self, members: list[Member]) -> Pack | None:
-        """The prompt about some members in random order, under random ids; ``None`` if there is none to ask.
-
-        A text with lines of the prompt's own kind for nearly every id leaves no ids: all are asked singly.
-        """
-        ids = draw_ids([member.task for member in members], self._rng) if members else None
-        if ids is None:
+    def _pack(self, members: list[Member]) -> Pack[Member] | None:
+        """The prompt about some members; ``None`` if there is none to ask, or all are asked singly."""
+        pack = Pack.drawn(members, self._rng)
+        if pack is None:
             for member in members:
                 member.end(PaidAnswer("", 0.0))
-            return None
-        return Pack(dict(zip(ids, self._rng.sample(members, len(members)), strict=True)))
+        return pack
 
-    def _estimate(self, pack: Pack) -> CallEstimate:
+    def _estimate(self, pack: Pack[Member]) -> CallEstimate:
         name, messages = next(iter(pack.members.values())).query.model, pack.messages
         ceiling = self._pool.ceiling(name, messages, pack.schema, tasks=len(pack.members))
         return CallEstimate(ceiling, self._pool.count(name, messages))
@@ -226,7 +202,7 @@ class PackedPool:
             if not isinstance(error, Exception):
                 raise
 
-    async def _call(self, pack: Pack, call: int | None, until: float) -> None:
+    async def _call(self, pack: Pack[Member], call: int | None, until: float) -> None:
         """Send the prompt once, store what came, and give each member its part.
 
         Raises:
@@ -243,7 +219,7 @@ class PackedPool:
             usage = error.usage or Usage(0, 0, self._unknown_cost(pack, error))
             outcome = CallOutcome(None, usage, error.code, self._clock() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
-            await self._end(pack, call, outcome, {} if unread else None)
+            await self._end(pack, call, outcome, pack.split("") if unread else None)
             if not unread:
                 raise
             return
@@ -251,36 +227,33 @@ class PackedPool:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
             await self._end(pack, call, outcome, None)
             raise
-        parts = split_answer(answer.content, {key: member.task for key, member in pack.members.items()})
         outcome = CallOutcome(None, answer.usage, None, answer.seconds, version=answer.version)
-        await self._end(pack, call, outcome, parts)
+        await self._end(pack, call, outcome, pack.split(answer.content))
 
     async def _end(
-        self, pack: Pack, call: int | None, outcome: CallOutcome, parts: Mapping[str, str] | None
+        self, pack: Pack[Member], call: int | None, outcome: CallOutcome, parts: Mapping[str, str] | None
     ) -> None:
-        """Store the parts of an answer, id → part, and give them to those who wait.
+        """Store the parts of an answer, key → part, and give them to those who wait.
 
         ``None`` stands for no answer.
         """
-        read = {
-            member.key: part if (part := (parts or {}).get(number, "")) and member.usable(part) else ""
-            for number, member in pack.members.items()
-        }
-        await self._packs.settle(pack, call, outcome, None if parts is None else read)
         if parts is None:
+            await self._packs.settle(pack, call, outcome, None)
             return
-        name, shares = next(iter(pack.members.values())).query.model, pack.shares
+        members = pack.members.values()
+        read = {
+            member.key: part if (part := parts[member.key]) and member.usable(part) else ""
+            for member in members
+        }
+        await self._packs.settle(pack, call, outcome, read)
+        name, shares = next(iter(members)).query.model, pack.shares
         self._pool.judge(name, usable=any(read.values()))
-        missing = sum(not content for content in read.values())
-        metrics.packed_tasks.labels(model=name, outcome="answered").inc(len(read) - missing)
-        metrics.packed_tasks.labels(model=name, outcome="missing").inc(missing)
-        if missing:
-            _log.info("missing_in_pack", model=name, tasks=len(read), missing=missing)
-        for member in pack.members.values():
+        count_parts(name, read)
+        for member in members:
             cost = outcome.usage.cost * shares[member.key]
             member.end(PaidAnswer(read[member.key], cost, version=outcome.version))
 
-    def _unknown_cost(self, pack: Pack, error: ModelError) -> float:
+    def _unknown_cost(self, pack: Pack[Member], error: ModelError) -> float:
         """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""
         if not isinstance(error, ModelTimeoutError):
             return 0.0

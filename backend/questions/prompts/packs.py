@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,12 +53,21 @@ class PackedTask:
     Attributes:
         system: the system message, equal for all tasks that can share a prompt.
         texts: field key → text.
-        questions: the questions about the task.
+        schemas: question → JSON schema of its answer. Labels are not listed: they would count many times.
     """
 
     system: str
     texts: Mapping[str, str]
-    questions: Sequence[TaskQuestion]
+    schemas: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> PackedTask:
+        """Return the task that :meth:`to_json` gave."""
+        return cls(stored["system"], stored["texts"], stored["schemas"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the task as JSON, to be put into a prompt later."""
+        return {"system": self.system, "texts": dict(self.texts), "schemas": dict(self.schemas)}
 
     def fenced(self, number: str) -> str:
         """Return the task's texts between lines with its id; several fields name themselves."""
@@ -69,13 +78,15 @@ class PackedTask:
         )
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON schema of the task's answer. Labels are not listed: they would count many times."""
-        formats = [question.question.control.answer_format for question in self.questions]
-        if len(formats) == 1:
-            return _without_labels(formats[0].schema)
-        names = [question.name for question in self.questions]
-        properties = {name: _without_labels(each.schema) for name, each in zip(names, formats, strict=True)}
-        return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+        """Return the JSON schema of the task's answer."""
+        if len(self.schemas) == 1:
+            return next(iter(self.schemas.values()))
+        return {
+            "type": "object",
+            "properties": dict(self.schemas),
+            "required": list(self.schemas),
+            "additionalProperties": False,
+        }
 
 
 def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> PackedTask | None:
@@ -90,7 +101,8 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
     form = forms[0] if len(asked) == 1 else dict(zip([each.name for each in asked], forms, strict=True))
     system = "\n".join([_TASKS, *question_lines(asked, instructions), "", _FORM, _json({"<id>": form})])
     texts = {key: text for question in questions for key, text in question.texts.items()}
-    return PackedTask(system, texts, questions)
+    schemas = {each.name: _without_labels(each.control.answer_format.schema) for each in asked}
+    return PackedTask(system, texts, schemas)
 
 
 def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str] | None:
@@ -136,17 +148,18 @@ def split_answer(content: str, tasks: Mapping[str, PackedTask]) -> dict[str, str
     for number, answer in _entries(content) or _listed(content):
         found.setdefault(number, []).append(answer)
     return {
-        number: _json(_by_question(answers[0], task.questions))
+        number: _json(_by_question(answers[0], task.schemas))
         for number, task in tasks.items()
         if (answers := found.get(number)) and all(answer == answers[0] for answer in answers)
     }
 
 
-def _by_question(answer: object, questions: Sequence[TaskQuestion]) -> object:
+def _by_question(answer: object, questions: Collection[str]) -> object:
     """The answer as an object with the questions' names as keys."""
-    if len(questions) != 1 or (isinstance(answer, dict) and questions[0].name in answer):
+    if len(questions) != 1:
         return answer
-    return {questions[0].name: answer}
+    [name] = questions
+    return answer if isinstance(answer, dict) and name in answer else {name: answer}
 
 
 def _entries(content: str) -> list[tuple[str, object]]:

@@ -22,7 +22,7 @@ from whole_backend import Backend, says, votes
 from backend import settings
 from backend.commands.ledger.forget import withdraw
 from backend.ledger import blind_tasks, scorer_data
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.certificates.blind_queue import QueuedTask
 from backend.ledger.withdrawals import Withdrawal
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")

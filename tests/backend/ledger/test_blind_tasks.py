@@ -8,7 +8,7 @@ import pytest
 from stored_rounds import PROJECT, a_key, a_round
 
 from backend.ledger import Ledger, blind_tasks, deleted_tasks, rounds
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.certificates.blind_queue import QueuedTask
 from backend.ledger.rounds import Round
 from camvo.scores.blind_queue import queue_place
 
@@ -35,7 +35,7 @@ def hear(ledger: Ledger, task: int, said: str = "Glad", **rewards: float) -> Non
 
 def queue(ledger: Ledger, control: str = "mood", epoch: str = "e1") -> list[QueuedTask]:
     with ledger.read() as connection:
-        return blind_tasks.queues(connection, PROJECT)[control, epoch]
+        return list(blind_tasks.queues(connection, PROJECT)[control, epoch])
 
 
 def by_task(ledger: Ledger) -> dict[int, QueuedTask]:

@@ -66,4 +66,4 @@ def test_a_ledger_from_before_the_first_release_is_refused_and_unchanged(
 
 def test_a_new_ledger_is_at_the_newest_revision(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert MigrationContext.configure(connection).get_current_revision() == "0019"
+        assert MigrationContext.configure(connection).get_current_revision() == "0021"

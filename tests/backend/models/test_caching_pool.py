@@ -89,7 +89,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the random pause between attempts."""
-    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
+    monkeypatch.setattr(random.SystemRandom, "uniform", lambda rng, low, high: 0.0)
 
 
 def query(task: int = 1, project: str = "7.1", **budget: float) -> ModelQuery:

@@ -23,7 +23,7 @@ QUERY = ModelQuery("7", 1, "red:3", (), {}, BudgetSettings())
 
 def member(text: str = "Sun.", system: str = "Label it.", patience: float = 1000.0, **query: Any) -> Member:
     future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
-    task = PackedTask(system, {"note": text}, ())
+    task = PackedTask(system, {"note": text}, {})
     return Member(replace(QUERY, **query), task, text, time.time() + patience, bool, future)
 
 

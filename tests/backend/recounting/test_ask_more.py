@@ -10,15 +10,19 @@ from doubtful_project import FIRST, DoubtfulStudio, resumed_doubtful
 from label_studio_api import LabelStudioApi
 from label_studio_requests import annotations_deleted, tasks_deleted
 from recount_project import Prepared
+from rich.console import Console
 from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
+from backend.commands.certificate.issue import issue_certificate
 from backend.commands.predict.ask_more_run import AskMoreRun
+from backend.ledger.certificates import issued
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.recounts import further_votes
 from backend.ledger.recounts.further_votes import FurtherVote
+from backend.settings import Environment
 from backend.upkeep.sums import nothing
 from backend.upkeep.verification import problems
 
@@ -34,6 +38,12 @@ def further(studio: DoubtfulStudio, number: int) -> list[FurtherVote]:
     [round_] = studio.backend.rounds(studio.tasks[number], studio.project)
     with studio.backend.ledger.read() as connection:
         return further_votes.of_rounds(connection, [round_.id]).get(round_.id, [])
+
+
+def reasons(studio: DoubtfulStudio) -> list[issued.Reason | None]:
+    """Why the project's certificates no longer hold."""
+    with studio.backend.ledger.read() as connection:
+        return [standing.reason for standing in issued.standings(connection, studio.project.key)]
 
 
 def in_doubt(studio: DoubtfulStudio) -> list[int]:
@@ -81,6 +91,19 @@ def test_a_recount_counts_the_further_votes(doubtful: DoubtfulStudio) -> None:
     changed = {number for number, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]}
     assert changed
     assert changed <= set(numbers)
+
+
+def test_a_later_vote_voids_the_certificate_of_the_labels_that_it_changed(
+    doubtful: DoubtfulStudio, tmp_path: Path
+) -> None:
+    doubtful.recount()
+    environment = Environment(database_url=f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    issue_certificate(Console(quiet=True), environment, doubtful.project.key, tmp_path / "page.html")
+    assert reasons(doubtful) == [None]
+    doubtful.ask_more(1.0)
+    assert reasons(doubtful) == [None]  # the labels are those that it covers until the votes are counted
+    doubtful.recount()
+    assert reasons(doubtful) == ["recounted"]
 
 
 def test_nothing_is_bought_twice(doubtful: DoubtfulStudio) -> None:

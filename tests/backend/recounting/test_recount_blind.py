@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import migrated
 import numpy as np
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 
 from backend import settings
+from backend.commands.accept.evidence import load_evidence
 from backend.learning.human_labels import hear_blind
 from backend.learning.states import StateKey
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, rounds
-from backend.ledger.blind_tasks import QueuedTask, latest_counting
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.recounts.countings import Counting
@@ -36,8 +40,13 @@ class Audit:
         self.blind = [*range(1, blind + 1)]
         with ledger.write() as connection:
             projects.remember(connection, PROJECT, label_config=None, extra_params=None, now=1.0)
-            for task in range(1, blind + shown + 1):
-                round_ = a_round(task, audit=task <= blind)
+        self.predict(1, blind, shown)
+
+    def predict(self, first: int, blind: int, shown: int) -> None:
+        """Models label further tasks, the blind ones first."""
+        with self.ledger.write() as connection:
+            for task in range(first, first + blind + shown):
+                round_ = a_round(task, audit=task < first + blind)
                 number = rounds.insert(connection, round_)
                 if round_.audit:
                     blind_tasks.enter(connection, round_, number)
@@ -63,12 +72,24 @@ class Audit:
                     found.blind.add(round_.id)
             return record(connection, PROJECT, [found], reason="command", sequence=1, now=3.0)
 
-    def queue(self) -> list[QueuedTask]:
+    def queue(self) -> BlindQueue:
         with self.ledger.read() as connection:
             return blind_tasks.queues(connection, PROJECT)["mood", "e1"]
 
     def in_order(self) -> list[int]:
-        return [entry.task for entry in latest_counting(self.queue())]
+        return [entry.task for entry in self.queue().latest]
+
+    def answer_all(self, mood: str = "Glad") -> None:
+        """People label every blind task of the queue that nobody has labelled, in its order."""
+        self.answer(*((entry.task, mood) for entry in self.queue().latest if entry.reward is None))
+
+    def certified_tasks(self) -> list[int]:
+        """The tasks whose labels ``camvo accept`` may accept."""
+        with self.ledger.read() as connection:
+            project = projects.get(connection, PROJECT)
+            assert project is not None
+            found = load_evidence(connection, project, TARGET)
+        return [task for task, decided in found.decided.items() if decided.certified]
 
     def guarantee(self) -> GuaranteeReport:
         with self.ledger.read() as connection:
@@ -150,6 +171,56 @@ def test_an_answer_out_of_turn_counts_with_the_least_it_says_of_either_label(
     audit.answer((last, human))
     audit.recount({last: label})
     assert {entry.task: entry.reward for entry in audit.queue()}[last] == reward
+
+
+# -- a recount after every blind task was labelled
+
+
+def test_a_recount_voids_the_certificate_although_no_blind_task_is_left(ledger: Ledger) -> None:
+    audit = Audit(ledger, blind=60, shown=5)
+    audit.answer_all()
+    before = audit.guarantee()
+    assert (before.threshold is not None, before.run, len(audit.certified_tasks())) == (True, 60, 5)
+    assert audit.recount({61: "Sad"}) is not None
+    after = audit.guarantee()
+    assert (after.threshold, after.run, after.recount, after.labels) == (None, 0, 1, 0)
+    assert (after.void, after.void_threshold) == (60, before.threshold)
+    assert audit.certified_tasks() == []
+
+
+def test_later_blind_labels_do_not_speak_for_earlier_tasks_whose_own_are_void(ledger: Ledger) -> None:
+    audit = Audit(ledger, blind=60, shown=5)
+    audit.answer_all()
+    audit.recount({61: "Sad"}, score=0.9)
+    audit.predict(101, blind=60, shown=7)
+    audit.answer_all()
+    guarantee = audit.guarantee()
+    assert (guarantee.run, guarantee.labels, guarantee.beyond) == (60, 7, 5)
+    assert audit.certified_tasks() == [*range(161, 168)]
+
+
+def test_what_is_left_of_a_cohort_speaks_for_its_share_beside_a_later_one(ledger: Ledger) -> None:
+    audit = Audit(ledger, blind=40, shown=20)
+    audit.answer(*glad(audit.in_order()[:30]))
+    audit.predict(101, blind=40, shown=20)
+    audit.recount({41: "Glad"}, score=0.95)
+    audit.answer_all()
+    guarantee = audit.guarantee()
+    assert guarantee.run == 50
+    assert guarantee.labels == round(10 / 40 * 20) + 20
+    assert audit.certified_tasks() == [*range(141, 161)]
+
+
+def test_a_queue_that_an_earlier_version_left_behind_is_void_after_the_migration(ledger: Ledger) -> None:
+    audit = Audit(ledger, blind=60, shown=5)
+    audit.answer_all()
+    audit.recount({61: "Sad"})
+    migration = import_module("backend.ledger.migrations.versions.0021_blind_queues")
+    with ledger.write() as connection:
+        connection.exec_driver_sql("DROP TABLE blind_queues")
+        with Operations.context(MigrationContext.configure(connection)):
+            migration.upgrade()
+    assert (audit.guarantee().threshold, audit.guarantee().void) == (None, 60)
 
 
 def test_blind_tasks_that_come_after_a_recount_join_its_queue(ledger: Ledger) -> None:

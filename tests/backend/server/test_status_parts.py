@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, CheckedRow
 from backend.models.failures import cure
@@ -89,7 +89,7 @@ def blind(task: int, reward: float | None) -> QueuedTask:
 
 
 def test_the_blind_labels_that_a_certificate_needs_are_counted_from_the_queue() -> None:
-    queue = [blind(task, 1.0 if task < 20 else None) for task in range(100)]
+    queue = BlindQueue(tuple(blind(task, 1.0 if task < 20 else None) for task in range(100)))
     found = certify_report(queue, scores(at99=500), 0.9)
     assert found is not None
     assert (found.target, found.waiting, found.next_task) == (0.9, 80, 20)
@@ -97,7 +97,7 @@ def test_the_blind_labels_that_a_certificate_needs_are_counted_from_the_queue() 
 
 
 def test_a_lower_target_is_named_if_the_waiting_tasks_cannot_certify_the_own_one() -> None:
-    queue = [blind(task, float(task % 8 != 0) if task < 80 else None) for task in range(200)]
+    queue = BlindQueue(tuple(blind(task, float(task % 8 != 0) if task < 80 else None) for task in range(200)))
     found = certify_report(queue, scores(at99=500), 0.97)
     assert found is not None
     assert found.target < 0.97
@@ -105,7 +105,7 @@ def test_a_lower_target_is_named_if_the_waiting_tasks_cannot_certify_the_own_one
 
 
 def test_without_a_blind_task_nothing_is_said_of_certificates() -> None:
-    assert certify_report([], scores(at90=10), 0.9) is None
+    assert certify_report(BlindQueue(), scores(at90=10), 0.9) is None
 
 
 # -- models

@@ -300,6 +300,33 @@ def test_all_mistakes_are_told_at_once(mistake: Callable[[str], ConfigError]) ->
     assert all(place in str(error) for place in ("audit", "deadline", "policy.delta"))
 
 
+@pytest.mark.parametrize(
+    ("text", "where", "fix"),
+    [
+        ("MODELS: []", "MODELS", "did you mean models?"),
+        (THREE + "budgett: {day_usd: 1}", "budgett", "did you mean budget?"),
+        (THREE + "budget: {dayusd: 1}", "budget.dayusd", "did you mean day_usd?"),
+        (THREE + "day_usd: 1", "day_usd", "did you mean budget.day_usd?"),
+        (THREE + "url_env: X", "url_env", "did you mean alerts.url_env?"),
+        (THREE + "budget: {audit: 0.1}", "budget.audit", "did you mean audit, outside budget?"),
+        (THREE + "humans: {pirce: 1}", "humans.pirce", "did you mean price?"),
+        (THREE + "policy: {name: jiont}", "policy.name", "did you mean joint?"),
+        (THREE + "policy: jiont", "policy", "write policy: {name: joint}"),
+        (THREE + "policy: {name: single, model: B}", "policy.model", "did you mean b?"),
+        (
+            "models: [{name: a, model: x/a, api_key_evn: X}]",
+            "models[0].api_key_evn",
+            "did you mean api_key_env?",
+        ),
+    ],
+)
+def test_the_intended_word_stands_beside_the_wrong_one(
+    mistake: Callable[[str], ConfigError], text: str, where: str, fix: str
+) -> None:
+    error = mistake(text)
+    assert (error.where, error.fix) == (f"camvo.yaml: {where}", fix)
+
+
 def test_an_unknown_key_of_a_model_goes_to_litellm(write: Callable[[str], Path]) -> None:
     settings = load(write(model_entry(api_base="http://local", top_p=0.5, parameters={"seed": 1})))
     assert settings.models[2].parameters == {"api_base": "http://local", "top_p": 0.5, "seed": 1}

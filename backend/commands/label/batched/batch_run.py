@@ -26,6 +26,7 @@ from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.baselines import Baseline, Majority, Single
+from camvo.twins.same_model import twins
 
 FIRST_WINDOW: Final = 150
 """The most tasks that are labelled at once, so that stopping is learnt before the large batches."""
@@ -165,8 +166,8 @@ class BatchRun:
         jobs, report = self.jobs, DeskReport(full=set(full))
 
         async def send() -> DeskReport:
-            for model in sorted(jobs.batching.models if jobs.batching else ()):
-                await desk.send(jobs.project, model, jobs.settings.budget, report, jobs.purse)
+            for arm in _arms(jobs):
+                await desk.send(jobs.project, arm, jobs.settings.budget, report, jobs.purse)
             report.out = desk.out(jobs.project)
             return report
 
@@ -205,6 +206,13 @@ class BatchRun:
                 highlight=False,
                 soft_wrap=True,
             )
+
+
+def _arms(jobs: DatasetJobs) -> list[str]:
+    """The arms that are asked in batches: the models, and the packed arms beside them."""
+    models = frozenset[str]() if jobs.batching is None else jobs.batching.models
+    packed = twins(jobs.settings.arms)
+    return sorted(arm for arm in jobs.settings.arms if packed.get(arm, arm) in models)
 
 
 def _some_are_out(jobs: DatasetJobs) -> bool:

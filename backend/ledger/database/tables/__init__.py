@@ -39,6 +39,7 @@ from backend.ledger.database.tables.learning import (
 from backend.ledger.database.tables.people import accepted, human_annotations, withdrawals
 from backend.ledger.database.tables.projects import alerts, projects
 from backend.ledger.database.tables.rounds import (
+    blind_queues,
     blind_tasks,
     deleted_tasks,
     example_texts,
@@ -60,6 +61,7 @@ __all__ = [
     "batch_jobs",
     "batch_lines",
     "batch_tasks",
+    "blind_queues",
     "blind_tasks",
     "call_shares",
     "calls",

@@ -50,6 +50,8 @@ batch_lines = Table(
     Column("code", Text),
     Column("cost", BigInteger),
     Column("created_at", Double, nullable=False),
+    Column("request", Text),
+    Column("number", Text),
     Index(None, "project", "state", "model"),
     Index(None, "job", "state"),
     Index(None, "project", "task"),

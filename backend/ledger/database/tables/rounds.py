@@ -94,6 +94,15 @@ blind_tasks = Table(
     Index(None, "project", "task"),
 )
 
+blind_queues = Table(
+    "blind_queues",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("control", Text, primary_key=True),
+    Column("epoch", Text, primary_key=True),
+    Column("recount", BigInteger, nullable=False),
+)
+
 failed_tasks = Table(
     "failed_tasks",
     metadata,

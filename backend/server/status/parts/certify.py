@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.ledger.blind_tasks import QueuedTask, latest_counting
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.reports import SCORE_BINS
-from camvo.scores.blind_queue import unbroken_run
 from camvo.scores.labels_needed import labels_to_certify
 
 _LOWER = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5)
@@ -45,9 +44,7 @@ def blind_labels_needed(score_counts: Sequence[int], target: float) -> int | Non
     return labels_to_certify([], _scores(score_counts), target, most=_MOST) if sum(score_counts) else None
 
 
-def certify_report(
-    queue: Sequence[QueuedTask], score_counts: Sequence[int], target: float
-) -> CertifyReport | None:
+def certify_report(queue: BlindQueue, score_counts: Sequence[int], target: float) -> CertifyReport | None:
     """Say how many blind labels are needed; ``None`` without a blind task.
 
     Args:
@@ -57,12 +54,11 @@ def certify_report(
     """
     if not queue or not sum(score_counts):
         return None
-    queue = latest_counting(queue)
-    run = unbroken_run(queue)
+    run, behind = queue.run, queue.behind
     audits = [(blind.score, blind.reward) for blind in run if blind.reward is not None]
     scores = _scores(score_counts)
-    waiting = sum(blind.reward is None for blind in queue)
-    next_task = queue[len(run)].task if len(run) < len(queue) else None
+    waiting = sum(blind.reward is None for blind in behind)
+    next_task = behind[0].task if behind else None
     own = labels_to_certify(audits, scores, target, most=_MOST)
     if own is not None and own <= waiting:
         return CertifyReport(target, own, waiting, next_task)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from backend.ledger.blind_tasks import QueuedTask, latest_counting
+from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.server.status.evidence import GuaranteeReport
-from camvo.scores.blind_queue import unbroken_run
 from camvo.scores.guarantee import Certified, Guarantee
 
 CountLabels = Callable[[float, int | None], int]
 """Counts a question's labels with at least a score, up to a round (``None`` for all)."""
 
 
-def guarantee_report(queue: Sequence[QueuedTask], target: float, count: CountLabels) -> GuaranteeReport:
+def guarantee_report(queue: BlindQueue, target: float, count: CountLabels) -> GuaranteeReport:
     """The report on one question in one epoch, apart from other questions on the same tasks.
 
     Args:
@@ -24,12 +25,11 @@ def guarantee_report(queue: Sequence[QueuedTask], target: float, count: CountLab
         target: the share of labels that must be right.
         count: counts the question's labels.
     """
-    every_counting, queue = queue, latest_counting(queue)
-    run = queue[: len(unbroken_run(queue))]
+    latest, run, void = queue.latest, queue.run, queue.void
     guarantee, certified = _certified(run, target)
-    void = [blind for blind in every_counting if blind.recount < (queue[0].recount if queue else 0)]
-    _, voided = _certified(latest_counting(void), target)
-    labels = covered_labels(queue, run, certified, count)
+    last = max((blind.recount for blind in void), default=0)
+    _, voided = _certified([blind for blind in void if blind.recount == last], target)
+    labels = covered_labels(queue, certified, count)
     every = count(0.0, None)
     return GuaranteeReport(
         target=target,
@@ -41,13 +41,13 @@ def guarantee_report(queue: Sequence[QueuedTask], target: float, count: CountLab
         labels=labels,
         freed=labels / every if every else 0.0,
         beyond=count(certified.threshold, None) - labels if certified else 0,
-        blind=len(queue),
-        labelled=sum(blind.reward is not None for blind in queue),
+        blind=len(latest),
+        labelled=sum(blind.reward is not None for blind in latest),
         run=len(run),
-        next_task=queue[len(run)].task if len(run) < len(queue) else None,
+        next_task=latest[len(run)].task if len(run) < len(latest) else None,
         counting=_digest(blind.counting for blind in run),
         labels_hash=_digest([blind.task, blind.answers, blind.reward] for blind in run),
-        recount=queue[0].recount if queue else 0,
+        recount=queue.recount,
         void=len(void),
         void_threshold=voided.threshold if voided else None,
     )
@@ -59,57 +59,76 @@ def _certified(run: Sequence[QueuedTask], target: float) -> tuple[Guarantee, Cer
     return guarantee, guarantee.certified()
 
 
-def covered_labels(
-    queue: Sequence[QueuedTask], run: Sequence[QueuedTask], certified: Certified | None, count: CountLabels
-) -> int:
-    """How many labels a certificate covers.
+@dataclass(frozen=True, slots=True)
+class CoveredCohort:
+    """A cohort that the run reaches.
 
-    - Of a cohort whose blind tasks all belong to the run, it covers every label.
-    - Of the first cohort as well: the part in the run is a random sample of it.
-    - Of a later one it covers the share that is in the run. Otherwise a few labels of many new tasks, added
-      to many labels of old ones, would speak for all new tasks.
+    Attributes:
+        after: the round after which it begins.
+        through: its last round.
+        share: the share of its labels for which the run speaks, in (0, 1].
+    """
+
+    after: int
+    through: int
+    share: float
+
+
+def covered_cohorts(queue: BlindQueue) -> list[CoveredCohort]:
+    """The cohorts for whose labels the run speaks, in their order.
+
+    The run speaks for a cohort in proportion to the share of its blind tasks that are in the run. Otherwise a
+    few labels of many new tasks, added to many labels of old ones, would speak for all new tasks. Blind tasks
+    that certified labels of an earlier counting are not in the run, so for a cohort that was finished before
+    a recount nothing speaks any more. A run within one cohort is a random sample of it, and speaks for all
+    of it.
 
     Args:
         queue: the question's blind tasks.
-        run: those that certify.
+    """
+    ends, every = queue.ends, Counter(blind.cohort for blind in queue)
+    reached = Counter(blind.cohort for blind in queue.run if blind.cohort in ends)
+    return [
+        CoveredCohort(
+            after=max((end for other, end in ends.items() if other < cohort), default=0),
+            through=ends[cohort],
+            share=1.0 if len(reached) == 1 else reached[cohort] / every[cohort],
+        )
+        for cohort in sorted(reached)
+    ]
+
+
+def covered_labels(queue: BlindQueue, certified: Certified | None, count: CountLabels) -> int:
+    """How many labels a certificate covers; see :func:`covered_cohorts`.
+
+    Args:
+        queue: the question's blind tasks.
         certified: the certificate, ``None`` if there is none.
         count: counts the question's labels.
     """
     if certified is None:
         return 0
-    ends = {blind.cohort: blind.closed_through for blind in queue if blind.closed_through is not None}
-    last = run[-1].cohort
-    before = max((cohort for cohort in ends if cohort < last), default=None)
-    covered = 0 if before is None else count(certified.threshold, ends[before])
-    if last not in ends:  # nobody has answered there: its tasks in the run were deleted
-        return covered
-    in_run, in_queue = (sum(blind.cohort == last for blind in tasks) for tasks in (run, queue))
-    share = 1.0 if before is None else in_run / in_queue
-    return covered + int(share * (count(certified.threshold, ends[last]) - covered))
+    least = certified.threshold
+    return sum(
+        int(cohort.share * (count(least, cohort.through) - count(least, cohort.after)))
+        for cohort in covered_cohorts(queue)
+    )
 
 
-def covered_rounds(queue: Sequence[QueuedTask], target: float) -> tuple[Certified, int] | None:
-    """What the blind labels certify, and the newest round up to which it covers every label.
+def covered_rounds(queue: BlindQueue, target: float) -> tuple[Certified, int, int] | None:
+    """What the blind labels certify, and the rounds of which it covers every label.
 
-    Of a later cohort that is in the run only in part, no single label can be said to be covered.
+    Of a cohort for which the run speaks in part only, no single label can be said to be covered.
 
     Returns:
-        The certificate and the round's number; ``None`` if there is no certificate.
+        The certificate, the round after which it covers all labels, and the last one of them; ``None`` if
+        there is no certificate or no whole cohort.
     """
-    queue = latest_counting(queue)
-    run = queue[: len(unbroken_run(queue))]
-    _, certified = _certified(run, target)
-    if certified is None:
+    _, certified = _certified(queue.run, target)
+    whole = [cohort for cohort in covered_cohorts(queue) if cohort.share == 1.0]
+    if certified is None or not whole:
         return None
-    ends = {blind.cohort: blind.closed_through for blind in queue if blind.closed_through is not None}
-    whole = {
-        cohort
-        for cohort in ends
-        if cohort == min(ends)
-        or sum(blind.cohort == cohort for blind in run) == sum(blind.cohort == cohort for blind in queue)
-    }
-    reached = [ends[cohort] for cohort in whole if cohort <= run[-1].cohort]
-    return (certified, max(reached)) if reached else None
+    return certified, whole[0].after, whole[-1].through
 
 
 def _digest(items: Iterable[object]) -> str | None:

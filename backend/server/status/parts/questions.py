@@ -9,7 +9,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from backend.ledger import blind_tasks, drift_tests, reports
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.reports import RoundsRow
 from backend.questions import ConfigQuestion
 from backend.server.status.evidence import Share, VotesReport
@@ -60,7 +60,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     listed = []
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
-        queue = queues.get((control, epoch), ())
+        queue = queues.get((control, epoch), BlindQueue())
         count = partial(reports.count_labels, connection, project, control, epoch)
         report = QuestionReport(
             control=control,
@@ -78,9 +78,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
 
 
-def _with_labels(
-    source: QuestionSource, report: QuestionReport, queue: Sequence[QueuedTask]
-) -> QuestionReport:
+def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
     question = (source.connection, source.project, report.control, report.epoch)
     score_counts = reports.count_scores(*question)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from backend.ledger.blind_tasks import QueuedTask
+from backend.ledger.certificates.blind_queue import BlindQueue
 from backend.ledger.certificates.hashes import resting_on
 from backend.ledger.certificates.label_answers import blind_answers, count_answers
 from backend.ledger.reports import counts
@@ -47,7 +46,7 @@ def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
     control: str,
     epoch: str,
     question: ConfigQuestion,
-    queue: Sequence[QueuedTask],
+    queue: BlindQueue,
 ) -> SharesReport | None:
     """Estimate the shares of a question's labels. Reads every round of the question.
 
@@ -65,7 +64,7 @@ def shares_report(  # noqa: PLR0917 - the question, and its blind tasks
     options = question.control
     if not isinstance(options, OneOf | AnyOf):
         return None
-    found = random_sample(_arrivals(queue), _ends(queue))
+    found = random_sample(_arrivals(queue), queue.ends.values())
     if found is None:
         return None
     arrivals, through = found
@@ -98,10 +97,6 @@ def _answer(label: str, several: bool) -> Answer:
     return frozenset(read_subset(label) if several else [label])
 
 
-def _arrivals(queue: Sequence[QueuedTask]) -> list[Arrival]:
+def _arrivals(queue: BlindQueue) -> list[Arrival]:
     counting = {blind.task for blind in resting_on(queue)}
     return [Arrival(blind.round_id, blind.place, blind.task, blind.task in counting) for blind in queue]
-
-
-def _ends(queue: Sequence[QueuedTask]) -> list[int]:
-    return [blind.closed_through for blind in queue if blind.closed_through is not None]

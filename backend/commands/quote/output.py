@@ -49,6 +49,8 @@ def lines(quote: Quote) -> Iterator[str]:
             f"right labels: {right.likely:.1%}, from {right.low:.1%} to {right.high:.1%}, by"
             f" {evidence.labelled} human labels"
         )
+    if quote.levers and not any(lever.on for lever in quote.levers):
+        yield "batches and packing are set at some models only; each line below is about all models"
     for lever in quote.levers:
         yield (
             f"{_way(lever)}: everyone {dollars(lever.everyone)}, this policy about {dollars(lever.policy)}"

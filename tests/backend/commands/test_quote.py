@@ -119,6 +119,15 @@ def test_without_a_pilot_the_share_is_what_is_documented(tmp_path: Path) -> None
         assert any("documented" in line for line in lines(said))
 
 
+def test_a_range_that_is_documented_begins_below_the_price_of_everyone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None) as folder:
+        folder.table(*texts(60))
+        said = quote(folder)
+        # The policy joint may stop after one model, whatever k_min says to others.
+        assert said.bill.low < said.everyone.low
+        assert said.bill.high < said.everyone.high
+
+
 def test_packing_saves_nineteen_of_twenty_instructions_and_nothing_of_the_texts(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, billed) as folder:
         folder.table(*texts(3))
@@ -143,6 +152,20 @@ def test_the_lever_that_is_set_is_on_and_costs_what_the_quote_says(
         assert ways[on].everyone == pytest.approx(said.everyone.middle)
         assert ways[True, None].everyone == pytest.approx(0.5 * ways[False, None].everyone)
         assert sum("(as it is set)" in line for line in lines(said)) == 1
+
+
+def test_levers_that_are_set_at_some_models_only_are_none_of_the_lines(tmp_path: Path) -> None:
+    common = {"input_price": 1.0, "output_price": 1.0}
+    models = [
+        {"name": "red", "model": "openai/red", "pack": 5, **common},
+        {"name": "green", "model": "openai/green", **common},
+    ]
+    with LabelFolder(tmp_path, billed, models=models) as folder:
+        folder.table(*texts(12))
+        said = quote(folder)
+        assert not any(lever.on for lever in said.levers)
+        assert [model.pack for model in said.models.values()] == [5, 1]
+        assert any("at some models only" in line for line in lines(said))
 
 
 def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Path) -> None:

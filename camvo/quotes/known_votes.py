@@ -72,11 +72,6 @@ class KnownVotes:
             votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
         )
 
-    def first_fit(self, worth: float) -> JointFit:
-        """The fit to these rounds alone."""
-        unique, counts = np.unique(self.canonical, axis=0, return_counts=True)
-        return self.fit(VoteRows(unique, counts.astype(np.float64), np.zeros(len(unique))), worth)
-
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
         """Whom the plan of a fit asks about each task, shape (n, K), if no draw lets it ask everyone.
 

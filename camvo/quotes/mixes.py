@@ -114,9 +114,19 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
     for times in tried:
         replayed = [_replayed(known, min(tasks, _MOST), times * worth, rng) for _ in range(replays)]
         share = float(np.mean([project.share for project in replayed]))
-        scores, right = _checked(known, known.first_fit(times * worth), of_worth[times], times * worth)
-        humans = human_shares(scores, right, target, (1.0 - _LEVEL) / len(tried))
-        found.append(Mix(times, min(DRIFT * share, 1.0), *humans, len(right)))
+        shares = [
+            human_shares(
+                *_checked(known, project.fit, of_worth[times], times * worth),
+                target,
+                (1.0 - _LEVEL) / len(tried),
+            )
+            for project in replayed
+            if project.fit is not None
+        ]
+        # Which label is less sure than which hangs on the fit, and nobody knows the last one yet.
+        likely, sure = np.array(shares).T
+        humans = float(likely.mean()), float(sure.max())
+        found.append(Mix(times, min(DRIFT * share, 1.0), *humans, len(of_worth[times].human)))
     return found
 
 

@@ -67,7 +67,7 @@ def label(  # noqa: PLR0917 - a command's options
         if server:
             refuse("is set at the server", "leave it out", config=config)
             refuse("is for runs in this process", "leave out --server", out=out)
-            refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
+            refuse("is for runs in this process", "leave out --server", pilot=spending.pop("pilot"))
             from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
 
             spending |= {"refresh": recount, "ask_more": ask_more}
@@ -144,7 +144,6 @@ def _label_project(
     project: int, config: Path | None, label_studio: str | None, out: Path | None, **spending: Any
 ) -> bool:
     """Label a project in this process; returns whether no task is left."""
-    refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.project.project_run import label_project  # noqa: PLC0415 - keeps the help fast
 

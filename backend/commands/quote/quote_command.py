@@ -52,8 +52,11 @@ def quote(  # noqa: PLR0917 - a command's options
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes}
     if source is None:
-        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, **spending)
-        quote_run.quote_project(int(project or 0), config, label_studio, as_json=as_json, target=target)
+        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, batch=batch)
+        options = options_of(None, None, None, pilot=pilot, budget=budget, yes=yes)
+        quote_run.quote_project(
+            int(project or 0), options, config, label_studio, as_json=as_json, target=target
+        )
         return
     refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
     options = options_of(**of_file, id_column=id_column, name=name, **spending)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ def teach(
         str | None,
         typer.Option(
             "--annotator",
-            help="Who gave the labels: a number or a name.",
+            help="Whose labels: a number of Label Studio's, or a name.",
             show_default="the column camvo_annotator",
         ),
     ] = None,

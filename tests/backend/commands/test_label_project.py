@@ -13,6 +13,7 @@ from whole_backend import prompt_of
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project.project_run import predict_project
 from backend.commands.predict.tally import Tally
+from backend.commands.quote.quote_run import project_quote
 from backend.ledger import projects
 from backend.ledger.money import accounts
 from backend.testing import Reply
@@ -106,3 +107,24 @@ def test_a_column_that_appears_during_the_run_is_left_out(tmp_path: Path) -> Non
         api.before = change
         run(api, folder, tmp_path / "out.csv")
         assert "new" not in folder.rows()[0]
+
+
+def test_a_pilot_asks_everyone_about_random_tasks_of_the_project(tmp_path: Path) -> None:
+    with (
+        LabelStudioApi() as api,
+        LabelFolder(tmp_path, glad_unless_broken, policy=None, concurrency=8) as folder,
+    ):
+        api.add_tasks(*(f"text {number}" for number in range(48)))
+        said = project_quote(
+            api.client(),
+            PROJECT,
+            LabelOptions(pilot=40),
+            folder.environment,
+            folder.console,
+            HashedTexts(),  # type: ignore[arg-type]
+        )
+        assert folder.server.count() == 2 * 40
+        assert (said.to_come, said.evidence.rounds) == (8, 40)
+        assert api.predictions() == []
+        assert run(api, folder, pilot=40).created == 48
+        assert folder.server.count() <= 2 * 48

@@ -152,7 +152,7 @@ def test_blind_labels_reach_the_queue_that_certifies(folder: LabelFolder) -> Non
     teach(folder)
     with folder.ledger.read() as connection:
         [queue] = blind_tasks.queues(connection, "in").values()
-    assert [task.reward for task in queue[:3]] == [0.0, 1.0, None]
+    assert [task.reward for task in queue.entries[:3]] == [0.0, 1.0, None]
 
 
 def test_a_word_that_is_no_label_is_refused_with_its_line_and_nothing_is_learnt(folder: LabelFolder) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import repeat
 
@@ -41,6 +42,10 @@ class ProjectTasks:
         for task in project_tasks(self._client, self._number):
             data = {name: value for name, value in task.row.data.items() if name in known}
             yield replace(task, row=replace(task.row, data=data))
+
+    def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
+        """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
+        return heapq.nsmallest(count, (draw(task.number) for task in self.first_rows()))
 
     def is_first(self) -> Iterator[bool]:
         """Each row is the first of its task, because it is the only one."""

@@ -21,9 +21,7 @@ from backend.commands.label.spending import Spending
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
 from backend.commands.progress import progress_bar
-from backend.commands.quote.consent import agree_to
-from backend.commands.quote.output import print_quote
-from backend.commands.quote.quoting import kept_to, quote_of
+from backend.commands.quote.quoting import agreed
 from backend.datasets.sinks.open_sink import check_sink
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
@@ -115,10 +113,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
         )
         tasks_in_all = client.count_tasks(number)
         listed = ProjectTasks(client, number, tasks_in_all)
-        quote = quote_of(jobs, listed.first_rows, tasks_in_all, console)
-        print_quote(console, quote)
-        agree_to(quote.bill.high, options, console)
-        jobs = kept_to(jobs, quote, options)
+        jobs = agreed(jobs, listed, options, console)
         predictor = ProjectPredictor(
             process,
             own_settings,

@@ -1,26 +1,34 @@
-"""Measure the bill of the same labels at once and in providers' batches.
+"""Measure the bill of the same labels at once, in providers' batches, and in batches of packed prompts.
 
-    OMP_NUM_THREADS=1 python benchmarks/batches.py VOTES.csv … [--items 2000] [--stages 3] [--seed 0]
+    OMP_NUM_THREADS=1 python benchmarks/batches.py VOTES.csv … [--items 5000] [--stages 3] [--seed 0]
 
 Each table is replayed twice with the policy ``joint``. At once, items are asked one after another at list
-price. In batches, a first window is asked at once, as ``camvo label --batch`` does; every other item is then
-asked in so many rounds of batches, at half the price. In each round all items are planned with what the
-earlier rounds have taught, and their coins are drawn once. Printed: both bills in % of asking every model at
-list price, their ratio, and the percentage of right labels. Prices are read from the JSON file beside the
-table. The policy ignores contexts beside the draw.
+price. In batches, a first window is asked at once, or in batches of its own if there are few items, as
+``camvo label --batch`` does. Every other item is then asked in so many rounds of batches, at half the price.
+In each round all items are planned with what the earlier rounds have taught, and their coins are drawn once.
+
+Packing multiplies every price by the same share, which ``benchmarks/packing.py`` measures on the table's
+texts, with the coin that asks some tasks singly, too. So the votes are those of the batches without packs:
+what packing costs in accuracy is not in these numbers. Printed is a row of a Markdown table: bills in % of
+asking every model at list price, their ratios to the bill at once, and the percentages of right labels.
+Prices are read from the JSON file beside the table. The policy ignores contexts beside the draw.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from packing import read_texts, usage
 
 import camvo
-from backend.commands.label.batched.batch_run import FIRST_WINDOW
+from backend.annotation.pack_checks import COIN
+from backend.commands.label.batched.batch_run import AT_ONCE_FROM, FIRST_WINDOW
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
 from camvo.policies.background_fits import Fit, fitted
@@ -29,6 +37,10 @@ from camvo.policies.staged import Drawn, Waiting
 
 QUESTION = "label"
 DISCOUNT = 0.5
+PACK = 20
+HEADINGS = (
+    "table|items|at once|batches|ratio|packed price|packs in batches|ratio|right at once|right in batches"
+)
 REFIT = 1.1
 """A fit is computed again when the rounds have grown by this factor, as the server's background fits are."""
 
@@ -127,16 +139,36 @@ def bills(path: Path, number: int, stages: int, seed: int) -> str:
     once, batched = Learner(labels, prices), Learner(labels, prices)
     at_once(once, rows, contexts)
     window = min(FIRST_WINDOW, len(rows) // 20)
-    at_once(batched, rows[:window], contexts[:window])
-    first = batched.paid
+    large = len(rows) >= AT_ONCE_FROM
+    if large:
+        at_once(batched, rows[:window], contexts[:window])
+    else:
+        in_batches(batched, rows[:window], contexts[:window], stages)
+    first = batched.paid if large else 0.0
     in_batches(batched, rows[window:], contexts[window:], stages)
     bill = first + (batched.paid - first) * (1.0 - DISCOUNT)
-    return (
-        f"{path.stem}, {len(rows)} items: at once {100 * once.paid / everyone:.1f}%,"
-        f" {100 * once.right / len(rows):.1f}% right; in batches {100 * bill / everyone:.1f}%"
-        f" (first window {100 * first / everyone:.1f}%), {100 * batched.right / len(rows):.1f}% right;"
-        f" ratio {bill / once.paid:.3f}"
-    )
+    share = packed_share(path, seed)
+    cells = [
+        f"{len(rows):,}",
+        f"{100 * once.paid / everyone:.1f}%",
+        f"{100 * bill / everyone:.1f}%",
+        f"{bill / once.paid:.3f}",
+        f"{100 * share:.0f}%",
+        f"{100 * share * bill / everyone:.1f}%",
+        f"{share * bill / once.paid:.3f}",
+        f"{100 * once.right / len(rows):.1f}%",
+        f"{100 * batched.right / len(rows):.1f}%",
+    ]
+    return f"| {path.stem} | {' | '.join(cells)} |"
+
+
+def packed_share(path: Path, seed: int) -> float:
+    """The price of a label in packs, with what the coin asks singly, in prices of a label asked singly."""
+    labels = json.loads(path.with_suffix(".json").read_text())["labels"]
+    rng = random.Random(seed)  # noqa: S311 - a sample, no secret
+    texts = read_texts(path, 1000, rng)
+    alone, packed = (usage(texts, labels, size, rng).dollars(1.0) for size in (1, PACK))
+    return packed / alone + COIN
 
 
 def main() -> None:
@@ -148,6 +180,7 @@ def main() -> None:
     parser.add_argument("--stages", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    print(f"| {HEADINGS.replace('|', ' | ')} |\n|{'---|' * (HEADINGS.count('|') + 1)}")
     for path in arguments.tables:
         print(bills(path, arguments.items, arguments.stages, arguments.seed), flush=True)
 

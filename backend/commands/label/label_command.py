@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,10 +63,11 @@ def label(  # noqa: PLR0917 - a command's options
         if not server:
             refuse("needs the server", f"use camvo predict --project {project} --recount", **counting)
         fix = "leave it out: Label Studio has the tasks and the label config"
-        refuse("is for files", fix, **of_file, **of_run, **of_batches, shard=shard, engine=engine)
+        refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
         if server:
             refuse("is set at the server", "leave it out", config=config)
+            refuse("is for runs in this process: the server asks at once", "leave out --server", **of_batches)
             refuse("is for runs in this process", "leave out --server", out=out)
             refuse("is for runs in this process", "leave out --server", pilot=spending.pop("pilot"))
             from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
@@ -73,7 +75,7 @@ def label(  # noqa: PLR0917 - a command's options
             spending |= {"refresh": recount, "ask_more": ask_more}
             predict(project, label_studio=label_studio, backend_url=backend_url, **spending)  # type: ignore[arg-type]
         refuse("is for --server", "leave it out", backend_url=backend_url)
-        done = _label_project(project, config, label_studio, out, **spending)
+        done = _label_project(project, config, label_studio, out, **spending, **of_batches)
     else:
         fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
         refuse("is for projects", fix, **urls, backend_url=backend_url, server=server)
@@ -81,7 +83,8 @@ def label(  # noqa: PLR0917 - a command's options
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
         if ask_more is not None and not recount:
             raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
-        parts = _checked_parts(shard, engine, recount, blind=blind, sample=sample, pilot=pilot)
+        of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
+        parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
         blind_file = out.parent / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
         options = options_of(**of_file, **run)  # type: ignore[arg-type]
@@ -93,7 +96,11 @@ def label(  # noqa: PLR0917 - a command's options
 
 
 def _checked_parts(
-    shard: str | None, engine: str | None, recount: bool, **of_one_process: int
+    shard: str | None,
+    engine: str | None,
+    recount: bool,
+    of_batches: Mapping[str, bool],
+    **of_one_process: int,
 ) -> dict[str, object]:
     """The options of a run that is divided; those that need the whole file in one process are refused."""
     from backend.datasets.shard import WHOLE, Shard  # noqa: PLC0415 - keeps the help fast
@@ -106,6 +113,8 @@ def _checked_parts(
         refuse("is for a file that one process labels", "run it without parts first", **of_one_process)
     if engine:
         refuse("divides a file among hosts, as --engine does itself", "leave one out", shard=shard)
+        at_once = "leave it out, or run it without --engine"
+        refuse("is for one process that waits for all its batches", at_once, **of_batches)
     return {"shard": WHOLE if shard is None else Shard.parse(shard)}
 
 

@@ -53,7 +53,7 @@ def label_tasks(
     tally = RunTally(tasks.rows, tasks.tasks, labelling, spending)
 
     def label(of: DatasetJobs, most: int | None) -> None:
-        _sweep(of, tasks, console, tally, most, everyone=everyone)
+        _sweep(of, tasks, console, tally, most, everyone=everyone, only_failed=jobs.again)
 
     BatchRun(jobs, label, console, wait).run(tasks.tasks)
     return tally
@@ -67,6 +67,7 @@ def _sweep(
     most: int | None,
     *,
     everyone: bool,
+    only_failed: bool,
 ) -> None:
     """Take each task that has no label as far as it can go now.
 
@@ -77,6 +78,7 @@ def _sweep(
         tally: counts what happens.
         most: the most tasks to ask about; ``None`` for all.
         everyone: whether every model is asked about each task.
+        only_failed: whether only tasks are asked about that failed before.
 
     Raises:
         CamvoError: no task can be labelled, as when the ledger is broken.
@@ -89,7 +91,7 @@ def _sweep(
         for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), process):
             if stored.complete:
                 tally.labelled_before += 1
-            elif jobs.again and stored.failure is None:
+            elif only_failed and stored.failure is None:
                 tally.left_out += 1
             else:
                 yield replace(stored.job, everyone=everyone)

@@ -16,7 +16,7 @@ from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskF
 from backend.commands.predict.tally import Tally
 from backend.commands.predict.watching import watching
 from backend.commands.progress import Advance
-from backend.errors import BodyTooLargeError
+from backend.errors import BatchPendingError, BodyTooLargeError
 from backend.label_studio import stored_predictions
 from backend.label_studio.client import Client
 
@@ -61,6 +61,7 @@ class PredictionRun:
             annotated the task or begun to.
         failed: whether to ask only about the tasks that the backend failed on before.
         batch: tasks in one request to the backend.
+        most: the most tasks to ask about; ``None`` for all.
         sleep: waits for some seconds; tests replace it.
         tally: what was done so far, also after an interruption.
     """
@@ -74,6 +75,7 @@ class PredictionRun:
     refresh: bool = False
     failed: bool = False
     batch: int = 50
+    most: int | None = None
     sleep: Callable[[float], None] = time.sleep
     tally: Tally = field(default_factory=Tally)
 
@@ -84,16 +86,20 @@ class PredictionRun:
             LabelStudioError: Label Studio refused, or cannot be reached; stored predictions stay.
             BackendError: the backend refused, or cannot be reached; stored predictions stay.
         """
-        tally = self.tally
-        spent_before = self.predictor.progress(self.key).spent_usd
+        tally, asked = self.tally, 0
+        spent_before = self.predictor.progress(self.key).spent_usd - tally.spent_usd
         for page, wanted in self.pages():
             tally.unchanged += len(page) - len(wanted)
             advance(len(page) - len(wanted))
-            shown = _Shown(advance, tally, spent_before, len(wanted))
-            answers = self._answers(wanted, tally, shown) if wanted else {}
+            chosen = wanted[: None if self.most is None else self.most - asked]
+            asked += len(chosen)
+            shown = _Shown(advance, tally, spent_before, len(chosen))
+            answers = self._answers(chosen, tally, shown) if chosen else {}
             if answers:
                 self._store(answers, tally)
             shown.all()
+            if asked == self.most:
+                break
         tally.spent_usd = self.predictor.progress(self.key).spent_usd - spent_before
         return tally
 
@@ -215,6 +221,9 @@ def _count(answer: TaskAnswer, tally: Tally) -> None:
         return
     if answer.code == AUDIT:
         tally.blind += 1
+        return
+    if answer.code == BatchPendingError.code:
+        tally.waiting += 1
         return
     tally.failed[answer.code] += 1
     if answer.fix is not None:

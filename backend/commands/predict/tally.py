@@ -17,6 +17,7 @@ class Tally:
         unchanged: tasks whose predictions were up to date, or were skipped with ``--only-missing``.
         blind: tasks that are kept blind for an audit.
         failed: tasks that ended without a prediction, by the code of the reason.
+        waiting: tasks whose answers are in providers' batches.
         undecided: tasks for which the server had no prediction yet when the run gave them up.
         too_large: tasks larger than the server accepts in one request.
         refused: predictions that Label Studio did not accept, because they do not fit the label config.
@@ -30,16 +31,23 @@ class Tally:
     unchanged: int = 0
     blind: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
     undecided: int = 0
     too_large: int = 0
     refused: int = 0
     spent_usd: float = field(default=0.0, compare=False)
     fixes: dict[str, str] = field(default_factory=dict, compare=False)
 
+    def begin_sweep(self) -> None:
+        """Begin to look at all tasks again: what an earlier sweep left open is counted anew."""
+        self.unchanged = -self.created
+        self.blind = self.waiting = self.undecided = self.too_large = self.refused = 0
+        self.failed.clear()
+
     @property
     def left(self) -> int:
         """How many tasks should have got a prediction and did not."""
-        return self.failed.total() + self.undecided + self.too_large + self.refused
+        return self.failed.total() + self.waiting + self.undecided + self.too_large + self.refused
 
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
@@ -56,6 +64,8 @@ class Tally:
         ]
         if self.failed:
             lines.append("then ask again about the failed tasks alone with --failed")
+        if self.waiting:
+            lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
         if self.undecided:
             lines.append(f"{self.undecided} tasks have no prediction yet: models are slow; run it again")
         if self.too_large:

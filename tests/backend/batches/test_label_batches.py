@@ -148,12 +148,12 @@ def test_a_line_that_may_succeed_is_tried_again_as_often_as_retries_says(
 
 def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchServer) -> None:
     with folder_of(tmp_path / "a", server) as folder:
-        folder.table(*(f"lovely {number}" for number in range(12)))
-        server.enqueued = 6000
+        folder.table(*(f"lovely {number}" for number in range(6)))
+        server.enqueued = 3000
         tally = label(folder)
         assert not tally.left, folder.console.file.getvalue()  # type: ignore[attr-defined]
         assert set(server.bought.values()) == {1}
-        assert len(server.bought) == 24
+        assert len(server.bought) == 12
         statuses = {batch.status for batch in server.batches.values()}
         assert statuses == {"failed", "completed"}
 
@@ -285,11 +285,31 @@ def test_a_cancelled_job_gives_its_money_back(tmp_path: Path, server: BatchServe
 
 
 def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: BatchServer) -> None:
-    with folder_of(tmp_path / "a", server, policy={"name": "joint", "max_stages": 2}) as folder:
+    joint = {"name": "joint", "max_stages": 2}
+    with folder_of(tmp_path / "a", server, policy=joint) as folder, patch.object(batch_run, "_SHARE", 10**6):
         folder.table(*(f"{word} {n}" for n in range(40) for word in ("lovely", "gloomy", "mixed")))
         assert not label(folder).left
         with folder.ledger.read() as connection:
             assert tasks.count(connection, "in") == (0, 0)
             stages = {job.created_at for job in jobs.find(connection)}
         assert len(stages) <= 4
+        assert set(server.bought.values()) == {1}
+
+
+@pytest.mark.parametrize(("at_once_from", "at_once"), [(100, 0), (20, 2)])
+def test_a_first_window_is_labelled_before_the_others_are_sent(
+    tmp_path: Path, server: BatchServer, at_once_from: int, at_once: int
+) -> None:
+    """The window of a large file is asked at once; that of a small one is a round of batches of its own."""
+    with (
+        folder_of(tmp_path / "a", server, policy={"name": "sequential"}) as folder,
+        patch.object(batch_run, "AT_ONCE_FROM", at_once_from),
+    ):
+        folder.table(*(f"lovely {number}" for number in range(40)))
+        assert not label(folder).left
+        sent = [
+            len(b.lines) for b in server.batches.values() if next(iter(b.lines.values()))["model"] == "red"
+        ]
+        assert server.at_once["red"] == at_once
+        assert sent == ([38] if at_once else [2, 38])
         assert set(server.bought.values()) == {1}

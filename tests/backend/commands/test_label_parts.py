@@ -160,6 +160,7 @@ def test_a_file_is_refused_as_the_folder_of_the_parts(tmp_path: Path) -> None:
         (["--shard", "1/4", "--blind", "10"], "--blind"),
         (["--engine", "ray", "--blind", "10"], "--blind"),
         (["--engine", "asyncio", "--shard", "1/4"], "--shard"),
+        (["--engine", "ray", "--batch"], "--batch"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -169,3 +170,13 @@ def test_options_that_contradict_each_other_are_refused(
     refused = called(*plain, *options, cwd=tmp_path)
     assert refused.returncode == 2
     assert where in refused.stdout + refused.stderr
+
+
+def test_models_that_are_asked_in_batches_are_refused_with_an_engine_before_anything_is_spent(
+    tmp_path: Path,
+) -> None:
+    with LabelFolder(tmp_path, moods, of_models={"batch": True, "batch_discount": 0.5}) as folder:
+        folder.table("lovely")
+        with pytest.raises(ConfigError, match="red, green would be asked in batches"):
+            label_parts(folder)
+        assert not folder.server.count()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from batch_provider import BatchServer
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
+from backend.commands.label.batched import batch_run
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project.project_run import predict_project
 from backend.commands.predict.tally import Tally
@@ -128,3 +131,30 @@ def test_a_pilot_asks_everyone_about_random_tasks_of_the_project(tmp_path: Path)
         assert api.predictions() == []
         assert run(api, folder, pilot=40).created == 48
         assert folder.server.count() <= 2 * 48
+
+
+def folder_with_batches(path: Path) -> LabelFolder:
+    server = BatchServer(lambda body: Reply.answers(body, lambda text: {"mood": "Glad"}))
+    return LabelFolder(path, server.script, server=server, of_models={"batch_discount": 0.5, "pack": 3})
+
+
+def test_batches_are_sent_waited_for_and_stored_as_predictions(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, folder_with_batches(tmp_path) as folder:
+        numbers = api.add_tasks(*(f"text {at}" for at in range(6)))
+        with patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+            tally = run(api, folder, batch=True, wait=True)
+        assert (tally.created, tally.left, tally.unchanged) == (6, 0, 0)
+        assert sorted(task for task, *_ in api.predictions()) == sorted(numbers)
+        assert not folder.server.at_once
+        assert {len(batch.lines) for batch in folder.server.batches.values()} == {2}
+
+
+def test_without_waiting_tasks_wait_for_their_batches_until_the_command_is_run_again(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, folder_with_batches(tmp_path) as folder:
+        api.add_tasks(*(f"text {at}" for at in range(3)))
+        folder.server.ends = lambda batch: False
+        tally = run(api, folder, batch=True)
+        assert (tally.waiting, tally.left, tally.created) == (3, 3, 0)
+        folder.server.ends = lambda batch: True
+        assert run(api, folder, batch=True).created == 3
+        assert set(folder.server.bought.values()) == {1}

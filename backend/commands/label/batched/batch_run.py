@@ -1,4 +1,4 @@
-"""``camvo label --batch``: the first window at once, everything else through providers' batches.
+"""``camvo label --batch``: a first window, then everything else through providers' batches.
 
 A run keeps no state of its own. It looks after the jobs that are out, counts the votes that are back, and
 sends what the next stage wants. The same command goes on whenever it is run again.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from rich.console import Console
@@ -29,10 +30,16 @@ from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.twins.same_model import twins
 
 FIRST_WINDOW: Final = 150
-"""The most tasks that are labelled at once, so that stopping is learnt before the large batches."""
+"""The most tasks that are labelled first, so that stopping is learnt before the large batches."""
 
 _SHARE: Final = 20
 """The first window is at most one task in so many."""
+
+AT_ONCE_FROM: Final = 5000
+"""Tasks from which the first window is asked at once.
+
+With fewer, its full price would be much of the whole bill, so that it is a round of batches of its own.
+"""
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 1.0, 60.0, 1.5
 """Seconds between two looks at the jobs: at first, at most, and how many times longer each is."""
@@ -68,7 +75,9 @@ def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: boo
 
 
 def _first_window(jobs: DatasetJobs, tasks: int) -> int:
-    """How many tasks are labelled at once before the first batch."""
+    """How many more tasks are labelled before the others are planned."""
+    if jobs.again:
+        return 0
     policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
     if isinstance(policy, Majority | Baseline | Single):
         return 0  # nothing is learnt that says when to stop
@@ -111,9 +120,9 @@ class BatchRun:
             if self.jobs.batching is None:
                 self._say(self.jobs.process.thread.submit(desk.look(self.jobs.project)).result())
                 return self.label(self.jobs, None)
-            if window := _first_window(self.jobs, tasks):
-                self.label(replace(self.jobs, batching=None), window)
-            return self._rounds(desk)
+            if self._learnt_to_stop(desk, tasks):
+                self._rounds(desk, lambda: None)
+            return None
 
     @contextmanager
     def _desk(self) -> Iterator[Desk]:
@@ -132,20 +141,41 @@ class BatchRun:
         finally:
             renewing.cancel()
 
-    def _rounds(self, desk: Desk) -> None:
+    def _learnt_to_stop(self, desk: Desk, tasks: int) -> bool:
+        """Label the first window; whether the others can follow now."""
+        window = partial(_first_window, self.jobs, tasks)
+        if not (most := window()):
+            return True
+        if tasks < AT_ONCE_FROM:
+            return self._rounds(desk, window)
+        self.label(replace(self.jobs, batching=None), most)
+        return True
+
+    def _rounds(self, desk: Desk, most: Callable[[], int | None]) -> bool:
+        """Send and settle batches until none is out, or it is time to come back later.
+
+        Args:
+            desk: looks after the jobs.
+            most: how many tasks are asked about by now; ``None`` for all.
+
+        Returns:
+            Whether nothing is left to wait for.
+        """
         seconds, fresh = _FIRST_PAUSE, True
         while True:
             report = self._look(desk)
             if (not report.out and not report.full) or (report.settled and fresh):
                 before, fresh = self._wanted(), False
-                self.label(self.jobs, None)
+                self.label(self.jobs, most())
                 self.jobs = replace(self.jobs, again=False)  # one more attempt, not one in each round
                 settled, report = report.settled, self._send(desk)
                 stuck = report.problems or report.short or self._wanted() in (0, before)
                 if not report.out and not report.full and stuck and not settled:
-                    return self._say(report)
+                    self._say(report)
+                    return not (report.problems or report.short)
             if not self.wait and (report.out or report.full):
-                return self._say(report)
+                self._say(report)
+                return False
             if report.out or report.full:
                 seconds = _FIRST_PAUSE if report.settled or report.sent else seconds
                 self.pause(seconds)

@@ -29,7 +29,7 @@ from backend.datasets.sources.open_source import open_source
 from backend.datasets.tasks import Dataset
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import Ledger, migrate
-from backend.settings import Environment
+from backend.settings import Environment, Settings
 
 Engine = Literal["asyncio", "ray"]
 Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
@@ -91,6 +91,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     dataset = options.dataset(open_source(path))
     prepare_folder(out)
     settings = settings_module.load(environment.config)
+    _refuse_batches(settings)
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
@@ -113,6 +114,20 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         for stale in stale_files(out, len(parts)):
             stale.unlink()
     return counts, errors
+
+
+def _refuse_batches(settings: Settings) -> None:
+    """Check that no model is asked in batches.
+
+    Raises:
+        ConfigError: one is.
+    """
+    if batched := [model.name for model in settings.models if model.batch]:
+        raise ConfigError(
+            f"{', '.join(batched)} would be asked in batches, which is for one process that waits for them",
+            where="--engine",
+            fix="leave out batch: true, or run it without --engine",
+        )
 
 
 def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from typing import Any
 
-from backend.annotation.job import Job
 from backend.annotation.queue.answer import AUDIT, UNREADABLE
 from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure
+from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.labelling import annotate_in_bulk
+from backend.commands.label.project.project_tasks import dataset_task
 from backend.errors import TaskError
 from backend.label_studio.payloads import parse_task
 from backend.label_studio.prediction import Prediction
 from backend.ledger import failed_tasks
 from backend.ledger.money import accounts
-from backend.ledger.money.accounts import Purse
 from backend.ledger.money.picodollars import from_picodollars
 from backend.ledger.reports import counts
 from backend.questions import parse_label_config
-from backend.runtime.annotation_process import AnnotationProcess
-from backend.settings import Settings
 
 _MOST = 1_000_000
 """The most failed tasks that are listed."""
@@ -30,24 +29,11 @@ class ProjectPredictor:
     """Predicts a project's tasks with the same ledger and learned state as the server; both may run at once.
 
     Args:
-        process: annotates the tasks.
-        settings: the project's settings.
-        again: whether models make another attempt after their last one.
-        purse: the account of the project's job; ``None`` for none.
-        aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+        jobs: says how the tasks are asked about, and in which process.
     """
 
-    def __init__(
-        self,
-        process: AnnotationProcess,
-        settings: Settings,
-        *,
-        again: bool,
-        purse: Purse | None = None,
-        aim_usd: float | None = None,
-    ) -> None:
-        self._process, self._settings, self._again = process, settings, again
-        self._purse, self._aim = purse, aim_usd
+    def __init__(self, jobs: DatasetJobs) -> None:
+        self._jobs, self._process = jobs, jobs.process
 
     def predict(
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
@@ -60,27 +46,16 @@ class ProjectPredictor:
         """
         config = parse_label_config(label_config)
         annotator, thread = self._process.annotator, self._process.thread
-        jobs = [
-            None
-            if (parsed := parse_task(task)) is None
-            else Job(
-                project_key,
-                *parsed,
-                config,
-                self._settings,
-                self._again,
-                purse=self._purse,
-                aim_usd=self._aim,
-            )
-            for task in tasks
-        ]
+        how = replace(self._jobs, project=project_key, config=config)
+        parsed = map(parse_task, tasks)
+        jobs = [None if task is None else how.job(dataset_task(*task)) for task in parsed]
         futures = [None if job is None else thread.submit(annotate_in_bulk(annotator, job)) for job in jobs]
         waiting = [future for future in futures if future is not None]
         try:
             wait(waiting)
         except KeyboardInterrupt:
             self._process.stop_asking()
-            wait(waiting, timeout=self._settings.deadline)
+            wait(waiting, timeout=self._jobs.settings.deadline)
             raise
         return [TaskAnswer([], UNREADABLE) if future is None else _answer(future) for future in futures]
 

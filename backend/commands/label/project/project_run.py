@@ -10,17 +10,16 @@ from backend import settings as settings_module
 from backend.commands.certificate.outcome import print_outcome
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
+from backend.commands.label.batched.batch_run import BatchRun, batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs, write_results
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project.project_file import ProjectTasks
-from backend.commands.label.project.project_predictor import ProjectPredictor
 from backend.commands.label.project.project_process import annotation_process, remembered_settings
+from backend.commands.label.project.project_sweeps import ProjectSweeps
 from backend.commands.label.results import results
 from backend.commands.label.spending import Spending
-from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
-from backend.commands.progress import progress_bar
 from backend.commands.quote.quoting import agreed
 from backend.datasets.sinks.open_sink import check_sink
 from backend.label_studio import webhooks
@@ -30,9 +29,6 @@ from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 from backend.settings import Environment
-
-_PAGE = 200
-"""Tasks that are fetched and asked about together."""
 
 
 def label_project(
@@ -85,7 +81,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     Args:
         client: Label Studio.
         number: the project's number.
-        options: the budget, and whether to retry failed tasks.
+        options: the budget, whether to retry failed tasks, and whether to ask in batches.
         environment: the ledger's address, ``camvo.yaml`` and the secrets.
         console: where progress is shown.
         embedder: an embedder to use instead of a new one; closed at the end.
@@ -110,31 +106,14 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
             own_settings,
             options.retry_failed,
             options.purse,
+            batching=batching_of(own_settings, process, everyone=options.batch),
         )
         tasks_in_all = client.count_tasks(number)
         listed = ProjectTasks(client, number, tasks_in_all)
         jobs = agreed(jobs, listed, options, console)
-        predictor = ProjectPredictor(
-            process,
-            own_settings,
-            again=options.retry_failed,
-            purse=jobs.purse,
-            aim_usd=jobs.aim_usd,
-        )
-        run = PredictionRun(
-            client=client,
-            predictor=predictor,
-            project=number,
-            key=key,
-            label_config=label_config,
-            model_version=own_settings.model_version,
-            failed=options.retry_failed,
-            batch=_PAGE,
-        )
-        tasks = len(predictor.failed_tasks(key)) if run.failed else tasks_in_all
-        spending = Spending(process.ledger, key)
-        with progress_bar(console, "labelling", tasks, note=lambda done, total: spending.so_far()) as advance:
-            tally = run(advance)
+        sweeps = ProjectSweeps(client, number, label_config, tasks_in_all, options.retry_failed, console)
+        BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks_in_all)
+        tally, spending = sweeps.tally, Spending(process.ledger, key)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         if out is not None:
             write_results(out, results(listed, jobs), listed.columns, console)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from backend.datasets.sources.row import Row
 from backend.datasets.tasks import DatasetTask
@@ -26,5 +27,9 @@ def project_tasks(client: Client, number: int) -> Iterator[DatasetTask]:
     for page in client.pages(number, size=PAGE):
         for raw in page:
             if (parsed := parse_task(raw)) is not None:
-                task, data = parsed
-                yield DatasetTask(Row(f"task {task}", dict(data)), str(task), task, data)
+                yield dataset_task(*parsed)
+
+
+def dataset_task(number: int, data: Mapping[str, Any]) -> DatasetTask:
+    """One task in that form."""
+    return DatasetTask(Row(f"task {number}", dict(data)), str(number), number, data)

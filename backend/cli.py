@@ -86,12 +86,12 @@ def serve(
 
     Example: camvo serve --config camvo.yaml --host 0.0.0.0 --port 9090
     """
-    from backend import settings  # noqa: PLC0415 - the help must not wait for it
+    from backend.commands.environment import environment_with  # noqa: PLC0415 - the help must not wait for it
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
-    options = {"config": config, "host": host, "port": port, "workers": workers}
+    options = {"host": host, "port": port, "workers": workers}
     chosen = {name: value for name, value in options.items() if value is not None}
-    gunicorn_server.serve(settings.Environment().model_copy(update=chosen))
+    gunicorn_server.serve(environment_with(config).model_copy(update=chosen))
 
 
 @app.command()
@@ -123,7 +123,10 @@ def check(
 def report(
     config: Config = None,
     project: Annotated[
-        str | None, typer.Option(help="The number of one project in Label Studio.", show_default="all")
+        str | None,
+        typer.Option(
+            help="One project: its number in Label Studio, or the name of a file's.", show_default="all"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
     annotators: Annotated[

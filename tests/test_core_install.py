@@ -48,9 +48,7 @@ def test_the_library_needs_numpy_and_scipy_only() -> None:
     assert requirement_names(PROJECT["dependencies"]) == {"numpy", "scipy"}
 
 
-@pytest.mark.parametrize(
-    "extra", ["demo", "test", "benchmark", "notebook", "parquet", "postgres", "report", "label-studio-ml"]
-)
+@pytest.mark.parametrize("extra", ["demo", "test", "benchmark", "notebook", "parquet", "postgres", "report"])
 def test_what_runs_or_serves_the_backend_includes_the_server(extra: str) -> None:
     assert "server" in extras_of(extra)
 

@@ -188,10 +188,11 @@ def _labelled(guarantee: GuaranteeReport) -> str:
 def _guaranteed(guarantee: GuaranteeReport) -> str:
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
+    void = f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
     if guarantee.threshold is None:
-        return f"blind labels support no score from which {claim}"
-    later = f"; {of(guarantee.beyond, 'later label')} not covered" if guarantee.beyond else ""
-    later += f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
+        return f"blind labels support no score from which {claim}{void}"
+    later = f"; {of(guarantee.beyond, 'label')} not covered" if guarantee.beyond else ""
+    later += void
     hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"
     return (
         f"from score {guarantee.threshold:g} on: {claim}; frees {of(guarantee.labels, 'label')} "

@@ -1,6 +1,6 @@
 """CaMVo behind ``label-studio-ml``'s own server, for those who already run that.
 
-Install the extra ``[label-studio-ml]``, and in a clone of CaMVo run::
+Install it as docs/label_studio.md says, and in a clone of CaMVo run::
 
     label-studio-ml create my_backend --script backend/server/camvo_model.py:CamvoModel
     label-studio-ml start my_backend -p 9090

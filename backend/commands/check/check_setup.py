@@ -25,7 +25,7 @@ from backend.questions.prompts.message_parts import Messages
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.redaction.redactor import Redactor, redactor_named
 from backend.runtime.past_usage import recall_usage
-from backend.server.status.formats import dollars
+from backend.server.status.formats import dollars, of
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.errors import CamvoError
@@ -198,7 +198,7 @@ def _print_estimate(
     for model in loaded.models:
         asked = "yes" if model.name in plan.subset else ""
         calls = pool.measured_calls(model.name)
-        source = f"{calls:,} calls" if calls else "max_tokens"
+        source = of(calls, "call") if calls else "max_tokens"
         table.add_row(escape(model.name), escape(model.model), f"{costs[model.name]:.7f}", asked, source)
     console.print(table)
     total = sum(costs[name] for name in plan.subset)

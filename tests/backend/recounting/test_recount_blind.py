@@ -27,6 +27,7 @@ from backend.recounting.counting import QuestionCount
 from backend.recounting.recording import record
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport
+from backend.server.status.report import ProjectReport
 
 PROJECT, KEY = "7.100", StateKey("7.100", "mood", "e1")
 TARGET = 0.7
@@ -91,11 +92,17 @@ class Audit:
             found = load_evidence(connection, project, TARGET)
         return [task for task, decided in found.decided.items() if decided.certified]
 
-    def guarantee(self) -> GuaranteeReport:
+    def report(self) -> ProjectReport:
         with self.ledger.read() as connection:
             loaded = settings.load(None).model_copy(update={"guarantee": TARGET})
             [project] = build_report(connection, loaded, now=4.0).projects
-            return project.questions[0].guarantee
+            return project
+
+    def guarantee(self) -> GuaranteeReport:
+        return self.report().questions[0].guarantee
+
+    def next_steps(self) -> dict[str, str]:
+        return {step.code: step.text for step in self.report().next_steps}
 
 
 def a_round(task: int, *, audit: bool) -> Round:
@@ -209,6 +216,20 @@ def test_what_is_left_of_a_cohort_speaks_for_its_share_beside_a_later_one(ledger
     assert guarantee.run == 50
     assert guarantee.labels == round(10 / 40 * 20) + 20
     assert audit.certified_tasks() == [*range(141, 161)]
+
+
+def test_after_the_recount_the_page_asks_for_new_blind_tasks_and_says_why(ledger: Ledger) -> None:
+    audit = Audit(ledger, blind=60, shown=5)
+    audit.answer_all()
+    audit.recount({61: "Sad"})
+    found = audit.next_steps()
+    assert "none waits; the 60 blind labels so far were given before" in found["more_blind"]
+    assert not {"keep_blind", "first_labels"} & found.keys()
+
+
+def test_the_blind_tasks_that_wait_are_the_next_step_though_they_are_too_few(ledger: Ledger) -> None:
+    found = Audit(ledger, blind=3, shown=30).next_steps()
+    assert found["blind_labels"].startswith("Label the 3 blind tasks: they show how many labels are right")
 
 
 def test_a_queue_that_an_earlier_version_left_behind_is_void_after_the_migration(ledger: Ledger) -> None:

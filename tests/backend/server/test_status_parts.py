@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
+from backend import settings
+from backend.ledger import Ledger, projects
 from backend.ledger.certificates.blind_queue import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, CheckedRow
 from backend.models.failures import cure
 from backend.server.status.alarms.models import model_alerts
+from backend.server.status.build import build_report
 from backend.server.status.drawings.confusion import confusion
 from backend.server.status.drawings.course import course
 from backend.server.status.drawings.drawing import drawn
@@ -214,3 +217,15 @@ def test_little_and_odd_data_can_be_drawn_and_takes_the_colours_of_the_page(draw
 def test_a_file_that_was_labelled_is_no_project_of_label_studio() -> None:
     file = Project("reviews.v2", 0, None, "<View/>", None, 0.0)
     assert label_studio_address(file, "http://label-studio:8080") is None
+
+
+# -- what to do next
+
+
+def test_a_project_without_a_label_is_told_to_have_its_tasks_labelled(sqlite_ledger: Ledger) -> None:
+    with sqlite_ledger.write() as connection:
+        projects.remember(connection, "7.100", label_config=None, extra_params=None, now=1.0)
+        [project] = build_report(connection, settings.load(None), now=2.0).projects
+    assert [(step.code, step.command) for step in project.next_steps] == [
+        ("predict", "camvo predict --project 7")
+    ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backend.server.status.formats import count, of, share_of_hundred
+from backend.server.status.formats import of, share_of_hundred
+from backend.server.status.parts.certify import CertifyReport
 from backend.server.status.parts.commands import commands_of
 from backend.server.status.parts.estimate import LEAST
 from backend.server.status.report import NextStep, ProjectReport, QuestionReport
@@ -31,7 +32,12 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
         command = commands_of(project.key).failed
         yield NextStep("failed_tasks", f"Ask again about {of(failed, 'task')} without a label", None, command)
     progress = project.progress
-    if progress.tasks is None or not project.rounds:
+    if not project.rounds:
+        if not failed:
+            text = "Import tasks, if there are none, and let models label them"
+            yield NextStep("predict", text, task_url(project), commands_of(project.key).predict)
+        return
+    if progress.tasks is None:
         return
     open_ = progress.tasks - progress.predicted - sum(reason.tasks for reason in project.failed)
     if open_ > 0:
@@ -45,7 +51,7 @@ def _check(project: ProjectReport) -> Iterator[NextStep]:
     for question in current:
         yield from _certify(project, question)
     checked = sum(question.audit.count + question.reviewed.count for question in current)
-    blind = any(question.guarantee.blind for question in current)
+    blind = any(_has_blind_tasks(question) for question in current)
     if project.rounds and checked < LEAST and not blind:
         text = f"Label {LEAST - checked} tasks yourself: they show whether the scores keep their word"
         yield NextStep("first_labels", text, task_url(project), f"camvo review --project {project.id} --tab")
@@ -68,11 +74,26 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         command = f"camvo review --project {project.id} --tab"
         yield NextStep("blind_labels", text, task_url(project, certify.next_task), command)
     else:
-        text = (
-            f"Keep more tasks blind (audit in camvo.yaml): about {count(certify.needed)} blind labels would "
-            f"certify {right}, and {count(certify.waiting)} wait"
-        )
-        yield NextStep("more_blind", text, task_url(project, certify.next_task))
+        yield _more_blind(project, question, certify, right)
+
+
+def _more_blind(
+    project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
+) -> NextStep:
+    """Too few blind tasks wait for a label: label those, or keep more tasks blind."""
+    needed = f"about {of(certify.needed or 0, 'further blind label')} would certify {right}"
+    if certify.waiting:
+        text = f"Label the {of(certify.waiting, 'blind task')}: they show how many labels are right; {needed}"
+        command = f"camvo review --project {project.id} --tab"
+        return NextStep("blind_labels", text, task_url(project, certify.next_task), command)
+    void = question.guarantee.void
+    why = f"the {of(void, 'blind label')} so far were given before votes were counted again" if void else ""
+    text = f"Keep more of the next tasks blind (audit in camvo.yaml): {needed}, and none waits"
+    return NextStep("more_blind", f"{text}; {why}" if why else text, task_url(project))
+
+
+def _has_blind_tasks(question: QuestionReport) -> bool:
+    return bool(question.guarantee.blind or question.guarantee.void)
 
 
 def _improve(project: ProjectReport) -> Iterator[NextStep]:
@@ -86,7 +107,7 @@ def _improve(project: ProjectReport) -> Iterator[NextStep]:
             family = " and ".join(question.votes.families[0])
             text = f"{family} agree too much{name}: replace one of them in camvo.yaml by a different model"
             yield NextStep("related_models", text)
-        if project.rounds and not question.guarantee.blind:
+        if project.rounds and not _has_blind_tasks(question):
             text = f"Keep some tasks blind{name}: set audit: 0.1 in camvo.yaml. Only blind labels certify"
             yield NextStep("keep_blind", text)
 

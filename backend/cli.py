@@ -123,7 +123,10 @@ def check(
 def report(
     config: Config = None,
     project: Annotated[
-        str | None, typer.Option(help="The number of one project in Label Studio.", show_default="all")
+        str | None,
+        typer.Option(
+            help="One project: its number in Label Studio, or the name of a file's.", show_default="all"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
     annotators: Annotated[

@@ -195,6 +195,14 @@ def lead_times(connection: Connection, project: str, most: int) -> list[float]:
     return list(connection.scalars(query))
 
 
+def prefilled_tasks(connection: Connection, project: str) -> frozenset[int]:
+    """Return the tasks with an annotation whose form was prefilled with a prediction."""
+    query = select(_table.c.task).where(
+        _table.c.project == project, ~_table.c.deleted, _table.c.prediction_shown, _table.c.task.is_not(None)
+    )
+    return frozenset(connection.scalars(query.distinct()))
+
+
 def annotation_ids(connection: Connection, project: str) -> frozenset[int]:
     """Return the ids of a project's annotations that are not deleted."""
     query = select(_table.c.annotation_id).where(_table.c.project == project, ~_table.c.deleted)

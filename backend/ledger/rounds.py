@@ -190,6 +190,28 @@ def everyone_votes(  # noqa: PLR0917 - a question, and what is wanted of its rou
     return found[:most]
 
 
+def labelled_votes(
+    connection: Connection, project: str, control: str, epoch: str, most: int
+) -> list[tuple[int, dict[str, str | None], str, bool]]:
+    """Return task, votes, human label, and whether it is blind, of the latest rounds that people answered.
+
+    Args:
+        connection: a read transaction.
+        project: the project's key.
+        control: the question's control.
+        epoch: its epoch.
+        most: the most rounds.
+    """
+    of_question = (_table.c.project == project, _table.c.control == control, _table.c.epoch == epoch)
+    query = (
+        select(_table.c.task, _table.c.votes, _table.c.human, _table.c.audit)
+        .where(*of_question, _table.c.human.is_not(None))
+        .order_by(_table.c.id.desc())
+        .limit(most)
+    )
+    return [(row.task, dict(row.votes), row.human, row.audit) for row in connection.execute(query)]
+
+
 def count_tasks(connection: Connection, project: str) -> int:
     """Count the tasks of a project that have a round."""
     counted = select(func.count(_table.c.task.distinct())).where(_table.c.project == project)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backend.quotes.target_quote import TargetQuote
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -160,6 +162,7 @@ class Quote:
         levers: ways to pay less.
         spent: $ that the project has cost so far.
         spent_by_job: the part of it that the job's account has paid.
+        target: what reaches a target with models and people; ``None`` if nobody asked.
     """
 
     project: str
@@ -175,6 +178,7 @@ class Quote:
     levers: tuple[Lever, ...]
     spent: float
     spent_by_job: float = 0.0
+    target: TargetQuote | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""
@@ -192,6 +196,7 @@ class Quote:
             "evidence": self.evidence.to_json(),
             "models": {name: model.to_json() for name, model in self.models.items()},
             "levers": [lever.to_json() for lever in self.levers],
+            "target": None if self.target is None else self.target.to_json(),
         }
 
     @classmethod
@@ -211,6 +216,7 @@ class Quote:
             levers=tuple(Lever.of_json(lever) for lever in said["levers"]),
             spent=said["spent_usd"],
             spent_by_job=said["spent_by_job_usd"],
+            target=None if said["target"] is None else TargetQuote.of_json(said["target"]),
         )
 
 

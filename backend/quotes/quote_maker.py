@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
+import numpy as np
+
 from backend.annotation.job import Job, JobQuestion
 from backend.errors import TaskError
 from backend.ledger import rounds
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from backend.quotes.asking import Asking, asking_now
+from backend.quotes.human_price import label_price
 from backend.quotes.job_tally import JobTally
 from backend.quotes.levers import levers
 from backend.quotes.pricing import model_quote, total
 from backend.quotes.quote import ModelQuote, Quote, Range
-from backend.quotes.shares import PolicyShare, policy_name, policy_share
+from backend.quotes.shares import SEED, PolicyShare, known_rounds, policy_name, policy_share, state_key
+from backend.quotes.target_quote import NONE_TO_COME, TargetQuote, read_labelled, target_quote
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
+from backend.settings.policies import policy_of
+from camvo.policies.joint import Joint
 
 
 class QuoteMaker:
@@ -79,11 +85,15 @@ class QuoteMaker:
         if len(questions) > len(self._questions):
             self._questions, self.example = questions, job
 
-    def quote(self, progress: Callable[[int], object] = lambda replays: None) -> Quote:
+    def quote(
+        self, progress: Callable[[int], object] = lambda replays: None, target: float | None = None
+    ) -> Quote:
         """The quote of the tasks so far.
 
         Args:
             progress: called with 1 after each replay of the policy.
+            target: the share of all labels that models and people are to get right together, in (0, 1);
+                ``None`` if nobody wants to know.
         """
         settings, pool, tally = self._settings, self._process.pool, self.tally
         now = {model.name: asking_now(tally, pool, model, self._batched) for model in settings.models}
@@ -110,7 +120,47 @@ class QuoteMaker:
             levers=levers(tally, pool, settings.models, now, share.asked, bill.middle),
             spent=spent,
             spent_by_job=of_job,
+            target=None if target is None else self._target(target, models, now),
         )
+
+    def _target(
+        self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, Asking]
+    ) -> TargetQuote:
+        """What reaches a target, for a job with one question under the policy ``joint``."""
+        settings, tally, questions = self._settings, self.tally, self._questions
+        policy = policy_of(settings.policy, [question.aggregation for question in questions])
+        if len(questions) > 1 or not isinstance(policy, Joint):
+            why = "it is found for one question about labels, under the policy joint"
+            return TargetQuote(target, None, unknown=why)
+        model_of, prices = self._arms(models, now)
+        ledger = self._process.ledger
+        if not questions:
+            return TargetQuote(target, None, unknown=NONE_TO_COME)
+        known = known_rounds(ledger, questions[0], prices)
+        with ledger.read() as connection:
+            price = label_price(connection, self._project, settings.humans)
+            labelled = read_labelled(connection, state_key(questions[0]), known, model_of)
+        if price is None:
+            return TargetQuote(target, None, unknown="set humans: {price: 0.12} in camvo.yaml")
+        return target_quote(
+            target,
+            known,
+            labelled,
+            policy,
+            tally.listed - tally.unreadable,
+            tally.tasks,
+            total(model.usd for model in models.values()).middle,
+            price,
+            np.random.default_rng(SEED),
+        )
+
+    def _arms(
+        self, models: Mapping[str, ModelQuote], now: Mapping[str, Asking]
+    ) -> tuple[dict[str, str], dict[str, float]]:
+        """Arm → its model, and arm → the mean price of asking it about a task, $."""
+        model_of = {now[model.name].arm(model): model.name for model in self._settings.models}
+        tasks = max(self.tally.tasks, 1)
+        return model_of, {arm: models[model].usd.middle / tasks for arm, model in model_of.items()}
 
     def _share(
         self,
@@ -119,11 +169,16 @@ class QuoteMaker:
         progress: Callable[[int], object],
     ) -> PolicyShare:
         """The policy's share of the price of asking everyone; arms go by the names of their models."""
-        tasks, settings = self.tally.tasks, self._settings
-        model_of = {now[model.name].arm(model): model.name for model in settings.models}
-        prices = {arm: models[model].usd.middle / max(tasks, 1) for arm, model in model_of.items()}
-        ledger = self._process.ledger
-        share = policy_share(ledger, settings, self._questions, prices, model_of, tasks, progress)
+        model_of, prices = self._arms(models, now)
+        share = policy_share(
+            self._process.ledger,
+            self._settings,
+            self._questions,
+            prices,
+            model_of,
+            self.tally.tasks,
+            progress,
+        )
         return replace(share, asked={model_of[arm]: rate for arm, rate in share.asked.items()})
 
 

@@ -70,22 +70,28 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     """
     name = policy_name(settings, questions)
     if name == "single":
-        asked = {arm: float(model == settings.policy.model) for arm, model in model_of.items()}
-        share = sum(asked[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
-        return PolicyShare(Range(share, share, share), QuoteEvidence(0), asked)
+        only = {arm: float(model == settings.policy.model) for arm, model in model_of.items()}
+        share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
+        return PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
     policy = policy_of(settings.policy, [question.aggregation for question in questions])
     if isinstance(policy, Joint) and to_come and sum(prices.values()) > 0.0:
-        known = [_known(ledger, question, prices) for question in questions]
+        known = [known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
-    low, high = documented_share(name, to_come, [*prices.values()], min(settings.policy.k_min, len(prices)))
+    asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
+    low, high = documented_share(name, to_come, [*prices.values()], asked)
     return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
 
-def _known(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
-    key = StateKey(question.key.project, question.key.control, question.key.epoch)
+def known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
+    """The rounds on a question that asked all arms with a price."""
     with ledger.read() as connection:
-        return read_known_rounds(connection, key, question.question.options, prices)
+        return read_known_rounds(connection, state_key(question), question.question.options, prices)
+
+
+def state_key(question: JobQuestion) -> StateKey:
+    """The key under which a question is learnt."""
+    return StateKey(question.key.project, question.key.control, question.key.epoch)
 
 
 def _forecast(

@@ -8,17 +8,17 @@ better. No truth is needed: the reference is what the votes of all arms make pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from camvo.joint.lattice import Lattice, Step, vote_lattice
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.models.vote_model import VoteModel
+from camvo.joint.passages import passages
 from camvo.joint.vote_rows import Rows, VoteRows, renumber
 from camvo.numerics.tolerances import EPSILON
 from camvo.typing import Array
@@ -144,29 +144,12 @@ def _seen(
     counted = rounds.counts > 0.0
     rows, counts = rounds.rows[counted], rounds.counts[counted]
     whole = rows if lattice.named else renumber(rows)
-    final = right[lattice.find(whole)] if reference is None else reference(whole)
-    seen, weight = np.zeros(len(right)), np.zeros(right.shape)
-    for arms in _subsets(rows.shape[1]):
-        voted = (whole[:, arms] >= 0).all(axis=1)
-        part, share, truth = whole[voted][:, arms], counts[voted, None], final[voted]
-        alone = np.full((len(part), rows.shape[1]), -2, dtype=np.int64)
-        alone[:, arms] = part if lattice.named else renumber(part)
-        node = lattice.find(alone)
-        seen += np.bincount(node, share[:, 0], len(seen))
-        if lattice.named:
-            np.add.at(weight, node, share * truth)
-            continue
-        highest = np.full(len(part), -1)
-        for position, arm in enumerate(arms):
-            number = alone[:, arm]
-            first = np.flatnonzero(number > highest)
-            highest[first] = number[first]
-            value = share[first, 0] * truth[first, part[first, position]]
-            np.add.at(weight, (node[first], number[first]), value)
-    return seen, weight
-
-
-def _subsets(arms: int) -> Iterator[NDArray[np.int64]]:
-    """Every nonempty set of arms, as positions."""
-    for mask in range(1, 1 << arms):
-        yield np.flatnonzero([(mask >> arm) & 1 for arm in range(arms)])
+    node = lattice.find(whole)
+    final = right[node] if reference is None else reference(whole)
+    ending, truth = np.bincount(node, counts, len(right)), np.zeros(right.shape)
+    known = min(final.shape[1], right.shape[1])  # a reference numbers no more labels than its rounds name
+    np.add.at(truth[:, :known], node, counts[:, None] * final[:, :known])
+    source, through, number, same = passages(lattice, np.flatnonzero(ending))
+    seen = np.asarray(np.bincount(through, ending[source], len(right)), dtype=np.float64)
+    weight = np.asarray(np.bincount(same, truth.reshape(-1)[number], right.size), dtype=np.float64)
+    return seen, weight.reshape(right.shape)

@@ -35,8 +35,8 @@ def documented_share(policy: str, tasks: int, prices: Sequence[float], asked: in
     low, high = _SHARES.get(policy, (least, 1.0))
     if policy not in {"joint", "sequential"}:
         return low, high
-    everyone = _everyone(tasks) / max(tasks, 1)
-    return tuple(everyone + (1.0 - everyone) * share for share in (max(low, least), high))  # type: ignore[return-value]
+    everyone, low = _everyone(tasks) / max(tasks, 1), max(low, least)
+    return everyone + (1.0 - everyone) * low, everyone + (1.0 - everyone) * max(low, high)
 
 
 def _everyone(tasks: int) -> float:

@@ -28,5 +28,5 @@ BackendUrl: TypeAlias = Annotated[
 ]
 Config: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--config", help="The server's camvo.yaml.", show_default="CAMVO_CONFIG"),
+    typer.Option("--config", help="The camvo.yaml to use.", show_default="CAMVO_CONFIG, else the defaults"),
 ]

@@ -60,7 +60,11 @@ Sample: TypeAlias = Annotated[
     int, typer.Option("--sample", min=0, help="Label so many random tasks and no others, for a look.")
 ]
 RetryFailed: TypeAlias = Annotated[
-    bool, typer.Option("--retry-failed", help="Ask again about the tasks that failed, and no others.")
+    bool,
+    typer.Option(
+        "--retry-failed",
+        help="Ask again about the tasks that failed, and no others; models get another attempt.",
+    ),
 ]
 ProjectInstead: TypeAlias = Annotated[
     int | None,

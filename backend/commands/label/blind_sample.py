@@ -25,6 +25,9 @@ from camvo.scores.blind_queue import queue_place
 PROJECT, TASK, ID, LABEL = (f"{PREFIX}{name}" for name in ("project", "task", "id", "label"))
 """The columns of the file, beside the texts."""
 
+ANNOTATOR = f"{PREFIX}annotator"
+"""A column that may be added: who gave the row's label."""
+
 
 def audit_share(index: Index, project: str, size: int) -> float:
     """The share of tasks to keep blind so that exactly ``size`` of this dataset are.

@@ -71,18 +71,33 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     check_sink(out)
 
     def write(results: Iterator[Result], columns: Columns) -> None:
-        try:
-            with console.status(f"writing {out}"), open_sink(out, columns) as sink:
-                for result in results:
-                    sink.write(result)
-        except OSError as error:
-            raise DatasetError(
-                f"cannot be written: {error.strerror or type(error).__name__}",
-                where=str(out),
-                fix="make room, and run the same command again: nothing is paid twice",
-            ) from error
+        write_results(out, results, columns, console)
 
     return run_label(source, options, environment, console, write, embedder)
+
+
+def write_results(out: Path, results: Iterator[Result], columns: Columns, console: Console) -> None:
+    """Write results to a file.
+
+    Args:
+        out: the file; its ending names the format.
+        results: what is written, row by row.
+        columns: the columns of the source.
+        console: where progress is shown.
+
+    Raises:
+        DatasetError: the file cannot be written; the one of the run before stays.
+    """
+    try:
+        with console.status(f"writing {out}"), open_sink(out, columns) as sink:
+            for result in results:
+                sink.write(result)
+    except OSError as error:
+        raise DatasetError(
+            f"cannot be written: {error.strerror or type(error).__name__}",
+            where=str(out),
+            fix="make room, and run the same command again: nothing is paid twice",
+        ) from error
 
 
 @contextmanager

@@ -63,18 +63,19 @@ def label(  # noqa: PLR0917 - a command's options
         if not server:
             refuse("needs the server", f"use camvo predict --project {project} --recount", **counting)
         fix = "leave it out: Label Studio has the tasks and the label config"
-        refuse("is for files", fix, **of_file, **of_run, out=out, shard=shard, engine=engine)
+        refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
         if server:
             refuse("is set at the server", "leave it out", config=config)
             refuse("is for runs in this process: the server asks at once", "leave out --server", **of_batches)
-            refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
+            refuse("is for runs in this process", "leave out --server", out=out)
+            refuse("is for runs in this process", "leave out --server", pilot=spending.pop("pilot"))
             from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
 
             spending |= {"refresh": recount, "ask_more": ask_more}
             predict(project, label_studio=label_studio, backend_url=backend_url, **spending)  # type: ignore[arg-type]
         refuse("is for --server", "leave it out", backend_url=backend_url)
-        done = _label_project(project, config, label_studio, **spending, **of_batches)
+        done = _label_project(project, config, label_studio, out, **spending, **of_batches)
     else:
         fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
         refuse("is for projects", fix, **urls, backend_url=backend_url, server=server)
@@ -148,10 +149,11 @@ def require_one_source(source: Path | None, project: int | None) -> None:
         raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
 
 
-def _label_project(project: int, config: Path | None, label_studio: str | None, **spending: Any) -> bool:
+def _label_project(
+    project: int, config: Path | None, label_studio: str | None, out: Path | None, **spending: Any
+) -> bool:
     """Label a project in this process; returns whether no task is left."""
-    refuse("is for files and for camvo quote", "leave it out", pilot=spending.pop("pilot"))
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.project.project_run import label_project  # noqa: PLC0415 - keeps the help fast
 
-    return label_project(project, config, label_studio, LabelOptions(**spending))
+    return label_project(project, config, label_studio, LabelOptions(**spending), out)

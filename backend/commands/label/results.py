@@ -29,7 +29,8 @@ def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
         costs.update(spent_on_tasks(connection, jobs.project, numbers))
 
     stored = jobs.look_up(tasks.every_row(), also=read_costs)
-    for found, first in zip(stored, tasks.is_first(), strict=True):
+    # Tasks of a project may come and go, so it does not say beforehand how many rows it has.
+    for found, first in zip(stored, tasks.is_first(), strict=False):
         yield _result(jobs, found, costs.get(found.task.number, 0.0) if first else 0.0)
 
 

@@ -13,7 +13,7 @@ from backend.commands.connect.options import Config
 
 def forget(  # noqa: PLR0917 - a command's options
     annotator: Annotated[
-        int | None, typer.Option(min=0, help="The labels of this user of Label Studio, by id.")
+        str | None, typer.Option(help="Whose labels: a number of Label Studio's, or a name as in files.")
     ] = None,
     project: Annotated[
         str | None, typer.Option(help="The labels of this project, by number or key.", show_default="all")
@@ -51,9 +51,11 @@ def forget(  # noqa: PLR0917 - a command's options
 
     from backend.commands.environment import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.commands.ledger.forget import LabelsToForget, forget_labels  # noqa: PLC0415
+    from backend.commands.teach.file_annotators import annotator_number  # noqa: PLC0415
     from backend.errors import ConfigError  # noqa: PLC0415
 
-    wanted = LabelsToForget(annotator, project, task, since, undo=undo, from_now_on=from_now_on)
+    number = annotator_number(annotator, "--annotator")
+    wanted = LabelsToForget(number, project, task, since, undo=undo, from_now_on=from_now_on)
 
     def agreed(question: str) -> bool:
         if not yes and not sys.stdin.isatty():

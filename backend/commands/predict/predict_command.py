@@ -50,7 +50,7 @@ def predict(  # noqa: PLR0917 - a command's options
         typer.Option(
             "--retry-failed",
             "--again",
-            help="As --failed, and with another attempt at tasks whose attempts are used up.",
+            help="Ask again about the tasks that failed, and no others; models get another attempt.",
         ),
     ] = False,
     batch: Annotated[

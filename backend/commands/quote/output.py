@@ -34,6 +34,7 @@ def lines(quote: Quote) -> Iterator[str]:
     if quote.spent:
         yield f"spent so far: {dollars(quote.spent)}"
     if not quote.to_come:
+        yield from target_lines(quote)
         return
     yield f"asking everyone: {money(quote.everyone)}{_why_a_range(quote)}"
     yield f"this policy ({quote.policy}): {money(quote.bill)}{_basis(quote)}"
@@ -48,11 +49,35 @@ def lines(quote: Quote) -> Iterator[str]:
             f"right labels: {right.likely:.1%}, from {right.low:.1%} to {right.high:.1%}, by"
             f" {evidence.labelled} human labels"
         )
+    if quote.levers and not any(lever.on for lever in quote.levers):
+        yield "batches and packing are set at some models only; each line below is about all models"
     for lever in quote.levers:
         yield (
             f"{_way(lever)}: everyone {dollars(lever.everyone)}, this policy about {dollars(lever.policy)}"
             + (" (as it is set)" if lever.on else "")
         )
+    yield from target_lines(quote)
+
+
+def target_lines(quote: Quote) -> Iterator[str]:
+    """What reaches the target, as sentences; none without a target."""
+    if quote.target is None:
+        return
+    right, mix = f"{quote.target.target:.1%}".replace(".0%", "%"), quote.target.mix
+    if mix is None:
+        yield f"{right} right: unknown: {quote.target.unknown}"
+        return
+    labels = dollars(mix.labels * mix.label_usd)
+    yield (
+        f"{right} right: {dollars(mix.models_usd)} for models and {mix.labels:,} human labels"
+        f" ({labels}), {dollars(mix.usd)} in all; people alone {dollars(mix.people_alone_usd)}"
+    )
+    yield (
+        f"{right} right with a probability of 95%: {mix.labels_sure:,} human labels,"
+        f" {dollars(mix.usd_sure)} in all, as far as {quote.target.labelled:,} human labels so far can tell"
+    )
+    if mix.setting is not None:
+        yield f"models ask as much as that with policy: {{{mix.setting}}}"
 
 
 def _way(lever: Lever) -> str:

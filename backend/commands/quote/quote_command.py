@@ -25,6 +25,16 @@ def quote(  # noqa: PLR0917 - a command's options
     batch: arguments.Batch = False,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target",
+            min=0.01,
+            max=0.999,
+            help="Also say which mix of models and people makes this share of all labels right at the lowest"
+            " price.",
+        ),
+    ] = None,
     label_studio: LabelStudioUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -42,9 +52,12 @@ def quote(  # noqa: PLR0917 - a command's options
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes}
     if source is None:
-        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, **spending)
-        quote_run.quote_project(int(project or 0), config, label_studio, as_json=as_json)
+        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, batch=batch)
+        options = options_of(None, None, None, pilot=pilot, budget=budget, yes=yes)
+        quote_run.quote_project(
+            int(project or 0), options, config, label_studio, as_json=as_json, target=target
+        )
         return
     refuse("is for projects", "give --project N in place of a file", label_studio=label_studio)
     options = options_of(**of_file, id_column=id_column, name=name, **spending)  # type: ignore[arg-type]
-    quote_run.quote_file(source, options, config, as_json=as_json)
+    quote_run.quote_file(source, options, config, as_json=as_json, target=target)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -16,27 +15,37 @@ from backend.commands.label.batched.batch_run import batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_file import ProjectTasks
 from backend.commands.label.project.project_process import (
     annotation_process,
     asking_nobody,
     remembered_settings,
 )
-from backend.commands.label.project.project_tasks import project_tasks
 from backend.commands.quote.output import print_quote
 from backend.commands.quote.quoting import quote_of, run_pilot
+from backend.commands.quote.samples import SampledTasks
 from backend.datasets.index import Index
 from backend.datasets.sources.open_source import open_source
+from backend.errors import ConfigError
 from backend.label_studio import webhooks
+from backend.label_studio.client import Client
 from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import Quote
 from backend.runtime.annotation_process import AnnotationProcess
-from backend.settings import Environment
+from backend.settings import Environment, Settings
 
 
-def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_json: bool) -> None:
+def quote_file(
+    path: Path,
+    options: LabelOptions,
+    config: Path | None,
+    *,
+    as_json: bool,
+    target: float | None = None,
+) -> None:
     """Print the quote of a file, after a pilot if there is to be one.
 
     Args:
@@ -44,6 +53,7 @@ def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_jso
         options: how they will be labelled.
         config: ``camvo.yaml``; ``None`` for that of the environment.
         as_json: whether to print JSON.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
 
     Raises:
         CamvoError: an input is wrong, which is found before anything is spent.
@@ -53,7 +63,7 @@ def quote_file(path: Path, options: LabelOptions, config: Path | None, *, as_jso
     quiet_logs(environment)
     console = Console(stderr=as_json)
     with interruptible():
-        quote = file_quote(path, options, environment, console)
+        quote = file_quote(path, options, environment, console, target=target)
     _print(quote, console, as_json=as_json)
 
 
@@ -63,6 +73,8 @@ def file_quote(
     environment: Environment,
     console: Console,
     embedder: Embedder | None = None,
+    *,
+    target: float | None = None,
 ) -> Quote:
     """The quote of a file; see :func:`quote_file`.
 
@@ -72,10 +84,12 @@ def file_quote(
         environment: the ledger's address, ``camvo.yaml`` and the secrets.
         console: where progress is shown.
         embedder: an embedder to use instead of a new one; closed at the end.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
     """
     source = open_source(path)
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
+    _require_price(settings, target)
     with Index(dataset) as index:
         index.build()
         migrate(environment.database_url)
@@ -85,42 +99,98 @@ def file_quote(
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
             batching = batching_of(own, process, everyone=options.batch)
             jobs = DatasetJobs(process, project, dataset.config, own, purse=options.purse, batching=batching)
-            quote = quote_of(jobs, index.first_rows, index.tasks, console)
-            if not options.pilot or not quote.to_come:
-                return quote
-            print_quote(console, quote)
-            run_pilot(jobs, index, quote, options, console)
-            return quote_of(jobs, index.first_rows, index.tasks, console)
+            return _after_a_pilot(jobs, index, options, console, target)
 
 
-def quote_project(number: int, config: Path | None, label_studio: str | None, *, as_json: bool) -> None:
-    """Print the quote of a Label Studio project.
+def _after_a_pilot(
+    jobs: DatasetJobs, tasks: SampledTasks, options: LabelOptions, console: Console, target: float | None
+) -> Quote:
+    """The quote of the tasks, after a pilot if there is to be one."""
+    quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console, target)
+    if not options.pilot or not quote.to_come:
+        return quote
+    print_quote(console, quote)
+    run_pilot(jobs, tasks, quote, options, console)
+    return quote_of(jobs, tasks.first_rows, tasks.tasks, console, target)
+
+
+def quote_project(
+    number: int,
+    options: LabelOptions,
+    config: Path | None,
+    label_studio: str | None,
+    *,
+    as_json: bool,
+    target: float | None = None,
+) -> None:
+    """Print the quote of a Label Studio project, after a pilot if there is to be one.
 
     Args:
         number: the project's number.
+        options: the pilot, and the consent to it.
         config: ``camvo.yaml``; ``None`` for that of the environment.
         label_studio: Label Studio's address; ``None`` for that of the environment.
         as_json: whether to print JSON.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
 
     Raises:
         CamvoError: the settings are wrong, or Label Studio or the ledger fails.
+        typer.Exit: somebody interrupted the pilot, or did not agree to it.
     """
     environment = environment_with(config)
     quiet_logs(environment)
     console = Console(stderr=as_json)
     client = addresses.label_studio_client(label_studio, environment)
+    with interruptible():
+        quote = project_quote(client, number, options, environment, console, target=target)
+    _print(quote, console, as_json=as_json)
+
+
+def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
+    client: Client,
+    number: int,
+    options: LabelOptions,
+    environment: Environment,
+    console: Console,
+    embedder: Embedder | None = None,
+    *,
+    target: float | None = None,
+) -> Quote:
+    """The quote of a project; see :func:`quote_project`.
+
+    Args:
+        client: Label Studio.
+        number: the project's number.
+        options: the pilot, and the consent to it.
+        environment: the ledger's address, ``camvo.yaml`` and the secrets.
+        console: where progress is shown.
+        embedder: an embedder to use instead of a new one; closed at the end.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
+    """
     payload = client.project(number)
     key, label_config = webhooks.project_key(payload), payload["label_config"]
     parsed = parse_label_config(label_config)
     require_questions(parsed)
     settings = settings_module.load(environment.config)
+    _require_price(settings, target)
     migrate(environment.database_url)
-    with asking_nobody(settings, environment) as process:
+    environment = environment.model_copy(update={"label_studio_url": client.url})
+    opened = annotation_process if options.pilot else asking_nobody
+    process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
+    with process_of as process:
         own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
-        jobs = DatasetJobs(process, key, parsed, own)
-        read = partial(project_tasks, client, number)
-        quote = quote_of(jobs, read, client.count_tasks(number), console)
-    _print(quote, console, as_json=as_json)
+        jobs = DatasetJobs(process, key, parsed, own, purse=options.purse)
+        tasks = ProjectTasks(client, number, client.count_tasks(number))
+        return _after_a_pilot(jobs, tasks, options, console, target)
+
+
+def _require_price(settings: Settings, target: float | None) -> None:
+    if target is not None and not settings.humans.priced:
+        raise ConfigError(
+            "needs the price of a person's label",
+            where="--target",
+            fix="set humans: {price: 0.12} in camvo.yaml, in dollars",
+        )
 
 
 def _print(quote: Quote, console: Console, *, as_json: bool) -> None:

@@ -14,8 +14,7 @@ from backend.commands.label.options import LabelOptions
 from backend.commands.progress import progress_bar
 from backend.commands.quote.consent import agree_to
 from backend.commands.quote.output import print_quote
-from backend.commands.quote.samples import RandomSample
-from backend.datasets.index import Index
+from backend.commands.quote.samples import RandomSample, SampledTasks
 from backend.datasets.shard import WHOLE
 from backend.datasets.tasks import DatasetTask
 from backend.quotes.quote import Quote
@@ -24,7 +23,11 @@ from camvo.quotes.forecast import KEPT_FROM, REPLAYS
 
 
 def quote_of(
-    jobs: DatasetJobs, read: Callable[[], Iterable[DatasetTask]], tasks: int, console: Console
+    jobs: DatasetJobs,
+    read: Callable[[], Iterable[DatasetTask]],
+    tasks: int,
+    console: Console,
+    target: float | None = None,
 ) -> Quote:
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing.
 
@@ -33,6 +36,7 @@ def quote_of(
         read: reads the tasks.
         tasks: how many there are, for the progress.
         console: where progress is shown.
+        target: the share of all labels that models and people are to get right; ``None`` for none.
     """
     batched = frozenset() if jobs.batching is None else jobs.batching.models
     maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), iter(read())
@@ -41,11 +45,11 @@ def quote_of(
             maker.count([jobs.job(task) for task in some])
             advance(len(some))
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
-        return maker.quote(advance)
+        return maker.quote(advance, target)
 
 
 def agreed(
-    jobs: DatasetJobs, tasks: Index | RandomSample, options: LabelOptions, console: Console
+    jobs: DatasetJobs, tasks: SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
     """Show the quote, take the pilot if there is to be one, and ask whether to go on.
 
@@ -59,7 +63,7 @@ def agreed(
     """
     quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
     print_quote(console, quote)
-    if options.pilot and quote.to_come and isinstance(tasks, Index):
+    if options.pilot and quote.to_come and not isinstance(tasks, RandomSample):
         run_pilot(jobs, tasks, quote, options, console)
         quote = quote_of(jobs, tasks.first_rows, tasks.tasks, console)
         print_quote(console, quote)
@@ -67,7 +71,9 @@ def agreed(
     return kept_to(jobs, quote, options)
 
 
-def run_pilot(jobs: DatasetJobs, index: Index, quote: Quote, options: LabelOptions, console: Console) -> None:
+def run_pilot(
+    jobs: DatasetJobs, index: SampledTasks, quote: Quote, options: LabelOptions, console: Console
+) -> None:
     """Ask every model about a random sample of tasks, which are part of the job.
 
     Args:

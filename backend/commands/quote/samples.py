@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import compress
+from typing import Protocol
 
 from backend.annotation.job import random_draw
-from backend.datasets.index import Index
+from backend.datasets.indexed_tasks import IndexedTasks
 from backend.datasets.tasks import DatasetTask
+
+
+class SampledTasks(IndexedTasks, Protocol):
+    """Tasks from which a sample can be drawn: those of a file, or of a project in Label Studio."""
+
+    def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
+        """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
 
 
 class RandomSample:
@@ -21,7 +29,7 @@ class RandomSample:
     The attributes are those of :class:`backend.datasets.indexed_tasks.IndexedTasks`.
     """
 
-    def __init__(self, index: Index, project: str, size: int) -> None:
+    def __init__(self, index: SampledTasks, project: str, size: int) -> None:
         self._index, self._project = index, project
         draws = index.smallest(self._draw, size)
         self._last = draws[-1] if draws else -1

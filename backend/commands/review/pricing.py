@@ -15,15 +15,13 @@ from backend.learning.projects import project_settings
 from backend.learning.states import States
 from backend.ledger import Ledger, Writer, human_annotations, projects, reports, rounds
 from backend.ledger.recounts import labelled_rounds
+from backend.quotes.human_price import label_price
 from backend.recounting.further.doubts import Doubting
 from backend.recounting.recounter import Recounter
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.joint import Joint
-from camvo.scores.reviews.label_value import NOTHING_SEEN, TaughtBefore, seconds_per_label
-
-_LABELS = 1000
-"""The latest labels whose times are read."""
+from camvo.scores.reviews.label_value import NOTHING_SEEN, TaughtBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,12 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> Pricing | 
         ConfigError: the policy has no worth of a right label.
         LedgerError: the ledger cannot be read.
     """
-    if not settings.humans.priced:
-        return None
     with ledger.read() as connection:
+        price = label_price(connection, project, settings.humans)
+        if price is None:
+            return None
         own, _ = project_settings(projects.get(connection, project), settings)
         full = _full_cost(connection, project)
-        seconds = seconds_per_label(human_annotations.lead_times(connection, project, _LABELS))
         taught = human_annotations.count(connection, project)
         seen = labelled_rounds.taught_before(connection, project)
     policy = policy_of(own.policy)
@@ -78,8 +76,6 @@ def load_pricing(ledger: Ledger, project: str, settings: Settings) -> Pricing | 
         )
     if full is None:
         return None
-    humans = settings.humans
-    price = (humans.price_per_minute or 0.0) * seconds / 60.0 if humans.price is None else humans.price
     doubting = asyncio.run(_doubting(ledger, project, settings))
     models = {number: task.value for number, task in doubting.by_task.items() if doubting.worthwhile(task)}
     return Pricing(price, policy.worth_of(full), taught, seen, models)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backend.commands.label.blind_sample import PROJECT, TASK, label_columns
+from backend.commands.label.blind_sample import ANNOTATOR, PROJECT, TASK, label_columns
+from backend.commands.teach.file_annotators import annotation_number, annotator_number
 from backend.datasets.sources.row import Row, Source
 from backend.datasets.tasks import content_number, keys_read, plain, task_number
 from backend.errors import DatasetError, TaskError
@@ -28,6 +29,8 @@ class HumanRow:
         data: what the row holds of the task.
         votes: control → the label, as a vote; empty if the row has none.
         result: the labels as an annotation of Label Studio.
+        said_by: who gave them, as the file says it; empty if it does not.
+        annotator: their number; ``None`` for nobody in particular.
     """
 
     place: str
@@ -36,14 +39,24 @@ class HumanRow:
     data: Mapping[str, Any]
     votes: Mapping[str, str]
     result: list[dict[str, Any]]
+    said_by: str = ""
+    annotator: int | None = None
+
+    @property
+    def annotation(self) -> int:
+        """The number of the annotation: one for each task and annotator."""
+        return annotation_number(self.task, self.annotator)
 
 
-def human_rows(source: Source, projects: Mapping[str, Project]) -> Iterator[HumanRow]:
+def human_rows(
+    source: Source, projects: Mapping[str, Project], annotator: str | None = None
+) -> Iterator[HumanRow]:
     """Read the labels in a file.
 
     Args:
         source: the rows, with the columns that ``camvo label --blind`` writes.
         projects: the ledger's projects by key.
+        annotator: who gave the labels of rows that do not say it; ``None`` for nobody in particular.
 
     Raises:
         DatasetError: a row is not about a task of a known project, or its label is none of the question's.
@@ -74,7 +87,10 @@ def human_rows(source: Source, projects: Mapping[str, Project]) -> Iterator[Huma
                 )
             votes[question.name] = vote
             result += about.result_items(vote)
-        yield HumanRow(place, project.key, _task(row, place, data), data, votes, result)
+        said_by = row.data.get(ANNOTATOR) or annotator
+        number = annotator_number(said_by, place)
+        name = "" if number is None else str(said_by).strip()
+        yield HumanRow(place, project.key, _task(row, place, data), data, votes, result, name, number)
 
 
 def _project(row: Row, place: str, projects: Mapping[str, Project]) -> Project:

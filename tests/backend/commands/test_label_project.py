@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from batch_provider import BatchServer
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import LabelFolder
@@ -15,7 +16,9 @@ from backend.commands.label.batched import batch_run
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project.project_run import predict_project
 from backend.commands.predict.tally import Tally
+from backend.commands.quote.quote_run import project_quote
 from backend.ledger import projects
+from backend.ledger.money import accounts
 from backend.testing import Reply
 
 
@@ -23,7 +26,7 @@ def glad_unless_broken(body: dict[str, object]) -> Reply:
     return Reply.fails(400) if "broken" in prompt_of(body) else Reply.says({"mood": "Glad"})
 
 
-def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Tally:
+def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **options: object) -> Tally:
     return predict_project(
         api.client(),
         PROJECT,
@@ -31,6 +34,7 @@ def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Tally:
         folder.environment,
         folder.console,
         HashedTexts(),  # type: ignore[arg-type]
+        out=out,
     )
 
 
@@ -68,6 +72,65 @@ def test_a_budget_leaves_tasks_without_a_prediction(tmp_path: Path) -> None:
         api.add_tasks("a")
         assert run(api, folder, budget=0.0).failed == {"budget_exhausted": 1}
         assert folder.server.count() == 0
+
+
+def test_out_writes_the_labels_to_a_file_too(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        numbers = api.add_tasks("a", "broken", "a")
+        run(api, folder, tmp_path / "out.csv")
+        rows = folder.rows()
+        assert [row["camvo_id"] for row in rows] == [str(number) for number in numbers]
+        assert [row["camvo_label"] for row in rows] == ["Glad", "", "Glad"]
+        assert [row["camvo_error"] for row in rows] == ["", "no_vote", ""]
+        assert [row["text"] for row in rows] == ["a", "broken", "a"]
+        with folder.ledger.read() as connection:
+            bill = accounts.balance(connection, api.project_key, accounts.TOTAL).spent / 1e12
+        assert sum(float(row["camvo_cost_usd"]) for row in rows) == pytest.approx(bill)
+        assert len(api.predictions()) == 2
+
+
+def test_the_same_command_writes_the_same_file_and_buys_nothing(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        api.add_tasks("a", "b")
+        run(api, folder, tmp_path / "out.csv")
+        before, bought = (tmp_path / "out.csv").read_bytes(), folder.server.count()
+        run(api, folder, tmp_path / "out.csv")
+        assert (tmp_path / "out.csv").read_bytes() == before
+        assert folder.server.count() == bought
+
+
+def test_a_column_that_appears_during_the_run_is_left_out(tmp_path: Path) -> None:
+    with LabelStudioApi() as api, LabelFolder(tmp_path, glad_unless_broken) as folder:
+        [number] = api.add_tasks("a")
+
+        def change(method: str, path: str) -> None:
+            if method == "POST":
+                api.tasks[number]["data"]["new"] = "later"
+
+        api.before = change
+        run(api, folder, tmp_path / "out.csv")
+        assert "new" not in folder.rows()[0]
+
+
+def test_a_pilot_asks_everyone_about_random_tasks_of_the_project(tmp_path: Path) -> None:
+    with (
+        LabelStudioApi() as api,
+        LabelFolder(tmp_path, glad_unless_broken, policy=None, concurrency=8) as folder,
+    ):
+        api.add_tasks(*(f"text {number}" for number in range(48)))
+        said = project_quote(
+            api.client(),
+            PROJECT,
+            LabelOptions(pilot=40),
+            folder.environment,
+            folder.console,
+            HashedTexts(),  # type: ignore[arg-type]
+        )
+        assert folder.server.count() == 2 * 40
+        assert (said.to_come, said.evidence.rounds) == (8, 40)
+        assert api.predictions() == []
+        assert run(api, folder, pilot=40).created == 48
+        assert folder.server.count() <= 2 * 48
 
 
 def folder_with_batches(path: Path) -> LabelFolder:

@@ -16,6 +16,7 @@ from backend.commands.label.options import LabelOptions
 from backend.commands.quote import consent
 from backend.commands.quote.output import lines
 from backend.commands.quote.quote_run import file_quote
+from backend.commands.teach.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
 from backend.ledger.money import accounts
 from backend.models import litellm_info
@@ -45,13 +46,14 @@ def texts(count: int) -> list[str]:
     return [f"entry {number} is {WORDS[number % 2]} " + "indeed " * (number % 7) for number in range(count)]
 
 
-def quote(folder: LabelFolder, **options: Any) -> Quote:
+def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Quote:
     return file_quote(
         folder.path / "in.csv",
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
         folder.console,
         HashedTexts(),  # type: ignore[arg-type]
+        target=target,
     )
 
 
@@ -117,6 +119,15 @@ def test_without_a_pilot_the_share_is_what_is_documented(tmp_path: Path) -> None
         assert any("documented" in line for line in lines(said))
 
 
+def test_a_range_that_is_documented_begins_below_the_price_of_everyone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None) as folder:
+        folder.table(*texts(60))
+        said = quote(folder)
+        # The policy joint may stop after one model, whatever k_min says to others.
+        assert said.bill.low < said.everyone.low
+        assert said.bill.high < said.everyone.high
+
+
 def test_packing_saves_nineteen_of_twenty_instructions_and_nothing_of_the_texts(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, billed) as folder:
         folder.table(*texts(3))
@@ -141,6 +152,20 @@ def test_the_lever_that_is_set_is_on_and_costs_what_the_quote_says(
         assert ways[on].everyone == pytest.approx(said.everyone.middle)
         assert ways[True, None].everyone == pytest.approx(0.5 * ways[False, None].everyone)
         assert sum("(as it is set)" in line for line in lines(said)) == 1
+
+
+def test_levers_that_are_set_at_some_models_only_are_none_of_the_lines(tmp_path: Path) -> None:
+    common = {"input_price": 1.0, "output_price": 1.0}
+    models = [
+        {"name": "red", "model": "openai/red", "pack": 5, **common},
+        {"name": "green", "model": "openai/green", **common},
+    ]
+    with LabelFolder(tmp_path, billed, models=models) as folder:
+        folder.table(*texts(12))
+        said = quote(folder)
+        assert not any(lever.on for lever in said.levers)
+        assert [model.pack for model in said.models.values()] == [5, 1]
+        assert any("at some models only" in line for line in lines(said))
 
 
 def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Path) -> None:
@@ -246,3 +271,46 @@ def test_a_sample_labels_so_many_tasks_and_writes_those_alone(tmp_path: Path) ->
         assert len(folder.rows()) == 4
         folder.label()
         assert folder.server.count() == 2 * 9
+
+
+def reviewed(folder: LabelFolder, tasks: int, blind: int) -> None:
+    """Label some tasks, keep some of them blind, and have people say "Glad" about all of these."""
+    folder.table(*texts(tasks))
+    folder.label(blind=blind)
+    folder.change("blind.csv", **{row["text"]: "Glad" for row in folder.rows("blind.csv")})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder.path / 'ledger.sqlite'}")
+        teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
+
+
+def test_a_target_names_the_cheapest_mix_of_models_and_people(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None, concurrency=8, humans={"price": 0.5}) as folder:
+        reviewed(folder, 80, 60)
+        folder.table(*texts(180))
+        said = quote(folder, target=0.9)
+        assert said.target is not None
+        assert said.target.mix is not None
+        mix = said.target.mix
+        assert (mix.labels, mix.labels_sure) == (0, 0)  # the models were right 60 times of 60
+        assert mix.usd == mix.models_usd <= said.everyone.high
+        assert mix.people_alone_usd == pytest.approx(0.5 * 162)
+        assert any(line.startswith("90% right: $") for line in lines(said))
+        assert Quote.of_json(json.loads(json.dumps(said.to_json()))).to_json() == said.to_json()
+
+
+def test_without_labels_the_quote_says_what_is_missing_for_a_target(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None, concurrency=8, humans={"price": 0.5}) as folder:
+        folder.table(*texts(48))
+        [line] = [line for line in lines(quote(folder, target=0.97)) if line.startswith("97% right")]
+        assert "0 of at least 36 tasks have asked everyone" in line
+        [line] = [
+            line for line in lines(quote(folder, target=0.97, pilot=40)) if line.startswith("97% right")
+        ]
+        assert "0 of at least 30 tasks have a label of people" in line
+
+
+def test_a_target_needs_the_price_of_a_label(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(3))
+        with pytest.raises(ConfigError, match="price of a person's label"):
+            quote(folder, target=0.97)

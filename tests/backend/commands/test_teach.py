@@ -11,6 +11,7 @@ from labelling import LabelFolder, always
 from backend.commands.teach.teach import TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import blind_tasks, human_annotations
+from backend.ledger.annotators import reliabilities
 
 TEXTS = [f"text {number}" for number in range(20)]
 
@@ -151,7 +152,7 @@ def test_blind_labels_reach_the_queue_that_certifies(folder: LabelFolder) -> Non
     teach(folder)
     with folder.ledger.read() as connection:
         [queue] = blind_tasks.queues(connection, "in").values()
-    assert [task.reward for task in queue[:3]] == [0.0, 1.0, None]
+    assert [task.reward for task in queue.entries[:3]] == [0.0, 1.0, None]
 
 
 def test_a_word_that_is_no_label_is_refused_with_its_line_and_nothing_is_learnt(folder: LabelFolder) -> None:
@@ -170,6 +171,79 @@ def test_two_labels_for_one_task_are_refused(folder: LabelFolder) -> None:
     folder.write("twice.csv", "\n".join([lines[0], lines[1] + "Sad", lines[1] + "Glad"]))
     with pytest.raises(DatasetError, match="another label"):
         teach(folder, "twice.csv")
+
+
+def by_annotators(folder: LabelFolder, *rows: tuple[int, str, str], name: str = "people.csv") -> str:
+    """Write rows of a blind task's position, an annotator and a label into a file."""
+    tasks = [row["camvo_task"] for row in folder.rows("blind.csv")]
+    lines = [f"in,{tasks[place]},{who},{label}" for place, who, label in rows]
+    folder.write(name, "\n".join(["camvo_project,camvo_task,camvo_annotator,camvo_label", *lines]))
+    return name
+
+
+def annotations(folder: LabelFolder) -> list[human_annotations.Annotation]:
+    with folder.ledger.read() as connection:
+        return human_annotations.of_project(connection, "in")
+
+
+def test_several_annotators_may_say_different_things_about_one_task(folder: LabelFolder) -> None:
+    name = by_annotators(folder, (0, "7", "Sad"), (0, "anna", "Glad"), (1, "7", "Glad"))
+    assert counted(teach(folder, name)) == (3, 0, 0, 0)
+    assert counted(teach(folder, name)) == (0, 0, 0, 3)
+    seven, anna = sorted({annotation.completed_by for annotation in annotations(folder)})  # type: ignore[type-var]
+    assert seven == 7
+    assert anna is not None
+    assert 10**9 <= anna < 10**10
+
+
+def test_the_names_numbers_are_printed_because_reports_have_numbers_alone(folder: LabelFolder) -> None:
+    said = teach(folder, by_annotators(folder, (0, "anna", "Sad"), (1, "7", "Sad"))).summary()
+    [anna] = [each.completed_by for each in annotations(folder) if each.completed_by != 7]
+    assert said.endswith(f"annotators in reports: anna is {anna}")
+    assert "7 is 7" not in said
+
+
+def test_a_changed_and_a_withdrawn_label_leave_those_of_others(folder: LabelFolder) -> None:
+    teach(folder, by_annotators(folder, (0, "7", "Sad"), (0, "8", "Sad"), (0, "9", "Glad")))
+    tally = teach(folder, by_annotators(folder, (0, "7", "Glad"), (0, "8", "")))
+    assert counted(tally) == (0, 1, 1, 0)
+    teaching = {each.completed_by: each.labels for each in annotations(folder) if each.teaches}
+    assert teaching == {7: {"label": "Glad"}, 9: {"label": "Glad"}}
+    folder.label()
+    assert list(human_labels(folder).values()) == ["Glad"]
+
+
+def test_a_file_of_each_annotator_needs_no_column(folder: LabelFolder) -> None:
+    first, *_ = blind_texts(folder)
+    for who, label in (("anna", "Sad"), ("ben", "Sad"), ("anna", "Glad")):
+        folder.change("blind.csv", **{first: label})
+        teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml", who)
+    assert sorted(each.labels["label"] for each in annotations(folder)) == ["Glad", "Sad"]
+
+
+def test_one_annotator_with_two_labels_for_a_task_is_refused(folder: LabelFolder) -> None:
+    with pytest.raises(DatasetError, match="another label"):
+        teach(folder, by_annotators(folder, (0, "anna", "Sad"), (0, "anna", "Glad")))
+
+
+def test_a_number_that_nobody_can_have_is_refused_with_its_line(folder: LabelFolder) -> None:
+    with pytest.raises(DatasetError, match="not the number of an annotator") as refused:
+        teach(folder, by_annotators(folder, (0, "7", "Sad"), (1, "-7", "Sad")))
+    assert "line 3" in str(refused.value)
+
+
+def test_labels_are_weighed_by_how_often_each_annotator_is_right(folder: LabelFolder) -> None:
+    """Two agree on four tasks against a third; on the last, one of them stands against the third alone."""
+    agreed = [(place, who, "Glad") for place in range(4) for who in ("1", "2")]
+    wrong = [(place, "3", "Sad") for place in range(4)]
+    tied = [(4, "1", "Glad"), (4, "3", "Sad")]
+    teach(folder, by_annotators(folder, *agreed, *wrong, *tied))
+    with folder.ledger.read() as connection:
+        [fit] = reliabilities.latest(connection, "in", "label")
+    assert fit.applied
+    assert fit.accuracies["1"] > fit.accuracies["3"]
+    folder.label()
+    assert human_labels(folder)[blind_texts(folder)[4]] == "Glad"
 
 
 def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:

@@ -141,3 +141,8 @@ def test_policies_that_ask_everyone_cost_what_everyone_costs() -> None:
 
 def test_the_papers_policy_costs_at_least_its_cheapest_models() -> None:
     assert documented_share("camvo", 5000, [1.0, 1.0, 2.0], 2) == (0.5, 1.0)
+
+
+def test_a_range_never_ends_below_its_beginning() -> None:
+    low, high = documented_share("joint", 5000, [1.0])
+    assert low == high == 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -13,16 +12,16 @@ from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
 from backend.commands.label.batched.batch_run import BatchRun, batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
-from backend.commands.label.file_run import interruptible, quiet_logs
+from backend.commands.label.file_run import interruptible, quiet_logs, write_results
 from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_file import ProjectTasks
 from backend.commands.label.project.project_process import annotation_process, remembered_settings
 from backend.commands.label.project.project_sweeps import ProjectSweeps
-from backend.commands.label.project.project_tasks import project_tasks
+from backend.commands.label.results import results
 from backend.commands.label.spending import Spending
 from backend.commands.predict.tally import Tally
-from backend.commands.quote.consent import agree_to
-from backend.commands.quote.output import print_quote
-from backend.commands.quote.quoting import kept_to, quote_of
+from backend.commands.quote.quoting import agreed
+from backend.datasets.sinks.open_sink import check_sink
 from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.ledger import migrate
@@ -32,7 +31,13 @@ from backend.questions.label_config import require_questions
 from backend.settings import Environment
 
 
-def label_project(number: int, config: Path | None, label_studio: str | None, options: LabelOptions) -> bool:
+def label_project(
+    number: int,
+    config: Path | None,
+    label_studio: str | None,
+    options: LabelOptions,
+    out: Path | None = None,
+) -> bool:
     """Store predictions for a project in Label Studio, with the ledger of the environment.
 
     Args:
@@ -40,6 +45,7 @@ def label_project(number: int, config: Path | None, label_studio: str | None, op
         config: ``camvo.yaml``; ``None`` for that of the environment.
         label_studio: Label Studio's address; ``None`` for that of the environment.
         options: the budget, and how else to label.
+        out: a file that the labels are written to, too; ``None`` for none.
 
     Returns:
         Whether no task is left without a prediction.
@@ -48,12 +54,14 @@ def label_project(number: int, config: Path | None, label_studio: str | None, op
         CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
         typer.Exit: somebody interrupted the run.
     """
+    if out is not None:
+        check_sink(out)
     environment = environment_with(config)
     quiet_logs(environment)
     client = addresses.label_studio_client(label_studio, environment)
     console = Console()
     with interruptible():
-        tally = predict_project(client, number, options, environment, console)
+        tally = predict_project(client, number, options, environment, console, out=out)
     print_outcome(console, environment, webhooks.project_key(client.project(number)))
     return not tally.left
 
@@ -65,6 +73,8 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     environment: Environment,
     console: Console,
     embedder: Embedder | None = None,
+    *,
+    out: Path | None = None,
 ) -> Tally:
     """Predict a project's tasks in this process, and store the predictions in Label Studio.
 
@@ -75,6 +85,7 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
         environment: the ledger's address, ``camvo.yaml`` and the secrets.
         console: where progress is shown.
         embedder: an embedder to use instead of a new one; closed at the end.
+        out: a file that the labels are written to, too; ``None`` for none.
 
     Raises:
         CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
@@ -98,13 +109,14 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
             batching=batching_of(own_settings, process, everyone=options.batch),
         )
         tasks_in_all = client.count_tasks(number)
-        quote = quote_of(jobs, partial(project_tasks, client, number), tasks_in_all, console)
-        print_quote(console, quote)
-        agree_to(quote.bill.high, options, console)
-        jobs = kept_to(jobs, quote, options)
+        listed = ProjectTasks(client, number, tasks_in_all)
+        jobs = agreed(jobs, listed, options, console)
         sweeps = ProjectSweeps(client, number, label_config, tasks_in_all, options.retry_failed, console)
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks_in_all)
         tally, spending = sweeps.tally, Spending(process.ledger, key)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
+        if out is not None:
+            write_results(out, results(listed, jobs), listed.columns, console)
+            console.print(f"written to {out}", highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
         return tally

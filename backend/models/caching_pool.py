@@ -18,7 +18,6 @@ from backend.errors import (
     BudgetExhaustedError,
     LedgerError,
     ModelError,
-    ModelTimeoutError,
     RefusedError,
     StoppingError,
     UnusableAnswersError,
@@ -148,7 +147,7 @@ class CachingPool:
         except ModelError as error:
             outcome = CallOutcome(
                 content="" if isinstance(error, BadAnswerError | RefusedError) else None,
-                usage=error.usage or Usage(0, 0, self._unknown_cost(query, error)),
+                usage=self._pool.failure_usage(query.model, query.messages, error),
                 code=error.code,
                 seconds=self._clock() - started,
             )
@@ -166,7 +165,3 @@ class CachingPool:
         outcome = CallOutcome(answer.content, usage, None, answer.seconds, confidences, answer.version)
         await self._calls.settle(key, query, call, outcome)
         return PaidAnswer(answer.content, answer.cost, confidences=confidences, version=answer.version)
-
-    def _unknown_cost(self, query: ModelQuery, error: ModelError) -> float:
-        """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""
-        return self._pool.cost(query.model, query.messages) if isinstance(error, ModelTimeoutError) else 0.0

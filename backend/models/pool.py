@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from backend.errors import ModelUnknownError
+from backend.errors import ModelError, ModelTimeoutError, ModelUnknownError, Usage
 from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider
 from backend.models.call_gate import CallGate
@@ -84,9 +84,14 @@ class Pool:
         """Return the most tasks in a prompt of a packed arm; 1 for any other arm."""
         return (self._model(name).settings.pack or 1) if name in self._packed else 1
 
-    def expected_pack_cost(self, name: str, messages: Messages, tasks: int) -> float:
-        """Return the expected cost of one call about so many tasks, $."""
-        return self._model(name).cost(messages, tasks)
+    def failure_usage(self, name: str, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
+        """Return what a failed call about so many tasks used, as reported.
+
+        A provider may bill a call that timed out, so that it counts as an answered one.
+        """
+        if error.usage is not None or not isinstance(error, ModelTimeoutError):
+            return error.usage or Usage(0, 0, 0.0)
+        return Usage(0, 0, self._model(name).cost(messages, tasks))
 
     def packed_cost(self, name: str, system: str, texts: str, *, batched: bool = False) -> float:
         """Return the expected cost of asking a packed arm about one task, $.

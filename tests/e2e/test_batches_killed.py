@@ -71,9 +71,13 @@ def test_nothing_is_bought_twice_and_nothing_is_lost(tmp_path: Path) -> None:
     url, log, config = f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "log", tmp_path / "camvo.yaml"
     log.touch()
     with Provider(chance) as server:
-        prices = {"input_price": 1.0, "output_price": 2.0, "batch_discount": 0.5, "pack": 4}
+        prices = {"input_price": 1.0, "output_price": 2.0, "batch_discount": 0.5}
+        small = {
+            "pack": 4,
+            "batch_tokens": 800,
+        }  # two lines at a time: many jobs
         models = [
-            {"name": name, "model": f"openai/{name}", "api_base": server.url, **prices}
+            {"name": name, "model": f"openai/{name}", "api_base": server.url, **prices, **small}
             for name in ("red", "green")
         ]
         # Without exploration no first window is asked at once: a call that dies on its way may be paid twice.
@@ -105,7 +109,7 @@ def test_nothing_is_bought_twice_and_nothing_is_lost(tmp_path: Path) -> None:
         ).scalar_one()
         claims = connection.execute(select(func.count()).select_from(tables.claims)).scalar_one()
     ledger.close()
-    assert killed
+    assert killed > KILLS / 2
     assert set(server.bought.values()) == {1}
     assert not server.at_once
     assert (account.reserved, open_calls, claims) == (0, 0, 0)

@@ -216,7 +216,7 @@ class PackedPool:
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)
-            usage = error.usage or Usage(0, 0, self._unknown_cost(pack, error))
+            usage = self._pool.failure_usage(name, messages, error, tasks=number)
             outcome = CallOutcome(None, usage, error.code, self._clock() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
             await self._end(pack, call, outcome, pack.split("") if unread else None)
@@ -252,11 +252,3 @@ class PackedPool:
         for member in members:
             cost = outcome.usage.cost * shares[member.key]
             member.end(PaidAnswer(read[member.key], cost, version=outcome.version))
-
-    def _unknown_cost(self, pack: Pack[Member], error: ModelError) -> float:
-        """Return the cost of a failure without usage, $: the provider may bill a call that timed out."""
-        if not isinstance(error, ModelTimeoutError):
-            return 0.0
-        members = pack.members.values()
-        name, number = next(iter(members)).query.model, len(pack.members)
-        return self._pool.expected_pack_cost(name, pack.messages, number)

@@ -285,8 +285,7 @@ def test_a_cancelled_job_gives_its_money_back(tmp_path: Path, server: BatchServe
 
 
 def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: BatchServer) -> None:
-    joint = {"name": "joint", "max_stages": 2}
-    with folder_of(tmp_path / "a", server, policy=joint) as folder, patch.object(batch_run, "_SHARE", 10**6):
+    with folder_of(tmp_path / "a", server, policy={"name": "joint", "max_stages": 2}) as folder:
         folder.table(*(f"{word} {n}" for n in range(40) for word in ("lovely", "gloomy", "mixed")))
         assert not label(folder).left
         with folder.ledger.read() as connection:
@@ -304,6 +303,7 @@ def test_a_first_window_is_labelled_before_the_others_are_sent(
     with (
         folder_of(tmp_path / "a", server, policy={"name": "sequential"}) as folder,
         patch.object(batch_run, "AT_ONCE_FROM", at_once_from),
+        patch.object(batch_run, "_LEAST", 2),
     ):
         folder.table(*(f"lovely {number}" for number in range(40)))
         assert not label(folder).left

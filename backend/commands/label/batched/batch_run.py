@@ -35,6 +35,9 @@ FIRST_WINDOW: Final = 150
 _SHARE: Final = 20
 """The first window is at most one task in so many."""
 
+_LEAST: Final = 10
+"""Fewer tasks teach nothing, so that there is no first window then."""
+
 AT_ONCE_FROM: Final = 5000
 """Tasks from which the first window is asked at once.
 
@@ -83,7 +86,8 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
         return 0  # nothing is learnt that says when to stop
     with jobs.process.ledger.read() as connection:
         learnt = rounds.count_tasks(connection, jobs.project)
-    return max(min(FIRST_WINDOW, tasks // _SHARE) - learnt, 0)
+    window = min(FIRST_WINDOW, tasks // _SHARE)
+    return max(window - learnt, 0) if window >= _LEAST else 0
 
 
 @dataclass(slots=True)

@@ -137,7 +137,8 @@ def test_each_question_of_a_task_counts_by_itself(tmp_path: Path) -> None:
         backend.hook(annotated(human("Glad"), project))
         with backend.ledger.read() as connection:
             queues = blind_tasks.queues(connection, project.key)
-    assert {control: queue[0].reward for (control, _), queue in queues.items()} == {"mood": 1.0, "topic": 0.0}
+    rewards = {control: queue.entries[0].reward for (control, _), queue in queues.items()}
+    assert rewards == {"mood": 1.0, "topic": 0.0}
 
 
 def test_a_task_stays_blind_after_the_setting_is_lowered(tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.commands.environment import environment_with
 from backend.commands.label.blind_sample import ANNOTATOR
+from backend.commands.stored_projects import existing_ledger
 from backend.commands.teach.annotator_fits import fit_annotators
 from backend.commands.teach.human_rows import HumanRow, human_rows
 from backend.datasets.sources.open_source import open_source
 from backend.errors import DatasetError
 from backend.label_studio.webhooks import WebhookEvent
 from backend.learning.actions import PART, prepare_event
-from backend.ledger import Ledger, human_annotations, migrate, projects
+from backend.ledger import Ledger, human_annotations, projects
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.withdrawals import annotation_time
 from backend.settings import Settings
@@ -79,12 +80,12 @@ def teach_file(
     """
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
-    migrate(environment.database_url)
-    ledger = Ledger(environment.database_url)
-    try:
+    source = open_source(path)
+    with existing_ledger(environment) as ledger:
+        ledger.migrate()
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
-        rows = _without_repetitions(list(human_rows(open_source(path), known, annotator)))
+        rows = _without_repetitions(list(human_rows(source, known, annotator)))
         tally = TeachTally()
         tally.annotators = {row.said_by: row.annotator for row in rows if row.annotator is not None}
         for key, of_project in itertools.groupby(
@@ -102,9 +103,7 @@ def teach_file(
                 )
             if tally.annotators:
                 fit_annotators(ledger, key, settings, clock)
-        return tally
-    finally:
-        ledger.close()
+    return tally
 
 
 def _without_repetitions(rows: Sequence[HumanRow]) -> list[HumanRow]:

@@ -252,6 +252,14 @@ def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:
         teach(folder, "other.csv")
 
 
+def test_a_folder_without_a_ledger_stays_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'elsewhere.sqlite'}")
+    (tmp_path / "blind.csv").write_text("text\nLovely.\n")
+    with pytest.raises(ConfigError, match="there is no ledger"):
+        teach_file(tmp_path / "blind.csv", None)
+    assert not (tmp_path / "elsewhere.sqlite").exists()
+
+
 def test_labels_of_texts_without_a_number_find_their_tasks(folder: LabelFolder) -> None:
     folder.write("gold.csv", f"camvo_project,text,camvo_label\nin,{TEXTS[0]},Sad\n")
     assert counted(teach(folder, "gold.csv")) == (1, 0, 0, 0)

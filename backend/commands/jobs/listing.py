@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,8 +15,9 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.batches.desk import Desk
-from backend.errors import ConfigError, LedgerError
-from backend.ledger import Ledger, Writer, migrate
+from backend.commands.stored_projects import existing_ledger
+from backend.errors import ConfigError
+from backend.ledger import Ledger, Writer
 from backend.ledger.batches import jobs, lines
 from backend.ledger.batches.jobs import OPEN, BatchJob
 from backend.ledger.money.picodollars import from_picodollars
@@ -30,18 +32,14 @@ def print_jobs(console: Console, environment: Environment, project: str | None, 
     """Print the jobs that are out, and the newest ones that are not.
 
     Raises:
-        LedgerError: there is no ledger.
+        ConfigError: there is no ledger.
     """
-    ledger = _ledger(environment)
-    try:
-        with ledger.read() as connection:
-            out = jobs.find(connection, states=OPEN, project=project)
-            rest = jobs.find(connection, project=project, limit=_MOST)
-            found = list({job.id: job for job in (*rest, *out)}.values())
-            found.sort(key=lambda job: (job.created_at, job.id))
-            rows = _rows(found, lines.sums_by_job(connection, [job.id for job in found]))
-    finally:
-        ledger.close()
+    with _ledger(environment) as ledger, ledger.read() as connection:
+        out = jobs.find(connection, states=OPEN, project=project)
+        rest = jobs.find(connection, project=project, limit=_MOST)
+        found = list({job.id: job for job in (*rest, *out)}.values())
+        found.sort(key=lambda job: (job.created_at, job.id))
+        rows = _rows(found, lines.sums_by_job(connection, [job.id for job in found]))
     if as_json:
         console.print_json(json.dumps(rows))
     elif not rows:
@@ -62,13 +60,11 @@ def cancel_jobs(console: Console, environment: Environment, project: str | None,
         chosen: the beginning of a job's id, or ``all``.
 
     Raises:
-        ConfigError: no job that is out has such an id.
+        ConfigError: there is no ledger, or no job that is out has such an id.
         ModelError: the provider does not cancel the job.
     """
     settings = settings_module.load(environment.config)
-    ledger = _ledger(environment)
-    writer = Writer(ledger)
-    try:
+    with _ledger(environment) as ledger, closing(Writer(ledger)) as writer:
         with ledger.read() as connection:
             out = jobs.find(connection, states=OPEN, project=project)
         wanted = [job for job in out if chosen == "all" or job.id.startswith(chosen)]
@@ -83,26 +79,18 @@ def cancel_jobs(console: Console, environment: Environment, project: str | None,
         asyncio.run(_cancel(desk, wanted))
         for job in wanted:
             console.print(f"{job.id[:8]} is being cancelled", highlight=False)
-    finally:
-        writer.close()
-        ledger.close()
+
+
+@contextmanager
+def _ledger(environment: Environment) -> Iterator[Ledger]:
+    with existing_ledger(environment) as ledger:
+        ledger.migrate()
+        yield ledger
 
 
 async def _cancel(desk: Desk, wanted: Sequence[BatchJob]) -> None:
     for job in wanted:
         await desk.cancel(job)
-
-
-def _ledger(environment: Environment) -> Ledger:
-    ledger = Ledger(environment.database_url)
-    if not ledger.exists():
-        raise LedgerError(
-            "there is no ledger here",
-            where=ledger.place,
-            fix="run it where camvo label ran, or set CAMVO_DATABASE_URL",
-        )
-    migrate(environment.database_url)
-    return ledger
 
 
 def _rows(found: Sequence[BatchJob], sums: dict[str, dict[str, tuple[int, int]]]) -> list[dict[str, Any]]:

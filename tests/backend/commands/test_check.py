@@ -84,7 +84,7 @@ def test_the_estimate_uses_what_the_live_call_used(live: CompletedProcess[str]) 
         for line in live.stdout.splitlines()
         if line.count("│") == 6 and "openai/" in line
     }
-    assert measured == {"red": "1 call", "green": "1 calls", "blue": "max_tokens", "off": "max_tokens"}
+    assert measured == {"red": "1 call", "green": "1 call", "blue": "max_tokens", "off": "max_tokens"}
 
 
 def test_nothing_is_booked_by_a_check(live: CompletedProcess[str]) -> None:

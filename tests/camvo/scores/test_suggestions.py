@@ -104,6 +104,9 @@ def test_each_choice_is_the_best_by_the_rule_with_the_ones_before_it_labelled(
     tasks = [candidate(task, *pair) for task, pair in enumerate(numbers)]
     unit = np.array([row / np.linalg.norm(row) if row.any() else row for row in contexts])
     known = [row / np.linalg.norm(row) if row.any() else row for row in labelled]
+    first = np.eye(3) + sum(np.outer(row, row) for row in known)
+    of_known = [row @ np.linalg.solve(first, row) for row in unit if row.any()]
+    of_unknown = float(np.mean(of_known)) if of_known else 1.0
     chosen: list[int] = []
     for suggestion in suggest(tasks, contexts, labelled, 6):
         a = np.eye(3) + sum(np.outer(row, row) for row in [*known, *(unit[task] for task in chosen)])
@@ -111,7 +114,8 @@ def test_each_choice_is_the_best_by_the_rule_with_the_ones_before_it_labelled(
         for rival in tasks:
             if rival.task in chosen:
                 continue
-            novelty = unit[rival.task] @ np.linalg.solve(a, unit[rival.task])
+            row = unit[rival.task]
+            novelty = row @ np.linalg.solve(a, row) if row.any() else of_unknown
             alike = max([max(unit[rival.task] @ unit[task], 0.0) ** 8 for task in chosen], default=0.0)
             gains[rival.task] = (rival.wrong + TEACHES * rival.dispute * novelty) * (1.0 - alike)
         assert gains[suggestion.task] == pytest.approx(max(gains.values()), abs=1e-9)

@@ -5,7 +5,9 @@ Of blind rounds only the votes are used: their human labels certify the scores, 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
@@ -23,12 +25,23 @@ def count_rounds(connection: Connection, project: str, control: str, epoch: str)
     return rounds, confirmed
 
 
-def latest_rounds(
-    connection: Connection, project: str, control: str, epoch: str, unanswered: Collection[int] = ()
+def latest_rounds(  # noqa: PLR0917 - a question, and what is to differ from the ledger
+    connection: Connection,
+    project: str,
+    control: str,
+    epoch: str,
+    unanswered: Collection[int] = (),
+    recounted: Mapping[int, tuple[str, float]] = MappingProxyType({}),
 ) -> list[FinishedRound]:
     """Return a question's latest rounds and its latest rounds that people teach, each once, oldest first.
 
-    Rounds whose id is among ``unanswered`` count as if nobody had answered them.
+    Args:
+        connection: the ledger.
+        project: the project's key.
+        control: the control tag.
+        epoch: the epoch.
+        unanswered: the ids of rounds that count as if nobody had answered them.
+        recounted: round → another label for a round that people teach, and its agreement with the answer.
     """
     of_question, teaches = _of(project, control, epoch), _taught.is_not(None)
     query = (
@@ -38,10 +51,13 @@ def latest_rounds(
     )
     rows = {row.id: row for row in connection.execute(query.limit(MOST_ROUNDS))}
     rows |= {row.id: row for row in connection.execute(query.where(teaches).limit(MOST_CONFIRMED))}
-    return [
-        FinishedRound(row.votes, row.label, None if row.id in unanswered else row.confirmed)
-        for _, row in sorted(rows.items())
-    ]
+
+    def finished(row: Any) -> FinishedRound:
+        if row.confirmed is None or row.id in unanswered:
+            return FinishedRound(row.votes, row.label)
+        return FinishedRound(row.votes, *recounted.get(row.id, (row.label, row.confirmed)))
+
+    return [finished(row) for _, row in sorted(rows.items())]
 
 
 def _of(project: str, control: str, epoch: str) -> ColumnElement[bool]:

@@ -8,6 +8,7 @@ the answers of that fifth (cross-fitting). Blind rounds teach nothing, so they n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from backend.learning.human_labels import aggregation_of, confirmation
@@ -19,59 +20,91 @@ from backend.ledger.recounts.checks import RecountCheck
 from backend.ledger.recounts.countable_rounds import CountableRound
 from backend.ledger.recounts.further_votes import FurtherVote
 from backend.ledger.rounds import Round
-from backend.recounting.counting import QuestionCounter
+from backend.recounting.counting import QuestionCounter, Relabelled, score_of
 from camvo.state.state import State
+from camvo.votes.decision import Decision
 
 _FOLDS: Final = 5
 
 
-def checked(
-    counter: QuestionCounter, key: StateKey, state: State, prices: Mapping[str, float]
-) -> list[RecountCheck]:
-    """Count the rounds of a question that people have answered, each without its own answer.
+@dataclass(frozen=True, slots=True)
+class _Recounted:
+    """An answered round with the decision on it that does not know its answer."""
+
+    round_: Round
+    kept: CountableRound
+    decision: Decision
+    human: str
+    confirmed: float
+
+
+class AnsweredRounds:
+    """The rounds of a question that people have answered, each counted without its own answer.
 
     Args:
         counter: counts the question's other rounds.
         key: the question.
         state: its state, which knows the answers; it is not changed.
-        prices: the models whose votes count.
     """
-    with counter.ledger.read() as connection:
-        answered = rounds.answered(connection, key.project, key.control, key.epoch)
-        further = further_votes.of_rounds(connection, [round_.id for round_ in answered])
-    found = []
-    for fold in range(_FOLDS):
-        found += _counted(counter, key, state, prices, answered[fold::_FOLDS], further)
-    return found
 
+    def __init__(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
+        self._counter, self._key, self._state = counter, key, state
+        self._folds: list[list[_Recounted]] = []
+        self._labels: dict[int, tuple[str, float]] = {}
 
-def _counted(  # noqa: PLR0917 - a counter with what it knows, and what it counts
-    counter: QuestionCounter,
-    key: StateKey,
-    state: State,
-    prices: Mapping[str, float],
-    fold: Sequence[Round],
-    further: Mapping[int, Sequence[FurtherVote]],
-) -> list[RecountCheck]:
-    """Count one fold by what is known without its answers."""
-    if not fold:
-        return []
-    plan, answers = fold[0].plan, [round_ for round_ in fold if round_.taught_by == "human"]
-    without = State.restore(state.snapshot(), linear=counter.policy.linear(aggregation_of(plan)))
-    without.add(*[unanswered(round_, further.get(round_.id, ())) for round_ in answers])
-    scorer = counter.scorer(key, plan, prices, {round_.id for round_ in fold})
-    found = []
-    for round_ in fold:
-        counter.pause()
-        kept = _countable(round_, further.get(round_.id, ()))
-        decided = counter.decided(kept, without, prices, scorer)
-        if decided is None or round_.human is None:
-            continue
-        label, score = decided
-        confirmed = confirmation(label, round_.human, round_.plan)
-        if confirmed is not None:
-            found.append(RecountCheck(round_.id, round_.key.task, round_.human, label, score, confirmed))
-    return found
+    def relabel(self, prices: Mapping[str, float]) -> Relabelled:
+        """Decide all of them again.
+
+        Args:
+            prices: the models whose votes count.
+        """
+        key = self._key
+        with self._counter.ledger.read() as connection:
+            answered = rounds.answered(connection, key.project, key.control, key.epoch)
+            further = further_votes.of_rounds(connection, [round_.id for round_ in answered])
+        folds = [answered[fold::_FOLDS] for fold in range(_FOLDS)]
+        self._folds = [self._decide(fold, prices, further) for fold in folds if fold]
+        self._labels = {
+            each.round_.id: (each.decision.label, each.confirmed) for fold in self._folds for each in fold
+        }
+        return self._labels
+
+    def checks(self, prices: Mapping[str, float]) -> list[RecountCheck]:
+        """Compare the labels of :meth:`relabel` with the answers, with scores that do not know them either.
+
+        Args:
+            prices: the models whose votes count.
+        """
+        found = []
+        for fold in self._folds:
+            own = {each.round_.id for each in fold}
+            plan = fold[0].round_.plan if fold else {}
+            scorer = self._counter.scorer(self._key, plan, prices, own, self._labels) if fold else None
+            for each in fold:
+                score = score_of(each.kept, each.decision, prices, scorer)
+                label, task = each.decision.label, each.round_.key.task
+                found.append(RecountCheck(each.round_.id, task, each.human, label, score, each.confirmed))
+        return found
+
+    def _decide(
+        self, fold: Sequence[Round], prices: Mapping[str, float], further: Mapping[int, Sequence[FurtherVote]]
+    ) -> list[_Recounted]:
+        """Decide one fold by what is known without its answers."""
+        aggregation = aggregation_of(fold[0].plan)
+        without = State.restore(self._state.snapshot(), linear=self._counter.policy.linear(aggregation))
+        taught = [round_ for round_ in fold if round_.taught_by == "human"]
+        without.add(*[unanswered(round_, further.get(round_.id, ())) for round_ in taught])
+        found = []
+        for round_ in fold:
+            self._counter.pause()
+            kept = _countable(round_, further.get(round_.id, ()))
+            decision = self._counter.decision(kept, without, prices)
+            if decision is None or round_.human is None:
+                continue
+            confirmed = confirmation(decision.label, round_.human, round_.plan)
+            if confirmed is not None:
+                found.append(_Recounted(round_, kept, decision, round_.human, confirmed))
+        return found
 
 
 def _countable(round_: Round, further: Sequence[FurtherVote]) -> CountableRound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from backend.learning.human_labels import aggregation_of
@@ -18,6 +19,7 @@ from camvo.policies.policy import Policy
 from camvo.scores.scorer import Scorer, fit_scorer
 from camvo.state.state import State
 from camvo.subsets.oracle import MOST_ARMS
+from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
 
 _PAGE = 250
@@ -25,6 +27,14 @@ _PAGE = 250
 
 _PORTION = 10
 """Rounds that are decided between two pauses."""
+
+
+Relabelled = Mapping[int, tuple[str, float]]
+"""Round → the label that it would get without its answer, and the label's agreement with the answer."""
+
+
+def _no_answers(_: Mapping[str, float]) -> Relabelled:
+    return {}
 
 
 @dataclass(slots=True)
@@ -81,19 +91,24 @@ class QuestionCounter:
     calibrate: bool
     pause: Callable[[], None]
 
-    def count(self, key: StateKey, state: State) -> QuestionCount:
+    def count(
+        self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], Relabelled] = _no_answers
+    ) -> QuestionCount:
         """Count every kept round of a question.
 
         Args:
             key: the question.
             state: its state of now, which must not change meanwhile.
+            relabel: returns what this counting says of the answered rounds, by the prices of the models. The
+                scores are calibrated on that: the labels that these rounds got first say how right an
+                earlier counting was.
         """
         found, scorer, prices = QuestionCount(key), None, dict[str, float]()
         for number, (kept, prices) in enumerate(self.rounds(key, state)):
             if number == 0:
-                scorer = self.scorer(key, kept.plan, prices)
-            if (decided := self.decided(kept, state, prices, scorer)) is not None:
-                found.add(kept, *decided)
+                scorer = self.scorer(key, kept.plan, prices, relabelled=relabel(prices))
+            if (decision := self.decision(kept, state, prices)) is not None:
+                found.add(kept, decision.label, score_of(kept, decision, prices, scorer))
         found.prices = prices
         return found
 
@@ -139,6 +154,7 @@ class QuestionCounter:
         plan: Mapping[str, Any],
         prices: Mapping[str, float],
         unanswered: Collection[int] = (),
+        relabelled: Relabelled = MappingProxyType({}),
     ) -> Scorer | None:
         """Fit the question's scorer; ``None`` if scores are not calibrated.
 
@@ -147,21 +163,18 @@ class QuestionCounter:
             plan: the plan of one of its rounds.
             prices: the models whose votes count.
             unanswered: the rounds whose human label it must not know.
+            relabelled: what this counting says of the answered rounds.
         """
         if not self.calibrate or aggregation_of(plan) != LABEL_VOTE:
             return None
         with self.ledger.read() as connection:
-            rounds = scorer_data.latest_rounds(connection, key.project, key.control, key.epoch, unanswered)
+            rounds = scorer_data.latest_rounds(
+                connection, key.project, key.control, key.epoch, unanswered, relabelled
+            )
         return fit_scorer(rounds, sorted(prices), plan["labels"])
 
-    def decided(
-        self,
-        kept: CountableRound,
-        state: State,
-        prices: Mapping[str, float],
-        scorer: Scorer | None,
-    ) -> tuple[str, float] | None:
-        """The label of a round and its score by what a state knows; ``None`` without a vote that counts."""
+    def decision(self, kept: CountableRound, state: State, prices: Mapping[str, float]) -> Decision | None:
+        """The decision on a round by what a state knows; ``None`` without a vote that counts."""
         past = PastRound(
             str(kept.id),
             kept.context,
@@ -171,9 +184,12 @@ class QuestionCounter:
             aggregation_of(kept.plan),
             kept.confidences,
         )
-        decision = recount(self.policy, state, past)
-        if decision is None:
-            return None
-        cast = {arm: vote for arm, vote in kept.votes.items() if vote is not None and arm in prices}
-        score = decision.score if scorer is None else scorer.score_decision(cast, decision)
-        return decision.label, score
+        return recount(self.policy, state, past)
+
+
+def score_of(
+    kept: CountableRound, decision: Decision, prices: Mapping[str, float], scorer: Scorer | None
+) -> float:
+    """The probability that a round's new label is right."""
+    cast = {arm: vote for arm, vote in kept.votes.items() if vote is not None and arm in prices}
+    return decision.score if scorer is None else scorer.score_decision(cast, decision)

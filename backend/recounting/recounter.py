@@ -21,7 +21,7 @@ from backend.ledger.projects import Project
 from backend.ledger.recounts.countable_rounds import CountableRound, countable_rounds
 from backend.ledger.recounts.countings import Counting, Reason
 from backend.questions import parse_label_config
-from backend.recounting.checks import checked
+from backend.recounting.checks import AnsweredRounds
 from backend.recounting.counting import QuestionCount, QuestionCounter
 from backend.recounting.further.doubts import Doubting, Doubts
 from backend.recounting.recording import record
@@ -148,9 +148,10 @@ class Recounter:
         began, found = time.monotonic(), list[QuestionCount]()
 
         def count(counter: QuestionCounter, key: StateKey, state: State) -> None:
-            question = counter.count(key, state)
+            answered = AnsweredRounds(counter, key, state)
+            question = counter.count(key, state, answered.relabel)
             if question.results:
-                question.checks = checked(counter, key, state, question.prices)
+                question.checks = answered.checks(question.prices)
             found.append(question)
 
         sequence = await self._through_questions(project, count)

@@ -6,7 +6,8 @@ forgotten afterwards, and for many tasks in several transactions; a list says wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from sqlalchemy import Connection, bindparam, delete, select
 
@@ -29,6 +30,9 @@ from backend.ledger.recounts import rows as recounts
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
 _FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
+_AMONG = select(_table.c.task).where(
+    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("numbers", expanding=True))
+)
 _NEXT = select(_left.c.project, _left.c.task).order_by(_left.c.project, _left.c.task).limit(bindparam("most"))
 
 
@@ -79,3 +83,13 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
 def is_deleted(connection: Connection, project: str, task: int) -> bool:
     """Whether the task was deleted. Label Studio never reuses a task's number."""
     return connection.execute(_FIND, {"of": project, "number": task}).first() is not None
+
+
+def deleted_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks that were deleted; each is a project and a number. At most some hundred."""
+    deleted: set[tuple[str, int]] = set()
+    for project, members in groupby(sorted(set(tasks)), key=lambda task: task[0]):
+        numbers = [number for _, number in members]
+        found = connection.scalars(_AMONG, {"of": project, "numbers": numbers})
+        deleted |= {(project, number) for number in found}
+    return deleted

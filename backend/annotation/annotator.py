@@ -20,7 +20,7 @@ from backend.annotation.pack_checks import PackGuard, compared, offered
 from backend.annotation.plans.allowances import Allowances
 from backend.annotation.plans.contexts import EmbeddedContexts
 from backend.annotation.plans.planner import Planner
-from backend.annotation.recording import forget_failure, record_failure, record_rounds
+from backend.annotation.recording import Finished, forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import TaskPrompt, write_prompt
 from backend.annotation.voters import ModelReply, Voters
@@ -30,6 +30,7 @@ from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
 from backend.ledger import Ledger, Writer, failed_tasks, rounds
 from backend.ledger.database import outages
+from backend.ledger.database.grouped_write import GroupedWrite
 from backend.ledger.recounts import rows as recounts
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
@@ -191,9 +192,8 @@ class Annotator:
             policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
         )
         outcome = replace(outcome, packs=compared(job, plan, replies, beside))
-        stored, new = await self._writer.persist(
-            lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
-        )
+        finished = Finished(job, questions, outcome, self._clock())
+        stored, new = await self._writer.persist(GroupedWrite(record_rounds, finished))
         for round_ in new:
             control = metrics.label_value(round_.key.control)
             metrics.rounds.labels(project=job.project, control=control).inc()

@@ -5,8 +5,9 @@ The module is not called "annotations" because every module imports that name ``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, select, update
@@ -21,6 +22,15 @@ _table = tables.human_annotations
 _OF_TASK = (
     select(_table)
     .where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"), ~_table.c.deleted)
+    .order_by(_table.c.annotation_id)
+)
+_OF_TASKS = (
+    select(_table)
+    .where(
+        _table.c.project == bindparam("of"),
+        _table.c.task.in_(bindparam("numbers", expanding=True)),
+        ~_table.c.deleted,
+    )
     .order_by(_table.c.annotation_id)
 )
 _STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted).where(
@@ -139,6 +149,18 @@ def of_task(connection: Connection, project: str, task: int) -> list[Annotation]
     """Return a task's annotations that are not deleted, ordered by id."""
     rows = connection.execute(_OF_TASK, {"of": project, "number": task})
     return [_annotation(row) for row in rows]
+
+
+def of_tasks(
+    connection: Connection, tasks: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], list[Annotation]]:
+    """Return the same of several tasks, each a project and a number, at most some hundred."""
+    found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in sorted(set(tasks))}
+    for project, members in groupby(list(found), key=lambda task: task[0]):
+        numbers = [number for _, number in members]
+        for row in connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}):
+            found[project, row.task].append(_annotation(row))
+    return found
 
 
 def is_annotated(connection: Connection, project: str, task: int) -> bool:

@@ -137,12 +137,12 @@ class _JobRaisedError(Exception):
 
 def _run(connection: Connection, group: Sequence[WriteJob]) -> list[_Outcome]:
     """Run jobs of one kind. Whatever they raise ends the transaction."""
-    first = group[0].function
     try:
-        if len(group) > 1 and isinstance(first, GroupedWrite):
-            values = first.together(connection, [job.function.item for job in group])
+        writes = [job.function for job in group if isinstance(job.function, GroupedWrite)]
+        if len(writes) > 1:
+            values = writes[0].together(connection, [write.item for write in writes])
         else:
-            values = [first(connection)]
+            values = [group[0].function(connection)]
     except SQLAlchemyError:
         raise
     except BaseException as error:

@@ -28,8 +28,10 @@ NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
 _calls = tables.calls
 _RESERVE = insert(_calls).returning(_calls.c.id, _calls.c.key)
 _SHARE = insert(tables.call_shares)
-_BOOKED = (_calls.c.id, _calls.c.project, _calls.c.day, _calls.c.purse, _calls.c.state, _calls.c.reserved)
-_CALLS = select(*_BOOKED, _calls.c.cost).where(_calls.c.id.in_(bindparam("calls", expanding=True)))
+_BOOKED = ("id", "project", "day", "purse", "state", "reserved", "cost")
+_CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(
+    _calls.c.id.in_(bindparam("calls", expanding=True))
+)
 _END = update(_calls).where(_calls.c.id == bindparam("call"))
 
 

@@ -11,7 +11,7 @@ from backend.annotation.job import Job, JobQuestion
 from backend.annotation.task_outcome import TaskOutcome
 from backend.errors import TaskDeletedError, TaskError
 from backend.learning.human_labels import confirmation, human_label, teacher
-from backend.learning.teaching import FinishedRound, store_rounds
+from backend.learning.teaching import NewRound, store_rounds
 from backend.ledger import deleted_tasks, failed_tasks, human_annotations, projects, rounds
 from backend.ledger.batches import tasks as batch_tasks
 from backend.ledger.calls import pack_checks
@@ -80,7 +80,7 @@ def record_rounds(
 
 def _new_rounds(
     connection: Connection, finished: Finished, stored: Set[RoundKey], people: Sequence[Annotation]
-) -> list[FinishedRound]:
+) -> list[NewRound]:
     return [
         _finished_round(connection, finished, question, people)
         for question in finished.questions
@@ -102,7 +102,7 @@ def forget_failure(connection: Connection, job: Job) -> None:
 
 def _finished_round(
     connection: Connection, finished: Finished, question: JobQuestion, people: Sequence[Annotation]
-) -> FinishedRound:
+) -> NewRound:
     """One round and what it teaches. The task's cost is shared equally among its questions."""
     job, outcome, now = finished.job, finished.outcome, finished.now
     decision, questions = outcome.decisions[question.name], len(finished.questions)
@@ -138,4 +138,4 @@ def _finished_round(
     studied = outcome.studied.get(question.name)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=outcome.versions, taught=taught)
-    return FinishedRound(round_, contribution, outcome.shown)
+    return NewRound(round_, contribution, outcome.shown)

@@ -26,7 +26,7 @@ from camvo.state.restart import Restart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FinishedRound:
+class NewRound:
     """A round that is to be stored.
 
     Attributes:
@@ -40,7 +40,7 @@ class FinishedRound:
     examples: Mapping[str, int]
 
 
-def store_rounds(connection: Connection, finished: Sequence[FinishedRound], now: float) -> None:
+def store_rounds(connection: Connection, finished: Sequence[NewRound], now: float) -> None:
     """Store new rounds, the outcome of each vote, and what the rounds teach; blind ones are queued.
 
     Args:

@@ -7,7 +7,6 @@ forgotten afterwards, and for many tasks in several transactions; a list says wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 
 from sqlalchemy import Connection, bindparam, delete, select
 
@@ -23,7 +22,7 @@ from backend.ledger.batches import lines as batch_lines
 from backend.ledger.batches import tasks as batch_tasks
 from backend.ledger.calls import answers, pack_checks
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among, insert_each
+from backend.ledger.database.number_sets import among, by_project, insert_each
 from backend.ledger.predictions import accepted
 from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts import rows as recounts
@@ -88,8 +87,7 @@ def is_deleted(connection: Connection, project: str, task: int) -> bool:
 def deleted_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Return those of the tasks that were deleted; each is a project and a number. At most some hundred."""
     deleted: set[tuple[str, int]] = set()
-    for project, members in groupby(sorted(set(tasks)), key=lambda task: task[0]):
-        numbers = [number for _, number in members]
+    for project, numbers in by_project(tasks):
         found = connection.scalars(_AMONG, {"of": project, "numbers": numbers})
         deleted |= {(project, number) for number in found}
     return deleted

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import groupby
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, select, update
 
 from backend.ledger import withdrawals
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among
+from backend.ledger.database.number_sets import among, by_project
 from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.withdrawals import Withdrawal, annotation_time
 
@@ -155,9 +154,8 @@ def of_tasks(
     connection: Connection, tasks: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Annotation]]:
     """Return the same of several tasks, each a project and a number, at most some hundred."""
-    found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in sorted(set(tasks))}
-    for project, members in groupby(list(found), key=lambda task: task[0]):
-        numbers = [number for _, number in members]
+    found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
+    for project, numbers in by_project(found):
         for row in connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}):
             found[project, row.task].append(_annotation(row))
     return found

@@ -29,7 +29,7 @@ from backend.ledger.calls import answers, claims
 from backend.ledger.calls.bookings import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
-from backend.ledger.database.grouped_write import GroupedWrite
+from backend.ledger.database.grouped.writes import GroupedWrite
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
 from backend.ledger.money.money_queue import MoneyQueue

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, delete, func, select
 
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among
+from backend.ledger.database.number_sets import among, by_project
 from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.batch_tasks
@@ -60,8 +59,8 @@ def store(connection: Connection, task: BatchTask) -> None:
 
 def forget(connection: Connection, tasks: Iterable[tuple[str, int]]) -> None:
     """The tasks wait no more; each is a project and a number, and they are at most some hundred."""
-    for project, members in groupby(sorted(set(tasks)), key=lambda task: task[0]):
-        connection.execute(_FORGET, {"of": project, "numbers": [number for _, number in members]})
+    for project, numbers in by_project(tasks):
+        connection.execute(_FORGET, {"of": project, "numbers": numbers})
 
 
 def count(connection: Connection, project: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from backend.errors import Usage
 from backend.ledger import deleted_tasks
 from backend.ledger.calls import answers
 from backend.ledger.money import spending
-from backend.ledger.money.spending import Settlement
+from backend.ledger.money.spending import CallCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def settle_call(connection: Connection, call: int | None, outcome: CallOutcome) 
 def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallOutcome]]) -> None:
     """Book what calls cost, as :func:`settle_call` does."""
     settlements = [
-        Settlement(
+        CallCost(
             call=call,
             usd=outcome.usage.cost,
             input_tokens=outcome.usage.input_tokens,

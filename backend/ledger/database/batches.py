@@ -1,6 +1,6 @@
 """Run several jobs in one write transaction.
 
-Jobs of one kind run together (:mod:`grouped_write`), with statements that serve them all.
+Jobs of one kind run together (:mod:`grouped`), with statements that serve them all.
 
 A savepoint for each job would take two statements more, a fifth of all. Jobs that raise are rare, so the
 transaction first runs without; if a job raises, it is rolled back and repeated with a savepoint for each, one
@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
-from backend.ledger.database.grouped_write import GroupedWrite
+from backend.ledger.database.grouped.writes import GroupedWrite
 from backend.ledger.database.ledger import Ledger
 from backend.ledger.database.outages import is_temporary
 

@@ -67,7 +67,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class CallCost:
     """What one call cost, as told to :func:`settle`."""
 
     call: int
@@ -225,7 +225,7 @@ def settle(
     Raises:
         LedgerError: there is no such call.
     """
-    settlement = Settlement(
+    settlement = CallCost(
         call=call_id,
         usd=usd,
         input_tokens=input_tokens,
@@ -237,7 +237,7 @@ def settle(
     return bool(settle_each(connection, [settlement]))
 
 
-def settle_each(connection: Connection, settlements: Sequence[Settlement]) -> int:
+def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
     """Book what different calls cost, as :func:`settle` does, and return how many were not settled before.
 
     Raises:

@@ -15,10 +15,10 @@ from backend.ledger import Ledger, Writer, deleted_tasks, projects
 from backend.ledger.calls import answers
 from backend.ledger.calls.bookings import BoughtAnswer, CallOutcome, store_answers
 from backend.ledger.database import batches, tables
-from backend.ledger.database.grouped_write import GroupedWrite
+from backend.ledger.database.grouped.writes import GroupedWrite
 from backend.ledger.money import accounts, spending
 from backend.ledger.money.accounts import Account, Purse
-from backend.ledger.money.spending import Reservation, Settlement
+from backend.ledger.money.spending import CallCost, Reservation
 from backend.models.call_ledger import CallLedger
 from backend.models.model_query import CallEstimate, ClaimResult, ModelQuery
 from backend.settings import BudgetSettings
@@ -122,8 +122,8 @@ def reservation(number: int, **changes: Any) -> Reservation:
     return Reservation(**(values | changes))
 
 
-def settlement(call: int, number: int) -> Settlement:
-    return Settlement(
+def settlement(call: int, number: int) -> CallCost:
+    return CallCost(
         call=call,
         usd=0.005 * number,
         input_tokens=number,

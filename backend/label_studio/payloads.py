@@ -73,12 +73,14 @@ class JobTerms(BaseModel):
     Attributes:
         usd: the most, in $; ``None`` for no limit but the server's.
         aim_usd: what its plans keep to as far as they can, in $; ``None`` for none.
+        everyone: whether every model is asked, as in a pilot.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     aim_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    everyone: bool = False
 
     @property
     def purse(self) -> Purse:

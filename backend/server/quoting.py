@@ -19,6 +19,7 @@ from backend.quotes.job_tally import JobTally
 from backend.quotes.quote import Quote
 from backend.quotes.quote_maker import QuoteMaker
 from backend.runtime.annotation_process import AnnotationProcess
+from backend.server.lasting_work import LastingWork
 from backend.settings import Settings
 
 
@@ -39,8 +40,8 @@ class Quotes:
         threads: Executor,
         deadline: float,
     ) -> None:
-        self._process, self._settings, self._threads, self._deadline = process, settings, threads, deadline
-        self._under_way: dict[tuple[Any, ...], Future[Quote]] = {}
+        self._process, self._settings, self._threads = process, settings, threads
+        self._under_way = LastingWork[Quote](deadline)
 
     def count(
         self, project: str, config: LabelConfig, tasks: Sequence[Any]
@@ -84,17 +85,14 @@ class Quotes:
         """
         require_questions(config)
         tally, settings = _tally(counted), self._settings(project)
-        asked = project, repr(example), astuple(tally)
-        if (future := self._under_way.get(asked)) is None:
+
+        def start() -> Future[Quote]:
             maker = QuoteMaker(self._process, settings, project, tally=tally)
             for job in _jobs(project, config, settings, example[:1]):
                 maker.ask_as_of(job)
-            future = self._under_way[asked] = self._threads.submit(maker.quote)
-        try:
-            return future.result(self._deadline)
-        finally:
-            if future.done():
-                self._under_way.pop(asked, None)
+            return self._threads.submit(maker.quote)
+
+        return self._under_way.result((project, repr(example), astuple(tally)), start)
 
 
 def _jobs(project: str, config: LabelConfig, settings: Settings, tasks: Sequence[Any]) -> list[Job]:

@@ -48,6 +48,7 @@ from backend.recounting.training_step import RecountStep
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.runtime.loop_thread import LoopThread
 from backend.server.deletions import Deletions
+from backend.server.lasting_work import LastingWork
 from backend.server.quoting import Quotes
 from backend.server.served_projects import ServedProjects
 from backend.server.status.alarms.watch import AlertWatch
@@ -106,7 +107,7 @@ class Runtime:
         self._writer, readers = self._process.writer, self._process.readers
         self.projects = ServedProjects(self.ledger, settings, write=self._write, clock=clock)
         self._trainings: set[Future[None]] = set()
-        self._doubting: dict[tuple[str, float, int], Future[Doubts]] = {}
+        self._doubting = LastingWork[Doubts](settings.deadline)
         self._reliability_fits = ReliabilityFits(self.ledger, self._writer, readers, settings, clock)
         self._reliabilities = ReliabilityWatch(self._reliability_fits)
         sys.setswitchinterval(_SWITCH)
@@ -188,13 +189,10 @@ class Runtime:
         """
         require_questions(config)
         settings = self.projects.settings(project)
-        purse, aim_usd = (None, None) if terms is None else (terms.purse, terms.aim_usd)
-        jobs = [
-            None
-            if (task := parse_task(raw)) is None
-            else Job(project, *task, config, settings, again, stored_only, purse=purse, aim_usd=aim_usd)
-            for raw in tasks
-        ]
+        job = partial(Job, config=config, settings=settings, again=again, stored_only=stored_only)
+        if terms is not None:
+            job = partial(job, purse=terms.purse, aim_usd=terms.aim_usd, everyone=terms.everyone)
+        jobs = [None if (task := parse_task(raw)) is None else job(project, *task) for raw in tasks]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
 
     def learn(self, event: WebhookEvent) -> None:
@@ -245,13 +243,7 @@ class Runtime:
         with self.ledger.read() as connection:
             spent = from_picodollars(accounts.balance(connection, project, "further").spent)
         asked = project, max(usd - spent, 0.0), most
-        if (future := self._doubting.get(asked)) is None:
-            future = self._doubting[asked] = self._thread.submit(self.recounter.doubts(*asked))
-        try:
-            return future.result(self.settings.deadline), spent
-        finally:
-            if future.done():  # else the next request, which the client sends at once, waits for the same
-                self._doubting.pop(asked, None)
+        return self._doubting.result(asked, lambda: self._thread.submit(self.recounter.doubts(*asked))), spent
 
     def ask_more(
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float

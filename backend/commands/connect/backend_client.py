@@ -58,7 +58,7 @@ class BackendClient:
         self._secret = environment.webhook_secret
         self._auth = auth
         self.tasks: int | None = None
-        self.job: Mapping[str, float | None] | None = None
+        self.job: Mapping[str, float | bool | None] | None = None
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     @property

@@ -69,7 +69,6 @@ def label(  # noqa: PLR0917 - a command's options
             refuse("is set at the server", "leave it out", config=config)
             refuse("is for runs in this process: the server asks at once", "leave out --server", **of_batches)
             refuse("is for runs in this process", "leave out --server", out=out)
-            refuse("is for runs in this process", "leave out --server", pilot=spending.pop("pilot"))
             from backend.commands.predict.predict_command import predict  # noqa: PLC0415 - keeps the help fast
 
             spending |= {"refresh": recount, "ask_more": ask_more}

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.commands.connect.backend_answers import TasksInDoubt
-from backend.commands.connect.backend_client import BackendClient
+from backend.commands.predict.recount_run import RecountRun
 from backend.label_studio import stored_predictions
-from backend.label_studio.client import Client
 
 
 @dataclass(slots=True)
@@ -46,23 +45,13 @@ class AskMoreRun:
     """One run over one project. The server keeps what was bought, so an interrupted run can be repeated.
 
     Attributes:
-        client: Label Studio.
-        backend: the server.
-        project: Label Studio's number of the project.
-        key: the project's key.
-        label_config: its label config.
+        counting: the recount that it belongs to.
         usd: the most that further votes may cost in all, also in earlier runs, in $.
-        batch: tasks in one request.
         tally: what was done.
     """
 
-    client: Client
-    backend: BackendClient
-    project: int
-    key: str
-    label_config: str
+    counting: RecountRun
     usd: float
-    batch: int = 50
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
     def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
@@ -75,30 +64,29 @@ class AskMoreRun:
             LabelStudioError: Label Studio refused, or cannot be reached.
             BackendError: the server refused, or cannot be reached.
         """
-        tally, seen = self.tally, set[int]()
+        tally, seen, of = self.tally, set[int](), self.counting
         while not tally.exhausted:
-            doubts = self.backend.doubts(self.key, self.usd)
+            doubts = of.backend.doubts(of.key, self.usd)
             tally.spent_usd = doubts.spent_usd
             numbers = [number for number in doubts.tasks if number not in seen]
             if not numbers:
                 break
             seen.update(numbers)
-            for start in range(0, len(numbers), self.batch):
+            for start in range(0, len(numbers), of.batch):
                 show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
-                self._ask(numbers[start : start + self.batch], doubts)
+                self._ask(numbers[start : start + of.batch], doubts)
                 if tally.exhausted:
                     break
         return tally
 
     def _ask(self, numbers: list[int], doubts: TasksInDoubt) -> None:
         """Ask about tasks that nobody has annotated or begun to, until all of them were asked about."""
-        by_number = {task["id"]: task for task in self.client.tasks(self.project, numbers)}
+        of = self.counting
+        by_number = {task["id"]: task for task in of.client.tasks(of.project, numbers)}
         in_order = [by_number[number] for number in numbers if number in by_number]
         wanted, _ = stored_predictions.untouched(in_order)
         while wanted and not self.tally.exhausted:
-            said = self.backend.ask_more(
-                self.key, self.label_config, wanted, usd=self.usd, least=doubts.least
-            )
+            said = of.backend.ask_more(of.key, of.label_config, wanted, usd=self.usd, least=doubts.least)
             self._count(said)
             wanted = wanted[len(wanted) - said["left"] :]
 

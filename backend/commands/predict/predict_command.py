@@ -15,6 +15,7 @@ def predict(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
+    pilot: arguments.Pilot = 0,
     label_studio: LabelStudioUrl = None,
     backend_url: BackendUrl = None,
     refresh: Annotated[
@@ -66,17 +67,25 @@ def predict(  # noqa: PLR0917 - a command's options
 
     Example: camvo predict --project 1 --budget 20
     """
+    from backend.commands.label.file_run import interruptible  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.predict.predict_run import predict_project  # noqa: PLC0415 - keeps the help fast
 
     if ask_more is not None and not (recount or refresh):
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount, or --refresh")
     if recount:
-        arguments.refuse("is for asking models", "leave it out, or give --refresh", budget=budget, yes=yes)
+        fix = "leave it out, or give --refresh"
+        arguments.refuse("is for asking models", fix, budget=budget, yes=yes, pilot=pilot)
     options = LabelOptions(
-        budget=budget, yes=yes, retry_failed=retry_failed, recount=recount, ask_more=ask_more
+        budget=budget,
+        yes=yes,
+        pilot=pilot,
+        retry_failed=retry_failed,
+        recount=recount,
+        ask_more=ask_more,
     )
-    code = predict_project(
-        project, options, label_studio, backend_url, refresh=refresh, failed=failed, at_once=batch
-    )
+    with interruptible():
+        code = predict_project(
+            project, options, label_studio, backend_url, refresh=refresh, failed=failed, at_once=batch
+        )
     raise typer.Exit(code)

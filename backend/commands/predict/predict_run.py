@@ -89,15 +89,7 @@ def _count_again(console: Console, counting: RecountRun, ask_more: float | None)
         counting.count()
         if ask_more is None:
             return
-        run = AskMoreRun(
-            counting.client,
-            counting.backend,
-            counting.project,
-            counting.key,
-            counting.label_config,
-            ask_more,
-            counting.batch,
-        )
+        run = AskMoreRun(counting, ask_more)
         run(status.update)
         counting.count()
         console.print(run.tally.summary(ask_more), highlight=False, soft_wrap=True)

@@ -60,6 +60,7 @@ class PredictionRun:
         refresh: whether to update existing predictions to what the backend says now, unless somebody has
             annotated the task or begun to.
         failed: whether to ask only about the tasks that the backend failed on before.
+        only: the numbers of the tasks that the run is about; ``None`` for all.
         batch: tasks in one request to the backend.
         most: the most tasks to ask about; ``None`` for all.
         sleep: waits for some seconds; tests replace it.
@@ -74,6 +75,7 @@ class PredictionRun:
     model_version: str
     refresh: bool = False
     failed: bool = False
+    only: Sequence[int] | None = None
     batch: int = 50
     most: int | None = None
     sleep: Callable[[float], None] = time.sleep
@@ -120,10 +122,10 @@ class PredictionRun:
             )
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        if not self.failed:
+        if self.only is None and not self.failed:
             yield from self.client.pages(self.project, size=self.batch)
             return
-        numbers = list(self.predictor.failed_tasks(self.key))
+        numbers = list(self.predictor.failed_tasks(self.key)) if self.only is None else self.only
         for start in range(0, len(numbers), self.batch):
             yield self.client.tasks(self.project, numbers[start : start + self.batch])
 

@@ -52,8 +52,8 @@ def quote(  # noqa: PLR0917 - a command's options
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     spending = {"pilot": pilot, "batch": batch, "budget": budget, "yes": yes}
     if source is None:
-        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name, batch=batch)
-        options = options_of(None, None, None, pilot=pilot, budget=budget, yes=yes)
+        refuse("is for files", "leave it out", **of_file, id_column=id_column, name=name)
+        options = options_of(None, None, None, **spending)
         quote_run.quote_project(
             int(project or 0), options, config, label_studio, as_json=as_json, target=target
         )

@@ -15,24 +15,22 @@ from backend.commands.label.batched.batch_run import batching_of
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.file_run import interruptible, quiet_logs
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_file import ProjectTasks
 from backend.commands.label.project.project_process import (
     annotation_process,
     asking_nobody,
+    open_project,
     remembered_settings,
 )
+from backend.commands.quote.ledger_of_quote import ledger_of_quote
 from backend.commands.quote.output import print_quote
 from backend.commands.quote.quoting import quote_of, run_pilot
 from backend.commands.quote.samples import SampledTasks
 from backend.datasets.index import Index
 from backend.datasets.sources.open_source import open_source
 from backend.errors import ConfigError
-from backend.label_studio import webhooks
 from backend.label_studio.client import Client
 from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
-from backend.questions import parse_label_config
-from backend.questions.label_config import require_questions
 from backend.quotes.quote import Quote
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
@@ -90,11 +88,11 @@ def file_quote(
     dataset, project = options.dataset(source), options.project(source.path)
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
-    with Index(dataset) as index:
+    with Index(dataset) as index, ledger_of_quote(environment, asking=options.pilot > 0) as of_quote:
         index.build()
-        migrate(environment.database_url)
+        migrate(of_quote.database_url)
         opened = annotation_process if options.pilot else asking_nobody
-        process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
+        process_of: AbstractContextManager[AnnotationProcess] = opened(settings, of_quote, embedder)
         with process_of as process:
             own = remembered_settings(process, project, dataset.label_config, settings, index.tasks)
             batching = batching_of(own, process, everyone=options.batch)
@@ -167,21 +165,14 @@ def project_quote(  # noqa: PLR0917 - a project, and what a pilot needs
         embedder: an embedder to use instead of a new one; closed at the end.
         target: the share of all labels that models and people are to get right; ``None`` for none.
     """
-    payload = client.project(number)
-    key, label_config = webhooks.project_key(payload), payload["label_config"]
-    parsed = parse_label_config(label_config)
-    require_questions(parsed)
     settings = settings_module.load(environment.config)
     _require_price(settings, target)
-    migrate(environment.database_url)
-    environment = environment.model_copy(update={"label_studio_url": client.url})
-    opened = annotation_process if options.pilot else asking_nobody
-    process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
-    with process_of as process:
-        own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
-        jobs = DatasetJobs(process, key, parsed, own, purse=options.purse)
-        tasks = ProjectTasks(client, number, client.count_tasks(number))
-        return _after_a_pilot(jobs, tasks, options, console, target)
+    asking = options.pilot > 0
+    with (
+        ledger_of_quote(environment, asking=asking) as of_quote,
+        open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
+    ):
+        return _after_a_pilot(project.jobs, project.tasks, options, console, target)
 
 
 def _require_price(settings: Settings, target: float | None) -> None:

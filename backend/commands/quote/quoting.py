@@ -88,12 +88,17 @@ def run_pilot(
         typer.Exit: the answer is no; nothing was spent.
         KeyboardInterrupt: somebody interrupted the pilot.
     """
-    missing = max(options.pilot - quote.evidence.rounds, 0)
-    share = min(missing / max(quote.to_come, 1), 1.0)
-    agree_to(share * quote.everyone.high, options, console)
+    agree_to_pilot(quote, options, console)
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)
     console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
+
+
+def agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
+    """Ask whether to spend what a pilot may cost; see :func:`agree_to`."""
+    missing = max(options.pilot - quote.evidence.rounds, 0)
+    share = min(missing / max(quote.to_come, 1), 1.0)
+    agree_to(share * quote.everyone.high, options, console)
 
 
 def kept_to(jobs: DatasetJobs, quote: Quote, options: LabelOptions) -> DatasetJobs:

@@ -18,6 +18,11 @@ class SampledTasks(IndexedTasks, Protocol):
         """The smallest draws of the tasks' numbers, ascending, at most ``count``."""
 
 
+def sample_draw(project: str, task: int) -> int:
+    """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
+    return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
+
+
 class RandomSample:
     """A random sample of the tasks: the same for every order of the rows, and part of every larger one.
 
@@ -50,7 +55,7 @@ class RandomSample:
         return compress(self._index.is_first(), map(self._holds, self._index.every_row()))
 
     def _draw(self, task: int) -> int:
-        return random_draw("sample", self._project, task) >> 1  # SQLite's integers have a sign
+        return sample_draw(self._project, task)
 
     def _holds(self, task: DatasetTask) -> bool:
         return self._draw(task.number) <= self._last

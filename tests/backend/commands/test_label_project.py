@@ -19,6 +19,7 @@ from backend.commands.predict.tally import Tally
 from backend.commands.quote.quote_run import project_quote
 from backend.ledger import projects
 from backend.ledger.money import accounts
+from backend.quotes.quote import Quote
 from backend.testing import Reply
 
 
@@ -35,6 +36,17 @@ def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **opt
         folder.console,
         HashedTexts(),  # type: ignore[arg-type]
         out=out,
+    )
+
+
+def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
+    return project_quote(
+        api.client(),
+        PROJECT,
+        LabelOptions(**options),  # type: ignore[arg-type]
+        folder.environment,
+        folder.console,
+        HashedTexts(),  # type: ignore[arg-type]
     )
 
 
@@ -118,14 +130,7 @@ def test_a_pilot_asks_everyone_about_random_tasks_of_the_project(tmp_path: Path)
         LabelFolder(tmp_path, glad_unless_broken, policy=None, concurrency=8) as folder,
     ):
         api.add_tasks(*(f"text {number}" for number in range(48)))
-        said = project_quote(
-            api.client(),
-            PROJECT,
-            LabelOptions(pilot=40),
-            folder.environment,
-            folder.console,
-            HashedTexts(),  # type: ignore[arg-type]
-        )
+        said = quote(api, folder, pilot=40)
         assert folder.server.count() == 2 * 40
         assert (said.to_come, said.evidence.rounds) == (8, 40)
         assert api.predictions() == []
@@ -133,9 +138,20 @@ def test_a_pilot_asks_everyone_about_random_tasks_of_the_project(tmp_path: Path)
         assert folder.server.count() <= 2 * 48
 
 
-def folder_with_batches(path: Path) -> LabelFolder:
+def folder_with_batches(path: Path, **of_models: object) -> LabelFolder:
     server = BatchServer(lambda body: Reply.answers(body, lambda text: {"mood": "Glad"}))
-    return LabelFolder(path, server.script, server=server, of_models={"batch_discount": 0.5, "pack": 3})
+    of_models = {"batch_discount": 0.5, "pack": 3, **of_models}
+    return LabelFolder(path, server.script, server=server, of_models=of_models)
+
+
+@pytest.mark.parametrize(("of_models", "options"), [({"batch": True}, {}), ({}, {"batch": True})])
+def test_the_quote_of_a_project_is_at_the_price_of_batches(
+    tmp_path: Path, of_models: dict[str, object], options: dict[str, object]
+) -> None:
+    with LabelStudioApi() as api, folder_with_batches(tmp_path, **of_models) as folder:
+        api.add_tasks(*(f"text {at}" for at in range(6)))
+        [on] = [lever for lever in quote(api, folder, **options).levers if lever.on]
+        assert (on.batch, on.pack) == (True, 3)
 
 
 def test_batches_are_sent_waited_for_and_stored_as_predictions(tmp_path: Path) -> None:

@@ -17,11 +17,14 @@ from whole_backend import CALL, Backend, votes
 
 from backend.commands.connect.backend_client import BackendClient
 from backend.commands.label.options import LabelOptions
+from backend.commands.predict import quoted as quoted_module
 from backend.commands.predict.predict_run import predict_project
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.quoted import quote_of_run
 from backend.commands.quote import consent
+from backend.commands.quote.samples import sample_draw
 from backend.errors import BodyTooLargeError, ConfigError
+from backend.ledger import rounds
 from backend.ledger.money import accounts
 from backend.quotes.quote import Quote
 
@@ -38,7 +41,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
 
 def run(api: LabelStudioApi, client: BackendClient, **given: Any) -> int:
     how = {name: given.pop(name, False) for name in ("refresh", "failed")}
-    return predict_project(PROJECT, LabelOptions(**given), api.url, client.url, at_once=2, **how)
+    at_once = given.pop("at_once", 2)
+    return predict_project(PROJECT, LabelOptions(**given), api.url, client.url, at_once=at_once, **how)
 
 
 def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
@@ -55,6 +59,13 @@ def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
 def spent(backend: Backend, api: LabelStudioApi, scope: str = accounts.TOTAL) -> float:
     with backend.ledger.read() as connection:
         return accounts.balance(connection, api.project_key, scope).spent / 1e12
+
+
+def predicted_by(backend: Backend, api: LabelStudioApi, number: int) -> int:
+    """How many models have voted on a task."""
+    with backend.ledger.read() as connection:
+        [round_] = rounds.of_task(connection, api.project_key, number)
+        return len(round_.votes)
 
 
 def test_the_server_quotes_all_pages_and_asks_no_model(tmp_path: Path, api: LabelStudioApi) -> None:
@@ -184,3 +195,47 @@ def test_sums_that_no_count_has_answered_are_refused(tmp_path: Path) -> None:
         body = {"project": "1", "label_config": SENTIMENT, "tasks": [], "counted": {"tasks": 1}}
         refused = backend.post("/quote", body)
         assert (refused.status_code, refused.get_json()["where"]) == (400, "body.counted")
+
+
+def test_a_pilot_has_the_server_ask_everyone_about_random_tasks_and_narrows_the_quote(
+    tmp_path: Path, api: LabelStudioApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = api.add_tasks(*(f"text {number}" for number in range(48)))
+    with Backend(tmp_path, GLAD, policy=None) as backend, served(backend.app) as client:
+        before = quoted(api, client)
+        assert run(api, client, pilot=40, at_once=20) == 0
+        assert len(api.predictions()) == 48
+        drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:40]
+        of_pilot = [predicted_by(backend, api, number) for number in drawn]
+        assert of_pilot == 40 * [3]
+        assert spent(backend, api, accounts.JOB) == spent(backend, api) > 0.0
+    said = capsys.readouterr().out
+    first, second = (line for line in said.splitlines() if line.startswith("this policy"))
+    assert "documented" in first
+    assert "by 40 rounds of this project" in second
+    assert before.evidence.rounds == 0
+
+
+def test_a_pilot_is_not_bought_twice(tmp_path: Path, api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcdef")
+    with Backend(tmp_path, GLAD, policy=None) as backend, served(backend.app) as client:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(quoted_module, "agree_to", refused)
+            for _ in range(2):
+                with pytest.raises(typer.Exit):
+                    run(api, client, pilot=4, yes=True)
+        assert backend.server.count() == 3 * 4
+        drawn = sorted(numbers, key=lambda number: sample_draw(api.project_key, number))[:4]
+        assert sorted(task for task, *_ in api.predictions()) == sorted(drawn)
+
+
+def test_a_pilot_of_more_than_a_dollar_needs_consent(tmp_path: Path, api: LabelStudioApi) -> None:
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, GLAD, entries=DEAR) as backend, served(backend.app) as client:
+        with pytest.raises(ConfigError, match="nothing was spent"):
+            run(api, client, pilot=2)
+        assert backend.server.count() == 0
+
+
+def refused(*given: object) -> None:
+    raise typer.Exit(1)

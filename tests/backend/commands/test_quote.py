@@ -69,6 +69,18 @@ def test_a_quote_spends_nothing(tmp_path: Path) -> None:
         assert folder.server.count() == 0
 
 
+def test_a_quote_leaves_no_ledger_where_there_is_none(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table(*texts(5))
+        ledger = tmp_path / "new" / "ledger.sqlite"
+        ledger.parent.mkdir()
+        folder.environment = folder.environment.model_copy(update={"database_url": f"sqlite:///{ledger}"})
+        assert quote(folder).to_come == 5
+        assert list(ledger.parent.iterdir()) == []
+        quote(folder, pilot=2)
+        assert ledger.exists()
+
+
 @pytest.mark.parametrize("run", range(3))
 def test_once_answers_are_measured_the_bill_of_asking_everyone_is_the_quoted_one(
     tmp_path: Path, run: int

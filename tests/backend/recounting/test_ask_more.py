@@ -17,6 +17,7 @@ from whole_backend import CALL
 
 from backend.commands.certificate.issue import issue_certificate
 from backend.commands.predict.ask_more_run import AskMoreRun
+from backend.commands.predict.recount_run import RecountRun
 from backend.ledger.certificates import issued
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
@@ -176,9 +177,10 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
     doubtful.api.tasks[doubtful.tasks[drafted]]["draft_exists"] = True
     project = doubtful.api.project
     with served(doubtful.backend.app) as backend:
-        run = AskMoreRun(
-            doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"], 1.0
+        counting = RecountRun(
+            doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"]
         )
+        run = AskMoreRun(counting, 1.0)
         tally = run()
     assert not further(doubtful, drafted)
     assert all(further(doubtful, number) for number in others)

@@ -1,14 +1,23 @@
-"""The process of a run, and the settings of the project that it labels."""
+"""The process of a run, and the project that it labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
+from backend.commands.label.batched.batch_run import batching_of
+from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.options import LabelOptions
+from backend.commands.label.project.project_file import ProjectTasks
 from backend.errors import ConfigError
+from backend.label_studio import webhooks
+from backend.label_studio.client import Client
 from backend.learning.projects import project_settings, remember_project
-from backend.ledger import projects
+from backend.ledger import migrate, projects
 from backend.models.embedder.embedder import Embedder
+from backend.questions import parse_label_config
+from backend.questions.label_config import require_questions
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
 
@@ -72,3 +81,63 @@ def remembered_settings(
     if problem is not None:
         raise problem
     return own_settings
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProject:
+    """A project of Label Studio that a run is about.
+
+    Attributes:
+        client: Label Studio.
+        number: the project's number there.
+        label_config: its label config, as XML.
+        tasks: its tasks.
+        jobs: makes jobs of them.
+    """
+
+    client: Client
+    number: int
+    label_config: str
+    tasks: ProjectTasks
+    jobs: DatasetJobs
+
+
+@contextmanager
+def open_project(  # noqa: PLR0917 - a project, and what a process needs
+    client: Client,
+    number: int,
+    options: LabelOptions,
+    settings: Settings,
+    environment: Environment,
+    embedder: Embedder | None = None,
+    *,
+    asking: bool = True,
+) -> Iterator[OpenProject]:
+    """Open a project of Label Studio in a process of its own.
+
+    Args:
+        client: Label Studio.
+        number: the project's number.
+        options: the budget, whether to retry failed tasks, and whether to ask in batches.
+        settings: those of every project.
+        environment: the ledger's address and the secrets.
+        embedder: an embedder to use instead of a new one; closed at the end.
+        asking: whether models may be asked, for which every one needs its key.
+
+    Raises:
+        CamvoError: the settings are wrong, or Label Studio or the ledger fails.
+    """
+    payload = client.project(number)
+    key, label_config = webhooks.project_key(payload), payload["label_config"]
+    parsed = parse_label_config(label_config)
+    require_questions(parsed)
+    migrate(environment.database_url)
+    environment = environment.model_copy(update={"label_studio_url": client.url})
+    opened = annotation_process if asking else asking_nobody
+    process_of: AbstractContextManager[AnnotationProcess] = opened(settings, environment, embedder)
+    with process_of as process:
+        own = remembered_settings(process, key, label_config, settings, payload.get("task_number"))
+        batching = batching_of(own, process, everyone=options.batch)
+        jobs = DatasetJobs(process, key, parsed, own, options.retry_failed, options.purse, batching=batching)
+        tasks = ProjectTasks(client, number, client.count_tasks(number))
+        yield OpenProject(client, number, label_config, tasks, jobs)

@@ -10,24 +10,18 @@ from backend import settings as settings_module
 from backend.commands.certificate.outcome import print_outcome
 from backend.commands.connect import addresses
 from backend.commands.environment import environment_with
-from backend.commands.label.batched.batch_run import BatchRun, batching_of
-from backend.commands.label.dataset_jobs import DatasetJobs
+from backend.commands.label.batched.batch_run import BatchRun
 from backend.commands.label.file_run import interruptible, quiet_logs, write_results
 from backend.commands.label.options import LabelOptions
-from backend.commands.label.project.project_file import ProjectTasks
-from backend.commands.label.project.project_process import annotation_process, remembered_settings
+from backend.commands.label.project.project_process import open_project
 from backend.commands.label.project.project_sweeps import ProjectSweeps
 from backend.commands.label.results import results
 from backend.commands.label.spending import Spending
 from backend.commands.predict.tally import Tally
 from backend.commands.quote.quoting import agreed
 from backend.datasets.sinks.open_sink import check_sink
-from backend.label_studio import webhooks
 from backend.label_studio.client import Client
-from backend.ledger import migrate
 from backend.models.embedder.embedder import Embedder
-from backend.questions import parse_label_config
-from backend.questions.label_config import require_questions
 from backend.settings import Environment
 
 
@@ -62,7 +56,6 @@ def label_project(
     console = Console()
     with interruptible():
         tally = predict_project(client, number, options, environment, console, out=out)
-    print_outcome(console, environment, webhooks.project_key(client.project(number)))
     return not tally.left
 
 
@@ -90,33 +83,16 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
     Raises:
         CamvoError: the settings are wrong, or Label Studio or the ledger fails; stored predictions stay.
     """
-    payload = client.project(number)
-    key, label_config = webhooks.project_key(payload), payload["label_config"]
-    parsed = parse_label_config(label_config)
-    require_questions(parsed)
-    loaded = settings_module.load(environment.config)
-    migrate(environment.database_url)
-    environment = environment.model_copy(update={"label_studio_url": client.url})
-    with annotation_process(loaded, environment, embedder) as process:
-        own_settings = remembered_settings(process, key, label_config, loaded, payload.get("task_number"))
-        jobs = DatasetJobs(
-            process,
-            key,
-            parse_label_config(label_config),
-            own_settings,
-            options.retry_failed,
-            options.purse,
-            batching=batching_of(own_settings, process, everyone=options.batch),
-        )
-        tasks_in_all = client.count_tasks(number)
-        listed = ProjectTasks(client, number, tasks_in_all)
-        jobs = agreed(jobs, listed, options, console)
-        sweeps = ProjectSweeps(client, number, label_config, tasks_in_all, options.retry_failed, console)
-        BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks_in_all)
-        tally, spending = sweeps.tally, Spending(process.ledger, key)
+    settings = settings_module.load(environment.config)
+    with open_project(client, number, options, settings, environment, embedder) as project:
+        jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
+        sweeps = ProjectSweeps(project, options.retry_failed, console)
+        BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
+        tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         if out is not None:
-            write_results(out, results(listed, jobs), listed.columns, console)
+            write_results(out, results(tasks, jobs), tasks.columns, console)
             console.print(f"written to {out}", highlight=False, soft_wrap=True)
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
-        return tally
+    print_outcome(console, environment, jobs.project)
+    return tally

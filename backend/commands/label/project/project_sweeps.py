@@ -8,11 +8,11 @@ from rich.console import Console
 
 from backend.commands.label.dataset_jobs import DatasetJobs
 from backend.commands.label.project.project_predictor import ProjectPredictor
+from backend.commands.label.project.project_process import OpenProject
 from backend.commands.label.spending import Spending
 from backend.commands.predict.prediction_run import PredictionRun
 from backend.commands.predict.tally import Tally
 from backend.commands.progress import progress_bar
-from backend.label_studio.client import Client
 
 _PAGE = 200
 """Tasks that are fetched and asked about together."""
@@ -23,19 +23,13 @@ class ProjectSweeps:
     """The sweeps of one run.
 
     Attributes:
-        client: Label Studio.
-        number: the project's number.
-        label_config: its label config.
-        tasks: how many tasks it has.
+        project: the project.
         failed: whether to ask only about the tasks that failed before the run.
         console: where progress is shown.
         tally: what the run has done so far.
     """
 
-    client: Client
-    number: int
-    label_config: str
-    tasks: int
+    project: OpenProject
     failed: bool
     console: Console
     tally: Tally = field(default_factory=Tally)
@@ -54,18 +48,18 @@ class ProjectSweeps:
         predictor = ProjectPredictor(jobs)
         self.tally.begin_sweep()
         run = PredictionRun(
-            client=self.client,
+            client=self.project.client,
             predictor=predictor,
-            project=self.number,
+            project=self.project.number,
             key=jobs.project,
-            label_config=self.label_config,
+            label_config=self.project.label_config,
             model_version=jobs.settings.model_version,
             failed=self.failed,
             batch=_PAGE,
             most=most,
             tally=self.tally,
         )
-        tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.tasks
+        tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
             self.console, "labelling", tasks, note=lambda done, total: spending.so_far()

@@ -35,6 +35,10 @@ _CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(
 _END = update(_calls).where(_calls.c.id == bindparam("call"))
 
 
+_KEY_DIGITS = 8
+"""Digits of the answer's key in the row of a call: the answer's own row has all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """Money to reserve for one call.
@@ -152,7 +156,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
     at = now(connection)
     day = accounts.day_of(at)
     _check_budgets(connection, wanted, day)
-    bookings, rows = Bookings(), []
+    bookings, rows, names = Bookings(), [], _short_names([each.key for each in wanted])
     for each in wanted:
         amount, purse = to_picodollars(each.usd), None if each.purse is None else each.purse.name
         bookings.add(each.project, day, purse, reserved=amount)
@@ -161,7 +165,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
                 "project": each.project,
                 "task": each.task,
                 "model": each.model,
-                "key": each.key,
+                "key": names[each.key],
                 "state": "reserved",
                 "reserved": amount,
                 "counted_tokens": each.counted_tokens,
@@ -173,7 +177,14 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
             }
         )
     bookings.book(connection)
-    return {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
+    ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
+    return {key: ids[name] for key, name in names.items()}
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Key → what a call's row holds of it. Whoever looks for the answer by hand finds it by its beginning."""
+    names = {key: key[:_KEY_DIGITS] for key in keys}
+    return names if len(set(names.values())) == len(names) else {key: key for key in keys}
 
 
 def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: str) -> None:

@@ -112,7 +112,7 @@ def reservation(number: int, **changes: Any) -> Reservation:
         "project": f"{1 + number % 2}.1",
         "task": number,
         "model": "small",
-        "key": f"key {number}",
+        "key": f"{number:032x}"[::-1],
         "usd": 0.01 * number,
         "project_usd": None,
         "day_usd": None,
@@ -165,6 +165,15 @@ def test_calls_that_do_not_fit_together_are_refused_together(ledger: Ledger) -> 
     with pytest.raises(BudgetExhaustedError), ledger.write() as connection:
         spending.reserve_each(connection, wanted)
     assert money_of(ledger) == [[], []]
+
+
+def test_keys_that_begin_alike_are_told_apart(ledger: Ledger) -> None:
+    keys = ["0123456789", "0123456700", "abc"]
+    with ledger.write() as connection:
+        wanted = [reservation(number, key=key) for number, key in enumerate(keys, start=1)]
+        ids = spending.reserve_each(connection, wanted)
+        rows = connection.execute(select(tables.calls.c.id, tables.calls.c.task)).all()
+    assert {row.id: row.task for row in rows} == {ids[key]: 1 + keys.index(key) for key in keys}
 
 
 def test_settling_a_call_that_is_not_there_is_refused(ledger: Ledger) -> None:

@@ -16,7 +16,7 @@ from backend.commands.report_tables import tables
 from backend.commands.teach.teach import teach_file
 from backend.server.status.build import build_report
 from backend.server.status.report import ProjectReport
-from backend.settings import Settings, load
+from backend.settings import load
 from backend.testing import Reply
 
 
@@ -74,7 +74,7 @@ def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_model
         patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder.path / 'ledger.sqlite'}")
         teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
     with folder.ledger.read() as connection:
-        report = project_report(connection, Settings(), "in")  # with the models of no camvo.yaml
+        report = project_report(connection, load(None), "in")  # with the models of no camvo.yaml
     assert report is not None
     console = Console(file=io.StringIO(), width=200)
     for table in tables(report):

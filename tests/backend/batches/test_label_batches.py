@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +97,28 @@ def test_without_waiting_the_same_command_goes_on_when_it_is_run_again(
         assert len(server.batches) == 2  # one for each model, sent once
         server.ends = lambda batch: True
         assert not label(folder, wait=False).left
+        assert set(server.bought.values()) == {1}
+
+
+def test_after_an_interruption_it_says_what_is_out_and_the_same_command_goes_on(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy")
+
+        def interrupted(batch: Any) -> bool:
+            os.kill(os.getpid(), signal.SIGINT)
+            server.ends = lambda batch: False
+            return False
+
+        server.ends = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            label(folder)
+        shown = folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert "2 batches are out" in shown.splitlines()[-1]
+        assert "run the same command again" in shown.splitlines()[-1]
+        server.ends = lambda batch: True
+        assert not label(folder).left
         assert set(server.bought.values()) == {1}
 
 

@@ -7,12 +7,13 @@ sends what the next stage wants. The same command goes on whenever it is run aga
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from rich.console import Console
 
@@ -46,6 +47,11 @@ With fewer, its full price would be much of the whole bill, so that it is a roun
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _SLOWER = 1.0, 60.0, 1.5
 """Seconds between two looks at the jobs: at first, at most, and how many times longer each is."""
+
+_PATIENCE: Final = 30.0
+"""Seconds after an interruption in which requests to a provider may end, so that the ledger knows of them."""
+
+_Result = TypeVar("_Result")
 
 Pause = Callable[[float], object]
 
@@ -122,10 +128,14 @@ class BatchRun:
             return self.label(self.jobs, None)
         with self._desk() as desk:
             if self.jobs.batching is None:
-                self._say(self.jobs.process.thread.submit(desk.look(self.jobs.project)).result())
+                self._say(self._finished(desk.look(self.jobs.project)))
                 return self.label(self.jobs, None)
-            if self._learnt_to_stop(desk, tasks):
-                self._rounds(desk, lambda: None)
+            try:
+                if self._learnt_to_stop(desk, tasks):
+                    self._rounds(desk, lambda: None)
+            except KeyboardInterrupt:
+                self._say(DeskReport(out=desk.out(self.jobs.project)))
+                raise
             return None
 
     @contextmanager
@@ -187,7 +197,7 @@ class BatchRun:
 
     def _look(self, desk: Desk) -> DeskReport:
         """Settle what is back, and send what was held back."""
-        report = self.jobs.process.thread.submit(desk.look(self.jobs.project)).result()
+        report = self._finished(desk.look(self.jobs.project))
         if report.settled:
             self.console.print(f"{_batches(report.settled)} back", highlight=False)
         sent = self._send(desk, report.full)
@@ -205,12 +215,21 @@ class BatchRun:
             report.out = desk.out(jobs.project)
             return report
 
-        jobs.process.thread.submit(send()).result()
+        self._finished(send())
         if report.sent:
             self.console.print(
                 f"{report.sent:,} requests sent; {_batches(len(report.out))} out", highlight=False
             )
         return report
+
+    def _finished(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Do some work with providers; after an interruption, first let it end."""
+        future = self.jobs.process.thread.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            wait([future], timeout=_PATIENCE)
+            raise
 
     def _wanted(self) -> int:
         with self.jobs.process.ledger.read() as connection:

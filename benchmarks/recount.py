@@ -77,14 +77,43 @@ def predict(
     return question, items
 
 
-def scorer_of(items: list[Item], labelled: set[int], labels: tuple[str, ...], arms: list[str]) -> Scorer:
-    """The scorer by all votes and the human labels so far."""
-    rounds = [
-        FinishedRound(
-            item.votes, item.first.label, float(item.first.label == item.truth) if at in labelled else None
-        )
-        for at, item in enumerate(items)
-    ]
+def counted(
+    question: camvo.Question, policy: Policy, votes: Sequence[Mapping[str, str | None]]
+) -> list[Decision]:
+    """Count votes by what the question has learnt by now."""
+    labels, prices = tuple(question.labels), question.prices
+    again = [recount(policy, question.state, PastRound("", CONTEXT, cast, labels, prices)) for cast in votes]
+    return [decision for decision in again if decision is not None]
+
+
+def without_their_answers(
+    question: camvo.Question, policy: Policy, items: list[Item], answered: Sequence[int]
+) -> dict[int, str]:
+    """Answered item → the label that counting gives it without its own answer, a fifth at a time.
+
+    The server calibrates a recount's scores on these, as ``backend/recounting/checks.py`` says.
+    """
+    labels: dict[int, str] = {}
+    for fold in (answered[part::5] for part in range(5)):
+        for at in fold:
+            items[at].task.withdraw()
+            items[at].task.learn()
+        decisions = counted(question, policy, [items[at].votes for at in fold])
+        labels |= dict(zip(fold, (decision.label for decision in decisions), strict=True))
+        for at in fold:
+            items[at].task.learn(human=items[at].truth)
+    return labels
+
+
+def scorer_of(
+    items: list[Item], relabelled: Mapping[int, str], labels: tuple[str, ...], arms: list[str]
+) -> Scorer:
+    """The scorer by all votes and the human labels so far, which say how right the new labels are."""
+    rounds = []
+    for at, item in enumerate(items):
+        label = relabelled.get(at, item.first.label)
+        right = float(label == item.truth) if at in relabelled else None
+        rounds.append(FinishedRound(item.votes, label, right))
     return fit_scorer(rounds, arms, labels)
 
 
@@ -159,7 +188,7 @@ def run(
     question, items = predict(labels, prices, rows, policy)
     paid = sum(prices[arm] for item in items for arm in item.votes)
     in_order = rng.permutation(len(items)).tolist()
-    label_free, result = scorer_of(items, set(), labels, arms), []
+    label_free, result = scorer_of(items, {}, labels, arms), []
     taught = 0
     for share in SHARES:
         count = round(share * len(items))
@@ -167,22 +196,15 @@ def run(
             items[at].task.learn(human=items[at].truth)
         taught = count
         left = [items[at] for at in sorted(in_order[count:])]
-
-        def counted(votes: Sequence[Mapping[str, str | None]]) -> list[Decision]:
-            again = [
-                recount(policy, question.state, PastRound("", CONTEXT, cast, labels, prices))
-                for cast in votes
-            ]
-            return [decision for decision in again if decision is not None]
-
-        again = counted([item.votes for item in left])
-        scorer = scorer_of(items, set(in_order[:count]), labels, arms)
+        again = counted(question, policy, [item.votes for item in left])
+        relabelled = without_their_answers(question, policy, items, in_order[:count])
+        scorer = scorer_of(items, relabelled, labels, arms)
         before = measure([item.first for item in left], left, label_free)
         after = measure(again, left, scorer)
         further, spent = after[0], 0.0
         if more and isinstance(policy, Joint):
             votes, spent = asked_more(question, policy, left, more * paid)
-            asked = counted(votes)
+            asked = counted(question, policy, votes)
             further = 100.0 * float(
                 np.mean([decision.label == item.truth for decision, item in zip(asked, left, strict=True)])
             )

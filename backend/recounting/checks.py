@@ -63,7 +63,8 @@ class AnsweredRounds:
             answered = rounds.answered(connection, key.project, key.control, key.epoch)
             further = further_votes.of_rounds(connection, [round_.id for round_ in answered])
         folds = [answered[fold::_FOLDS] for fold in range(_FOLDS)]
-        self._folds = [self._decide(fold, prices, further) for fold in folds if fold]
+        decided = [self._decide(fold, prices, further) for fold in folds if fold]
+        self._folds = [fold for fold in decided if fold]
         self._labels = {
             each.round_.id: (each.decision.label, each.confirmed) for fold in self._folds for each in fold
         }
@@ -78,8 +79,7 @@ class AnsweredRounds:
         found = []
         for fold in self._folds:
             own = {each.round_.id for each in fold}
-            plan = fold[0].round_.plan if fold else {}
-            scorer = self._counter.scorer(self._key, plan, prices, own, self._labels) if fold else None
+            scorer = self._counter.scorer(self._key, fold[0].round_.plan, prices, own, self._labels)
             for each in fold:
                 score = score_of(each.kept, each.decision, prices, scorer)
                 label, task = each.decision.label, each.round_.key.task

@@ -33,10 +33,6 @@ Relabelled = Mapping[int, tuple[str, float]]
 """Round → the label that it would get without its answer, and the label's agreement with the answer."""
 
 
-def _no_answers(_: Mapping[str, float]) -> Relabelled:
-    return {}
-
-
 @dataclass(slots=True)
 class QuestionCount:
     """What a counting of one question found.
@@ -92,7 +88,7 @@ class QuestionCounter:
     pause: Callable[[], None]
 
     def count(
-        self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], Relabelled] = _no_answers
+        self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], Relabelled]
     ) -> QuestionCount:
         """Count every kept round of a question.
 

@@ -190,9 +190,7 @@ def _plain(
     )
 
     _, content = extract_reasoning_content(message)
-    usage = data.get("usage") or {}
-    cached = usage.get("prompt_tokens_details") or {} if isinstance(usage, dict) else {}
-    usage = usage if isinstance(usage, dict) else {}
+    usage = _object(data.get("usage"))
     return SimpleNamespace(
         model=data.get("model"),
         system_fingerprint=data.get("system_fingerprint"),
@@ -207,11 +205,16 @@ def _plain(
             prompt_tokens=usage.get("prompt_tokens"),
             completion_tokens=usage.get("completion_tokens"),
             prompt_tokens_details=SimpleNamespace(
-                cached_tokens=cached.get("cached_tokens") if isinstance(cached, dict) else None
+                cached_tokens=_object(usage.get("prompt_tokens_details")).get("cached_tokens")
             ),
         ),
         _hidden_params={"additional_headers": dict(headers), "response_cost": None},
     )
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def _by_litellm(response: Any, config: Any) -> Any:

@@ -47,12 +47,10 @@ class Doubts:
         tasks: their numbers.
         least: the value of the last one: what a dollar must bring for another vote on any of them, in right
             labels; 0 without tasks.
-        in_doubt: how many tasks there are on which further votes are worth their price.
     """
 
     tasks: tuple[int, ...] = ()
     least: float = 0.0
-    in_doubt: int = 0
 
 
 @dataclass(slots=True)
@@ -120,4 +118,4 @@ class Doubting:
                 break
             chosen.append(number)
         least = self.by_task[chosen[-1]].value if chosen else 0.0
-        return Doubts(tuple(chosen), least, len(wanted))
+        return Doubts(tuple(chosen), least)

@@ -16,16 +16,21 @@ import argparse
 import asyncio
 import hashlib
 import json
+import os
 import random
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import migrated
 import yaml
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import goes to the network
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+import migrated
 from scripted_litellm import HashedTexts, ScriptedLitellm
 
 from backend import settings

@@ -16,11 +16,12 @@ from backend.annotation.batched.batch_stage import BatchStage, BatchStages, pend
 from backend.annotation.calibrated_scores import calibrated_scores
 from backend.annotation.job import Job, JobQuestion
 from backend.annotation.job_questions import JobQuestions, skip_questions
+from backend.annotation.looking_up import LookUp, look_up
 from backend.annotation.pack_checks import PackGuard, compared, offered
 from backend.annotation.plans.allowances import Allowances
 from backend.annotation.plans.contexts import EmbeddedContexts
 from backend.annotation.plans.planner import Planner
-from backend.annotation.recording import forget_failure, record_failure, record_rounds
+from backend.annotation.recording import Finished, forget_failure, record_failure, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.annotation.task_prompt import TaskPrompt, write_prompt
 from backend.annotation.voters import ModelReply, Voters
@@ -28,9 +29,9 @@ from backend.errors import BatchPendingError, LedgerError, TaskError
 from backend.label_studio.prediction import Prediction, model_predictions, prediction_of
 from backend.learning.examples import Examples
 from backend.learning.scorers import Scorers
-from backend.ledger import Ledger, Writer, failed_tasks, rounds
-from backend.ledger.database import outages
-from backend.ledger.recounts import rows as recounts
+from backend.ledger import Ledger, Writer
+from backend.ledger.database.grouped.reads import GroupedReads
+from backend.ledger.database.grouped.writes import GroupedWrite
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder.embedder import Embedder
 from backend.settings.policies import policy_of
@@ -62,7 +63,8 @@ class Annotator:
         scorers: Scorers,
         clock: Callable[[], float],
     ) -> None:
-        self._ledger, self._writer, self._readers = ledger, writer, readers
+        self._writer, self._readers = writer, readers
+        self._stored = GroupedReads(ledger, readers, look_up)
         self._embedder, self._questions, self._examples = embedder, questions, examples
         self._pack_guard = PackGuard(ledger, readers)
         self._batch_stages = batch_stages
@@ -103,7 +105,8 @@ class Annotator:
         if not self._embedder.loaded:
             await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
         questions = await self._questions_of(job)
-        finished, failed_before = await self._look_up(job, [question.key for question in questions])
+        keys = tuple(question.key for question in questions)
+        finished, failed_before = await self._stored.read(LookUp(job.project, job.task, keys))
         unanswered = [question for question in questions if question.key not in finished]
         if job.stored_only:
             return self._prediction(job, questions, finished)
@@ -138,15 +141,6 @@ class Annotator:
         return await asyncio.get_running_loop().run_in_executor(
             self._readers, self._questions.with_texts, job
         )
-
-    async def _look_up(self, job: Job, keys: Sequence[RoundKey]) -> tuple[dict[RoundKey, Round], bool]:
-        """Return the stored rounds by their latest counting, and whether the task failed the last time."""
-
-        def read(connection: Connection) -> tuple[dict[RoundKey, Round], bool]:
-            stored = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
-            return stored, failed_tasks.is_failed(connection, job.project, job.task)
-
-        return await outages.read(self._ledger, self._readers, read)
 
     async def _note(self, change: Callable[[Connection], None]) -> None:
         """Change the list of failed tasks. If that fails, the list is out of date, but the task is done."""
@@ -191,9 +185,8 @@ class Annotator:
             policy, plan, votes, decisions, costs, scores, prompt.tasks, shown, confidences, versions, studied
         )
         outcome = replace(outcome, packs=compared(job, plan, replies, beside))
-        stored, new = await self._writer.persist(
-            lambda connection: record_rounds(connection, job, questions, outcome, self._clock())
-        )
+        finished = Finished(job, questions, outcome, self._clock())
+        stored, new = await self._writer.persist(GroupedWrite(record_rounds, finished))
         for round_ in new:
             control = metrics.label_value(round_.key.control)
             metrics.rounds.labels(project=job.project, control=control).inc()

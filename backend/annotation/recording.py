@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -11,44 +11,81 @@ from backend.annotation.job import Job, JobQuestion
 from backend.annotation.task_outcome import TaskOutcome
 from backend.errors import TaskDeletedError, TaskError
 from backend.learning.human_labels import confirmation, human_label, teacher
-from backend.learning.teaching import store_round
-from backend.ledger import deleted_tasks, failed_tasks, projects, rounds
+from backend.learning.teaching import NewRound, store_rounds
+from backend.ledger import deleted_tasks, failed_tasks, human_annotations, projects, rounds
 from backend.ledger.batches import tasks as batch_tasks
 from backend.ledger.calls import pack_checks
-from backend.ledger.rounds import Round
+from backend.ledger.human_annotations import Annotation
+from backend.ledger.rounds import Round, RoundKey
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finished:
+    """A task that models have voted on.
+
+    Attributes:
+        job: the task.
+        questions: the questions that models were asked about.
+        outcome: the votes and decisions.
+        now: unix seconds.
+    """
+
+    job: Job
+    questions: Sequence[JobQuestion]
+    outcome: TaskOutcome
+    now: float
+
+    @property
+    def task(self) -> tuple[str, int]:
+        """The task's project and number."""
+        return self.job.project, self.job.task
 
 
 def record_rounds(
-    connection: Connection, job: Job, questions: Sequence[JobQuestion], outcome: TaskOutcome, now: float
-) -> tuple[list[Round], list[Round]]:
-    """Store the rounds of the decided questions and what they teach.
+    connection: Connection, finished: Sequence[Finished]
+) -> list[tuple[list[Round], list[Round]]]:
+    """Store the rounds of the decided questions of different tasks, and what they teach.
 
     A round that another process has stored meanwhile, or this one before its connection broke, stays as it
     is. So a repetition stores nothing and teaches nothing.
 
     Args:
         connection: a write transaction.
-        job: the task.
-        questions: the questions that models were asked about.
-        outcome: the votes and decisions.
-        now: unix seconds.
+        finished: the tasks, at least one.
 
     Returns:
-        The rounds that were stored already, and the new ones.
+        For each task the rounds that were stored already, and the new ones.
 
     Raises:
-        TaskDeletedError: the task was deleted meanwhile; nothing is stored.
+        TaskDeletedError: a task was deleted meanwhile; nothing is stored.
+        LedgerError: a question of a task was decided twice; nothing is stored.
     """
-    if deleted_tasks.is_deleted(connection, job.project, job.task):
-        raise TaskDeletedError("the task was deleted meanwhile", where=f"task {job.task}")
-    stored = rounds.find_by_key(connection, [question.key for question in questions])
-    new = [
-        _record_round(connection, job, question, outcome, questions=len(questions), now=now)
-        for question in questions
-        if question.key not in stored and question.name in outcome.decisions
+    tasks = [each.task for each in finished]
+    for _, task in sorted(deleted_tasks.deleted_among(connection, tasks)):
+        raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task}")
+    keys = [question.key for each in finished for question in each.questions]
+    stored = rounds.find_by_key(connection, keys)
+    people = human_annotations.of_tasks(connection, tasks)
+    new = [_new_rounds(connection, each, stored.keys(), people[each.task]) for each in finished]
+    store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
+    batch_tasks.forget(connection, tasks)
+    return [
+        (
+            [stored[question.key] for question in each.questions if question.key in stored],
+            [added.round for added in of_task],
+        )
+        for each, of_task in zip(finished, new, strict=True)
     ]
-    batch_tasks.forget(connection, job.project, job.task)
-    return list(stored.values()), new
+
+
+def _new_rounds(
+    connection: Connection, finished: Finished, stored: Set[RoundKey], people: Sequence[Annotation]
+) -> list[NewRound]:
+    return [
+        _finished_round(connection, finished, question, people)
+        for question in finished.questions
+        if question.key not in stored and question.name in finished.outcome.decisions
+    ]
 
 
 def record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
@@ -63,19 +100,14 @@ def forget_failure(connection: Connection, job: Job) -> None:
     failed_tasks.forget_task(connection, job.project, job.task)
 
 
-def _record_round(
-    connection: Connection,
-    job: Job,
-    question: JobQuestion,
-    outcome: TaskOutcome,
-    *,
-    questions: int,
-    now: float,
-) -> Round:
-    """Store one round and what it teaches. The task's cost is shared equally among its questions."""
-    decision = outcome.decisions[question.name]
+def _finished_round(
+    connection: Connection, finished: Finished, question: JobQuestion, people: Sequence[Annotation]
+) -> NewRound:
+    """One round and what it teaches. The task's cost is shared equally among its questions."""
+    job, outcome, now = finished.job, finished.outcome, finished.now
+    decision, questions = outcome.decisions[question.name], len(finished.questions)
     plan = outcome.describe(question.name)
-    human = human_label(connection, question.key, plan)
+    human = human_label(connection, question.key, plan, people)
     label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
     round_ = Round(
         key=question.key,
@@ -106,5 +138,4 @@ def _record_round(
     studied = outcome.studied.get(question.name)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=outcome.versions, taught=taught)
-    store_round(connection, round_, contribution, now=now, examples=outcome.shown)
-    return round_
+    return NewRound(round_, contribution, outcome.shown)

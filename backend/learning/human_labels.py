@@ -26,7 +26,12 @@ def aggregation_of(plan: Mapping[str, Any]) -> Aggregation:
     return registry.restore_aggregation(plan.get("aggregation"))
 
 
-def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) -> str | None:
+def human_label(
+    connection: Connection,
+    key: RoundKey,
+    plan: Mapping[str, Any],
+    annotations: Sequence[Annotation] | None = None,
+) -> str | None:
     """The humans' label for the question of a round.
 
     Ground truth annotations count alone if there are any. Several answers are counted by the question's own
@@ -41,11 +46,17 @@ def human_label(connection: Connection, key: RoundKey, plan: Mapping[str, Any]) 
         connection: a transaction.
         key: the round's key.
         plan: the round's stored plan.
+        annotations: those of the task that are not deleted, by id; ``None`` to read them.
 
     Returns:
         The label; ``None`` if no answer counts, or if none is ahead of the others.
     """
-    counted, aggregation = counted_answers(connection, key, plan), aggregation_of(plan)
+    aggregation = aggregation_of(plan)
+    counted = (
+        counted_answers(connection, key, plan)
+        if annotations is None
+        else answering(annotations, key.control, aggregation, plan["labels"])
+    )
     truths = [annotation for annotation in counted if annotation.ground_truth]
     if counted and not truths and aggregation == LABEL_VOTE:
         for fit in reliabilities.latest(connection, key.project, key.control):

@@ -57,11 +57,26 @@ class StateKey:
 
 @dataclass(slots=True)
 class _Copy:
+    """A state, and how far it is.
+
+    Attributes:
+        state: the sum so far.
+        sequence: the number of the last event in it.
+        snapshot: that of the last snapshot.
+        reported: the rounds when the tests' findings were stored last.
+        read_at: when it was read last, unix seconds.
+        begun: how often catching up has begun.
+        caught_up: the number of the last time that it has ended.
+        turn: held while it catches up.
+    """
+
     state: State
     sequence: int = 0
     snapshot: int = 0
     reported: int = 0
     read_at: float = 0.0
+    begun: int = 0
+    caught_up: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -96,9 +111,13 @@ class States:
             copy = _Copy(State(dimension, lambda_l, linear=linear))
         self._copies[key] = copy
         self._forget_idle()
+        arrived = copy.begun
         async with copy.turn:
+            if copy.caught_up > arrived:  # somebody began to read after this call
+                return copy.state
             if copy.sequence == 0 or self._clock() - copy.read_at >= _IDLE:
                 await self._restore(key, copy)
+            begun = copy.begun = copy.begun + 1
             await self._catch_up(key, copy)
             copy.read_at = self._clock()
             while (restart := copy.state.restart_due()) is not None:
@@ -108,6 +127,7 @@ class States:
             await self._report(key, copy)
             if copy.sequence - copy.snapshot >= SNAPSHOT_EVERY:
                 await self._save(key, copy)
+            copy.caught_up = begun
         return copy.state
 
     def _forget_idle(self) -> None:

@@ -6,14 +6,15 @@ Every correction and every restart is an event of its own, so each process's sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection
 
 from backend.learning.human_labels import confirmation, hear_blind, human_label, teacher
 from backend.ledger import blind_tasks, events, projects, rounds, votes
-from backend.ledger.events import Kind
+from backend.ledger.events import Kind, NewEvent
 from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts.further_votes import FurtherVote
 from backend.ledger.rounds import Round, RoundKey
@@ -24,31 +25,47 @@ from camvo.state.contribution import Contribution, revision
 from camvo.state.restart import Restart
 
 
-def store_round(
-    connection: Connection,
-    round_: Round,
-    contribution: Contribution,
-    *,
-    now: float,
-    examples: Mapping[str, int],
-) -> None:
-    """Store a finished round, the outcome of each vote, and what the round teaches; a blind one is queued.
+@dataclass(frozen=True, slots=True, eq=False)
+class NewRound:
+    """A round that is to be stored.
+
+    Attributes:
+        round: the round.
+        contribution: what it teaches.
+        examples: how many examples each model's prompt had, for the models that were offered examples.
+    """
+
+    round: Round
+    contribution: Contribution
+    examples: Mapping[str, int]
+
+
+def store_rounds(connection: Connection, finished: Sequence[NewRound], now: float) -> None:
+    """Store new rounds, the outcome of each vote, and what the rounds teach; blind ones are queued.
 
     Args:
         connection: a write transaction.
-        round_: the round.
-        contribution: what it teaches.
+        finished: the rounds.
         now: unix seconds.
-        examples: how many examples each model's prompt had, for the models that were offered examples.
     """
-    round_id = rounds.insert(connection, round_)
-    agreed = _rewards(_taught(round_, round_.label, "vote"))
-    confirmed = _confirmed(round_, round_.human)
-    votes.store(connection, round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples)
-    _append(connection, round_.key, "round", contribution, round_id, now)
-    if round_.audit:
-        blind_tasks.enter(connection, round_, round_id)
-        hear_blind(connection, round_, round_id)
+    ids = rounds.insert_each(connection, [each.round for each in finished])
+    stored = list(zip(finished, ids, strict=True))
+    rows: list[dict[str, Any]] = []
+    new_events: dict[str, list[NewEvent]] = {}
+    for each, round_id in stored:
+        round_ = each.round
+        agreed = _rewards(_taught(round_, round_.label, "vote"))
+        confirmed = _confirmed(round_, round_.human)
+        rows += votes.rows_of(round_, round_id, agreed=agreed, confirmed=confirmed, examples=each.examples)
+        event = _event(round_.key, "round", each.contribution, round_id)
+        new_events.setdefault(round_.key.project, []).append(event)
+    votes.add(connection, rows)
+    for project, of_project in new_events.items():
+        events.append_each(connection, project, of_project, now)
+    for each, round_id in stored:
+        if each.round.audit:
+            blind_tasks.enter(connection, each.round, round_id)
+            hear_blind(connection, each.round, round_id)
 
 
 def correct_rewards(connection: Connection, project: str, task: int, settings: Settings, now: float) -> int:
@@ -88,7 +105,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if teaching != taught:
             further_votes.set_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
-            _append(connection, round_.key, "revision", change, round_.id, now)
+            event = _event(round_.key, "revision", change, round_.id)
+            events.append_each(connection, project, [event], now)
             metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
@@ -153,18 +171,13 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
     )
 
 
-def _append(  # noqa: PLR0917 - the columns of one event
-    connection: Connection, key: RoundKey, kind: Kind, contribution: Contribution, round_id: int, now: float
-) -> None:
-    events.append(
-        connection,
-        key.project,
+def _event(key: RoundKey, kind: Kind, contribution: Contribution, round_id: int) -> NewEvent:
+    return NewEvent(
         control=key.control,
         epoch=key.epoch,
         kind=kind,
         contribution=contribution.pack(),
         round_id=round_id,
-        now=now,
         context_of_round=True,
     )
 

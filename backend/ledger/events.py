@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -45,6 +46,23 @@ class Event:
     created_at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event to append; the attributes are those of :class:`Event`.
+
+    Attributes:
+        context_of_round: whether the contribution's context is the one stored with the round, so that the
+            event need not hold it too.
+    """
+
+    control: str
+    epoch: str
+    kind: Kind
+    contribution: bytes
+    round_id: int | None
+    context_of_round: bool = False
+
+
 def append(
     connection: Connection,
     project: str,
@@ -57,34 +75,45 @@ def append(
     now: float,
     context_of_round: bool = False,
 ) -> int:
-    """Append an event to the project's list and return its number.
+    """Append one event to the project's list and return its number; see :class:`NewEvent`."""
+    event = NewEvent(
+        control=control,
+        epoch=epoch,
+        kind=kind,
+        contribution=contribution,
+        round_id=round_id,
+        context_of_round=context_of_round,
+    )
+    return append_each(connection, project, [event], now)[0]
+
+
+def append_each(connection: Connection, project: str, new: Sequence[NewEvent], now: float) -> range:
+    """Append events to the project's list, in their order, and return their numbers.
 
     Args:
         connection: a write transaction.
         project: the project's key.
-        control: the name of the question's control tag.
-        epoch: the question's epoch.
-        kind: the event's kind.
-        contribution: packed bytes.
-        round_id: the round the event belongs to.
+        new: at least one event.
         now: unix seconds.
-        context_of_round: whether the contribution's context is the one stored with the round, so that the
-            event need not hold it too.
     """
-    projects.ensure(connection, project, now)
-    sequence = projects.next_sequence(connection, project)
-    row = {
-        "project": project,
-        "sequence": sequence,
-        "control": control,
-        "epoch": epoch,
-        "kind": kind,
-        "round_id": round_id,
-        "contribution": without_context(contribution) if context_of_round else contribution,
-        "created_at": now,
-    }
-    connection.execute(_APPEND, row)
-    return sequence
+    numbers = projects.next_sequences(connection, project, len(new), now)
+    rows = [
+        {
+            "project": project,
+            "sequence": number,
+            "control": event.control,
+            "epoch": event.epoch,
+            "kind": event.kind,
+            "round_id": event.round_id,
+            "contribution": (
+                without_context(event.contribution) if event.context_of_round else event.contribution
+            ),
+            "created_at": now,
+        }
+        for number, event in zip(numbers, new, strict=True)
+    ]
+    connection.execute(_APPEND, rows)
+    return numbers
 
 
 def after(

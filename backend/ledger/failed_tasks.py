@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among
+from backend.ledger.database.number_sets import among, by_project
 from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.failed_tasks
 _OF_TASK = (_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
-_FIND = select(_table.c.task).where(*_OF_TASK)
+_FIND = select(_table.c.task).where(
+    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("numbers", expanding=True))
+)
 _FORGET = delete(_table).where(*_OF_TASK)
 
 
@@ -38,9 +40,14 @@ def record(connection: Connection, project: str, task: int, code: str, now: floa
     connection.execute(insert_or_replace(connection.dialect, _table), row)
 
 
-def is_failed(connection: Connection, project: str, task: int) -> bool:
-    """Whether the task's latest run failed."""
-    return connection.execute(_FIND, {"of": project, "number": task}).first() is not None
+def failed_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Return those of the tasks, projects and numbers, whose latest run failed; at most some hundred."""
+    failed: set[tuple[str, int]] = set()
+    for project, numbers in by_project(tasks):
+        failed |= {
+            (project, number) for number in connection.scalars(_FIND, {"of": project, "numbers": numbers})
+        }
+    return failed
 
 
 def forget_task(connection: Connection, project: str, task: int) -> None:

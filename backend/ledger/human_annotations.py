@@ -5,7 +5,7 @@ The module is not called "annotations" because every module imports that name ``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, se
 
 from backend.ledger import withdrawals
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among
+from backend.ledger.database.number_sets import among, by_project
 from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.withdrawals import Withdrawal, annotation_time
 
@@ -21,6 +21,15 @@ _table = tables.human_annotations
 _OF_TASK = (
     select(_table)
     .where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"), ~_table.c.deleted)
+    .order_by(_table.c.annotation_id)
+)
+_OF_TASKS = (
+    select(_table)
+    .where(
+        _table.c.project == bindparam("of"),
+        _table.c.task.in_(bindparam("numbers", expanding=True)),
+        ~_table.c.deleted,
+    )
     .order_by(_table.c.annotation_id)
 )
 _STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted).where(
@@ -139,6 +148,17 @@ def of_task(connection: Connection, project: str, task: int) -> list[Annotation]
     """Return a task's annotations that are not deleted, ordered by id."""
     rows = connection.execute(_OF_TASK, {"of": project, "number": task})
     return [_annotation(row) for row in rows]
+
+
+def of_tasks(
+    connection: Connection, tasks: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], list[Annotation]]:
+    """Return the same of several tasks, each a project and a number, at most some hundred."""
+    found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
+    for project, numbers in by_project(found):
+        for row in connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}):
+            found[project, row.task].append(_annotation(row))
+    return found
 
 
 def is_annotated(connection: Connection, project: str, task: int) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.upsert import insert_new
 
@@ -18,7 +17,7 @@ _GET = select(_table).where(_table.c.key == bindparam("project"))
 _NEXT = (
     update(_table)
     .where(_table.c.key == bindparam("project"))
-    .values(sequence=_table.c.sequence + 1)
+    .values(sequence=_table.c.sequence + bindparam("count"))
     .returning(_table.c.sequence)
 )
 
@@ -107,21 +106,19 @@ def remember(
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
 
 
-def next_sequence(connection: Connection, project: str) -> int:
-    """Increment the project's counter and return the number of its next event, counted from 1.
+def next_sequences(connection: Connection, project: str, count: int, now: float) -> range:
+    """Raise the project's counter and return the numbers of its next events, counted from 1.
 
-    The update locks the project's row until the transaction ends. Numbers therefore become visible in
-    order, and a number that is rolled back is used again, so there are no gaps.
-
-    Raises:
-        LedgerError: the project is not in the ledger.
+    A project that is not in the ledger yet is inserted. The update locks the project's row until the
+    transaction ends. Numbers therefore become visible in order, and numbers that are rolled back are used
+    again, so there are no gaps.
     """
-    sequence = connection.execute(_NEXT, {"project": project}).scalar_one_or_none()
-    if sequence is None:
-        raise LedgerError(
-            "the project is not in the ledger", where=f"project {project}", fix="call projects.ensure first"
-        )
-    return int(sequence)
+    values = {"project": project, "count": count}
+    last = connection.execute(_NEXT, values).scalar_one_or_none()
+    if last is None:
+        ensure(connection, project, now)
+        last = connection.execute(_NEXT, values).scalar_one()
+    return range(int(last) - count + 1, int(last) + 1)
 
 
 def count_refused_feedback(connection: Connection, project: str) -> None:

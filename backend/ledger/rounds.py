@@ -111,23 +111,43 @@ def insert(connection: Connection, round_: Round) -> int:
     Raises:
         LedgerError: a round with this key is stored already.
     """
+    return insert_each(connection, [round_])[0]
+
+
+def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
+    """Store new rounds and return their ids.
+
+    Raises:
+        LedgerError: a round with one of these keys is stored already, or two have the same key.
+    """
+    if not new:
+        return []
+    ids = {
+        RoundKey(row.project, row.task, row.control, row.question, row.epoch): int(row.id)
+        for row in connection.execute(_insert(connection.dialect), [_row_of(round_) for round_ in new])
+    }
+    for round_ in new:
+        if round_.key not in ids or len(ids) < len(new):
+            raise LedgerError(
+                "the ledger already holds this round",
+                where=f"project {round_.key.project}, task {round_.key.task}, control {round_.key.control}",
+                fix="look it up with rounds.find_by_key first, in the same transaction",
+            )
+    contexts_ = [{"round_id": ids[round_.key], "context": pack_context(round_.context)} for round_ in new]
+    connection.execute(_KEEP_CONTEXT, contexts_)
+    return [ids[round_.key] for round_ in new]
+
+
+def _row_of(round_: Round) -> dict[str, Any]:
     row = {field.name: getattr(round_, field.name) for field in fields(Round)}
     del row["id"], row["key"], row["context"]
-    row |= {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
-    round_id = connection.execute(_insert(connection.dialect), row).scalar_one_or_none()
-    if round_id is None:
-        raise LedgerError(
-            "the ledger already holds this round",
-            where=f"project {round_.key.project}, task {round_.key.task}, control {round_.key.control}",
-            fix="look it up with rounds.find_by_key first, in the same transaction",
-        )
-    connection.execute(_KEEP_CONTEXT, {"round_id": round_id, "context": pack_context(round_.context)})
-    return int(round_id)
+    return row | {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
 
 
 @cache
 def _insert(dialect: Dialect) -> ReturningInsert[Any]:
-    return insert_new(dialect, _table).returning(_table.c.id)
+    key = (_table.c[field.name] for field in fields(RoundKey))
+    return insert_new(dialect, _table).returning(_table.c.id, *key)
 
 
 def of_task(connection: Connection, project: str, task: int) -> list[Round]:

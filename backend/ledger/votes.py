@@ -7,6 +7,7 @@ harder tasks, so comparing its votes would make it look worse than it is; such v
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -15,6 +16,7 @@ from backend.ledger.database.number_sets import among
 from backend.ledger.rounds import Round
 
 _table, _rounds = tables.votes, tables.rounds
+_ADD = insert(_table)
 
 Rewards = Mapping[str, float]
 """Arm → how right its vote is, in [0, 1]."""
@@ -41,7 +43,14 @@ def store(
             empty without a human label.
         examples: arm → number of examples in its prompt; 0 where they were left out at random.
     """
-    rows = [
+    add(connection, rows_of(round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples))
+
+
+def rows_of(
+    round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards, examples: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """The rows of a round's votes, for :func:`add`; the arguments are those of :func:`store`."""
+    return [
         {
             "round_id": round_id,
             "model": arm,
@@ -54,7 +63,12 @@ def store(
         }
         for arm, vote in round_.votes.items()
     ]
-    connection.execute(insert(_table), rows)
+
+
+def add(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store rows of votes."""
+    if rows:
+        connection.execute(_ADD, rows)
 
 
 def set_confirmed(connection: Connection, round_: Round, confirmed: Rewards) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -25,13 +26,15 @@ from backend.errors import (
 )
 from backend.ledger import Writer, deleted_tasks
 from backend.ledger.calls import answers, claims
-from backend.ledger.calls.bookings import CallOutcome, settle_call, store_answer
+from backend.ledger.calls.bookings import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.calls.contacts import Contacts
 from backend.ledger.database.clock import now
+from backend.ledger.database.grouped.writes import GroupedWrite
 from backend.ledger.database.outages import is_temporary
 from backend.ledger.money import spending
 from backend.ledger.money.money_queue import MoneyQueue
 from backend.ledger.money.settlements import Settlements
+from backend.ledger.money.spending import Reservation
 from backend.models.model_query import CallEstimate, ClaimResult, ModelQuery
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
@@ -51,6 +54,51 @@ GRACE = 30.0
 _T = TypeVar("_T")
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A call to claim, and for how many seconds its money is reserved."""
+
+    key: str
+    query: ModelQuery
+    estimate: CallEstimate
+    seconds: float
+
+    def reservation(self) -> Reservation:
+        query = self.query
+        return Reservation(
+            project=query.project,
+            task=query.task,
+            model=query.model,
+            key=self.key,
+            usd=self.estimate.ceiling,
+            project_usd=query.budget.project_usd,
+            day_usd=query.budget.day_usd,
+            counted_tokens=self.estimate.counted_tokens,
+            seconds=self.seconds,
+            purse=query.purse,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A call that has ended."""
+
+    key: str
+    query: ModelQuery
+    call: int | None
+    outcome: CallOutcome
+
+    def bought(self) -> BoughtAnswer:
+        query, outcome = self.query, self.outcome
+        return BoughtAnswer(
+            key=self.key,
+            model=query.model,
+            payer=(query.project, query.task),
+            content=outcome.content,
+            outcome=outcome,
+        )
 
 
 class CallLedger:
@@ -117,35 +165,8 @@ class CallLedger:
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
         """
-
-        def find_or_reserve(connection: Connection) -> ClaimResult | None:
-            if (stored := answers.find_by_key(connection, [key]).get(key)) is not None:
-                _record_use(connection, key, query)
-                return ClaimResult(
-                    content=stored.content, confidences=stored.confidences, version=stored.version
-                )
-            claim = self.acquire(connection, key)
-            if claim is None:
-                refuse_batched(connection, key, query)
-                return None
-            if claim.call is not None:
-                return ClaimResult(call=claim.call)  # the connection broke while this was committed
-            call = spending.reserve(
-                connection,
-                project=query.project,
-                task=query.task,
-                model=query.model,
-                key=key,
-                usd=estimate.ceiling,
-                project_usd=query.budget.project_usd,
-                day_usd=query.budget.day_usd,
-                counted_tokens=estimate.counted_tokens,
-                seconds=seconds + GRACE,
-                purse=query.purse,
-            )
-            claims.note_call(connection, key, self.owner, call)
-            return ClaimResult(call=call)
-
+        wanted = _Wanted(key, query, estimate, seconds + GRACE)
+        find_or_reserve = GroupedWrite(self._find_or_reserve, wanted)
         while (result := await self.reserve(find_or_reserve, query, until)) is None:
             if self._clock() + POLL >= until:
                 raise ModelTimeoutError(
@@ -155,6 +176,40 @@ class CallLedger:
         if result.call is not None:
             self.keep_renewing(key)
         return result
+
+    def _find_or_reserve(self, connection: Connection, wanted: Sequence[_Wanted]) -> list[ClaimResult | None]:
+        """Find each stored answer, or claim the call and reserve its money; ``None`` if others make it."""
+        keys = [each.key for each in wanted]
+        found = answers.find_by_key(connection, keys)
+        taken = claims.claimed(connection, keys)
+        free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
+        calls = spending.reserve_each(connection, [each.reservation() for each in free.values()])
+        claims.add(connection, calls, self.owner, LEASE)
+        self._contacts.note()
+        return [
+            ClaimResult(call=calls[each.key])
+            if free.get(each.key) is each
+            else self._find_or_take_over(connection, each, found.get(each.key))
+            for each in wanted
+        ]
+
+    def _find_or_take_over(
+        self, connection: Connection, wanted: _Wanted, stored: answers.StoredAnswer | None
+    ) -> ClaimResult | None:
+        """The same for a call that somebody has made or claimed before."""
+        key, query = wanted.key, wanted.query
+        if stored is not None:
+            _record_use(connection, key, query)
+            return ClaimResult(content=stored.content, confidences=stored.confidences, version=stored.version)
+        claim = self.acquire(connection, key)
+        if claim is None:
+            refuse_batched(connection, key, query)
+            return None
+        if claim.call is not None:
+            return ClaimResult(call=claim.call)  # the connection broke while this was committed
+        call = spending.reserve_each(connection, [wanted.reservation()])[key]
+        claims.note_call(connection, key, self.owner, call)
+        return ClaimResult(call=call)
 
     def acquire(self, connection: Connection, key: str) -> claims.Claim | None:
         """Claim a call, in a write transaction; ``None`` if another process makes it.
@@ -204,17 +259,15 @@ class CallLedger:
         Raises:
             NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
         """
-        usage = outcome.usage
+        ended = _Ended(key, query, call, outcome)
+        paid = outcome.content is not None or outcome.usage.cost > 0
+        await self.book(GroupedWrite(self._store_and_settle, ended), query, call, outcome, paid=paid)
 
-        def store_and_settle(connection: Connection) -> None:
-            payer = (query.project, query.task)
-            at = self._clock()
-            store_answer(connection, key, query.model, payer, outcome.content, outcome, now=at)
-            settle_call(connection, call, outcome)
-            claims.release(connection, key, self.owner)
-
-        paid = outcome.content is not None or usage.cost > 0
-        await self.book(store_and_settle, query, call, outcome, paid=paid)
+    def _store_and_settle(self, connection: Connection, ended: Sequence[_Ended]) -> list[None]:
+        store_answers(connection, [each.bought() for each in ended], now=self._clock())
+        settle_calls(connection, [(each.call, each.outcome) for each in ended])
+        claims.release_each(connection, [each.key for each in ended], self.owner)
+        return [None] * len(ended)
 
     async def book(
         self,

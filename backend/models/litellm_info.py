@@ -164,9 +164,25 @@ def missing_variables(model: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=512)
 def count_tokens(contents: tuple[str, ...]) -> int:
-    """Return the tokens of a prompt. Recent counts are cached, because every model prices the same prompt."""
-    messages = [{"role": "user", "content": content} for content in contents]
+    """Return the tokens of a prompt. Recent counts are cached, because every model prices the same prompt.
+
+    Each message is counted by itself, as the system message is the same for all tasks.
+    """
+    return _of_prompt() + sum(_of_message(content) - _of_prompt() for content in contents)
+
+
+@lru_cache(maxsize=512)
+def _of_message(content: str) -> int:
+    """The tokens of a prompt with one message."""
+    messages = [{"role": "user", "content": content}]
     return int(litellm().token_counter(model=_TOKENIZER, messages=messages))
+
+
+@lru_cache(maxsize=1)
+def _of_prompt() -> int:
+    """The tokens that a prompt has beside its messages."""
+    two = [{"role": "user", "content": ""}] * 2
+    return 2 * _of_message("") - int(litellm().token_counter(model=_TOKENIZER, messages=two))
 
 
 @lru_cache(maxsize=512)

@@ -79,6 +79,8 @@ def families(excess: Array) -> list[list[int]]:
     >>> families(np.array([[0.0, 0.0, 0.8], [0.0, 0.0, 0.0], [0.8, 0.0, 0.0]]))
     [[0, 2]]
     """
+    if not excess.any():
+        return []
     _, family = connected_components(excess > 0.0, directed=False)
     members = (np.flatnonzero(family == number) for number in np.unique(family))
     return [positions.tolist() for positions in members if len(positions) > 1]

@@ -31,6 +31,9 @@ from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 from camvo.weights.grades import NO_GRADES, Grades
 
+_SHOWN: Final = 4
+"""Decimals of what a stored fit only shows."""
+
 _TASK_NODES: Final = 5000
 """A lattice of beliefs about one task has at most this many nodes: they are computed for each task anew."""
 
@@ -159,15 +162,15 @@ class JointFit:
         described: dict[str, Any] = {
             "everyone": self.everyone,
             "shortlist": list(self.shortlist),
-            "effective_votes": self.effective_votes(),
+            "effective_votes": round(self.effective_votes(), _SHOWN),
             "families": [[self.arms[arm] for arm in family] for family in families(self.excess)],
         }
         if isinstance(self.model, TwoCoins):
-            described |= {"accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True))}
+            described |= {"accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True))}
         elif isinstance(self.model, Kinds):
             described |= {
-                "accuracy": dict(zip(self.arms, self.model.accuracy.tolist(), strict=True)),
-                "kinds": self.model.share.tolist(),
+                "accuracy": dict(zip(self.arms, _shown(self.model.accuracy), strict=True)),
+                "kinds": _shown(self.model.share),
             }
         if self.sure.grades.arms:
             described |= {"grades": self.sure.grades.describe()}
@@ -298,3 +301,9 @@ class _Known:
         right[short] = 0.0
         right[short, : self.beliefs.right.shape[1]] = self.beliefs.right[nodes]
         return right
+
+
+def _shown(values: Array) -> list[Any]:
+    """Probabilities as nested lists, with the decimals that are shown."""
+    shown: list[Any] = values.round(_SHOWN).tolist()
+    return shown

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from camvo.numerics.significant import significant
 from camvo.policies.estimates import Estimates
 from camvo.stages.stages import QuestionStages, Stages
 from camvo.typing import Array
@@ -75,17 +76,21 @@ class Plan:
         return replace(self, estimates=estimates)
 
     def describe(self, question: str) -> dict[str, Any]:
-        """The plan for one question as plain JSON, stored with the round. The context is stored apart."""
+        """The plan for one question as plain JSON, stored with the round. The context is stored apart.
+
+        What a human label may teach later is exact. What is only shown has six significant digits: the rest
+        would take most of the round's bytes.
+        """
         estimates = self.estimates[question]
         columns = {
-            "cost": self.costs,
+            "cost": significant(self.costs),
             "propensity": self.propensity,
             "rewards": estimates.rewards,
             "agreement": estimates.agreement,
             "q": estimates.q,
-            "lower": estimates.lower,
+            "lower": significant(estimates.lower),
             "weight": self.weights[question],
-            "correctness": estimates.correctness,
+            "correctness": significant(estimates.correctness),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         arms = {arm: dict(zip(columns, row, strict=True)) for arm, row in zip(self.arms, rows, strict=True)}

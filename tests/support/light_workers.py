@@ -136,7 +136,7 @@ def light_runtime(
         )
         temporary.rename(config)
     environment = Environment(database_url=url, config=config)
-    litellm_info.count_tokens.cache_clear()
+    _forget_counts()
     with patch.multiple(litellm_info, litellm=lambda: provider, complete=provider.complete):
         runtime = Runtime(
             settings.load(config),
@@ -148,7 +148,13 @@ def light_runtime(
             yield runtime
         finally:
             runtime.close()
-            litellm_info.count_tokens.cache_clear()
+            _forget_counts()
+
+
+def _forget_counts() -> None:
+    """Forget the counted tokens, which the scripted litellm counts in another way."""
+    for counter in (litellm_info.count_tokens, litellm_info._of_message, litellm_info._of_prompt):
+        counter.cache_clear()
 
 
 def predict(runtime: Runtime, numbers: Sequence[int]) -> dict[int, str]:

@@ -54,14 +54,14 @@ def label(  # noqa: PLR0917 - a command's options
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
     require_one_source(source, project)
+    if ask_more is not None and not recount:
+        raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
     spending = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
     of_file = {"label_config": label_config, "labels": labels, "text_column": text_column}
     of_run = {"id_column": id_column, "name": name, "blind": blind, "sample": sample}
     counting = {"recount": recount, "ask_more": ask_more}
     of_batches = {"batch": batch, "wait": wait}
     if project is not None:
-        if not server:
-            refuse("needs the server", f"use camvo predict --project {project} --recount", **counting)
         fix = "leave it out: Label Studio has the tasks and the label config"
         refuse("is for files", fix, **of_file, **of_run, shard=shard, engine=engine)
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
@@ -74,14 +74,12 @@ def label(  # noqa: PLR0917 - a command's options
             spending |= {"refresh": recount, "ask_more": ask_more}
             predict(project, label_studio=label_studio, backend_url=backend_url, **spending)  # type: ignore[arg-type]
         refuse("is for --server", "leave it out", backend_url=backend_url)
-        done = _label_project(project, config, label_studio, out, **spending, **of_batches)
+        done = _label_project(project, config, label_studio, out, **spending, **of_batches, **counting)
     else:
         fix, urls = "give --project N in place of a file", {"label_studio": label_studio}
         refuse("is for projects", fix, **urls, backend_url=backend_url, server=server)
         if source is None or out is None:
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
-        if ask_more is not None and not recount:
-            raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
         of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
         parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
         blind_file = out.parent / "blind.csv"

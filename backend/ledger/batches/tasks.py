@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, delete, func, select
 
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among
+from backend.ledger.database.number_sets import among, by_project
 from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.batch_tasks
 _OF_TASK = (_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
 _FIND = select(_table).where(*_OF_TASK)
-_FORGET = delete(_table).where(*_OF_TASK)
+_FORGET = delete(_table).where(
+    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("numbers", expanding=True))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +57,10 @@ def store(connection: Connection, task: BatchTask) -> None:
     connection.execute(insert_or_replace(connection.dialect, _table), row)
 
 
-def forget(connection: Connection, project: str, task: int) -> None:
-    """The task waits no more."""
-    connection.execute(_FORGET, {"of": project, "number": task})
+def forget(connection: Connection, tasks: Iterable[tuple[str, int]]) -> None:
+    """The tasks wait no more; each is a project and a number, and they are at most some hundred."""
+    for project, numbers in by_project(tasks):
+        connection.execute(_FORGET, {"of": project, "numbers": numbers})
 
 
 def count(connection: Connection, project: str) -> tuple[int, int]:

@@ -88,22 +88,38 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
 
 def store(connection: Connection, answer: StoredAnswer, project: str, task: int, now: float) -> None:
     """Store an answer and link it to the task. An answer that is already stored under the key stays."""
-    row = {
-        "key": answer.key,
-        "model": answer.model,
-        "content": _storable(answer.content),
-        "input_tokens": answer.input_tokens,
-        "output_tokens": answer.output_tokens,
-        "cost": to_picodollars(answer.cost),
-        "seconds": answer.seconds,
-        "confidences": dict(answer.confidences) or None,
-        "version": answer.version,
-        "created_at": now,
-        "project": project,
-        "task": task,
-    }
-    if connection.execute(_store(connection.dialect), row).first() is None:
-        link_task(connection, answer.key, project, task)
+    store_each(connection, [(answer, (project, task))], now)
+
+
+def store_each(
+    connection: Connection, bought: Sequence[tuple[StoredAnswer, tuple[str, int]]], now: float
+) -> None:
+    """Store answers, each with the project and the number of its task, as :func:`store` does."""
+    rows = [
+        {
+            "key": answer.key,
+            "model": answer.model,
+            "content": _storable(answer.content),
+            "input_tokens": answer.input_tokens,
+            "output_tokens": answer.output_tokens,
+            "cost": to_picodollars(answer.cost),
+            "seconds": answer.seconds,
+            "confidences": dict(answer.confidences) or None,
+            "version": answer.version,
+            "created_at": now,
+            "project": project,
+            "task": task,
+        }
+        for answer, (project, task) in bought
+    ]
+    if not rows:
+        return
+    new = set(connection.scalars(_store(connection.dialect), rows))
+    for answer, user in bought:
+        if answer.key in new:
+            new.remove(answer.key)
+        else:
+            link_task(connection, answer.key, *user)
 
 
 @cache

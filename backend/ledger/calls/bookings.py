@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -11,6 +11,7 @@ from backend.errors import Usage
 from backend.ledger import deleted_tasks
 from backend.ledger.calls import answers
 from backend.ledger.money import spending
+from backend.ledger.money.spending import CallCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,42 @@ class CallOutcome:
     version: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoughtAnswer:
+    """What a call brought for one task.
+
+    Attributes:
+        key: the key of the answer.
+        model: the model's name in the pool.
+        payer: the project and the task that the answer was bought for.
+        content: the answer; ``None`` if there is nothing to store.
+        outcome: how the call ended that brought it.
+        share: the answer's share of the call, in (0, 1].
+    """
+
+    key: str
+    model: str
+    payer: tuple[str, int]
+    content: str | None
+    outcome: CallOutcome
+    share: float = 1.0
+
+    def stored(self) -> answers.StoredAnswer:
+        """The answer's row."""
+        usage = self.outcome.usage
+        return answers.StoredAnswer(
+            key=self.key,
+            model=self.model,
+            content=self.content or "",
+            input_tokens=round(usage.input_tokens * self.share),
+            output_tokens=round(usage.output_tokens * self.share),
+            cost=usage.cost * self.share,
+            seconds=self.outcome.seconds,
+            confidences=self.outcome.confidences,
+            version=self.outcome.version,
+        )
+
+
 def store_answer(  # noqa: PLR0917 - what identifies an answer
     connection: Connection,
     key: str,
@@ -46,40 +83,36 @@ def store_answer(  # noqa: PLR0917 - what identifies an answer
     now: float,
     share: float = 1.0,
 ) -> bool:
-    """Store an answer, unless its task is deleted and no other task needs it.
-
-    Args:
-        connection: a write transaction.
-        key: the key of the answer.
-        model: the model's name in the pool.
-        payer: the project and the task that the answer was bought for.
-        content: the answer; ``None`` if there is nothing to store.
-        outcome: how the call ended that brought it.
-        now: unix seconds.
-        share: the answer's share of the call, in (0, 1].
+    """Store one answer, as :func:`store_answers` does; the arguments are those of :class:`BoughtAnswer`.
 
     Returns:
         Whether a task still has a use for the answer.
     """
-    usage = outcome.usage
-    user: tuple[str, int] | None = payer
-    if deleted_tasks.is_deleted(connection, *payer):
+    bought = BoughtAnswer(key=key, model=model, payer=payer, content=content, outcome=outcome, share=share)
+    return key in store_answers(connection, [bought], now=now)
+
+
+def store_answers(connection: Connection, bought: Sequence[BoughtAnswer], *, now: float) -> set[str]:
+    """Store answers, except those whose task is deleted and that no other task needs.
+
+    Args:
+        connection: a write transaction.
+        bought: the answers.
+        now: unix seconds.
+
+    Returns:
+        The keys of the answers that a task still has a use for.
+    """
+    deleted = deleted_tasks.deleted_among(connection, [each.payer for each in bought])
+    used: list[tuple[BoughtAnswer, tuple[str, int]]] = []
+    for each in bought:
         # Another task may have shared the call and still need the answer.
-        user = answers.task_using(connection, key)
-    if content is not None and user is not None:
-        stored = answers.StoredAnswer(
-            key=key,
-            model=model,
-            content=content,
-            input_tokens=round(usage.input_tokens * share),
-            output_tokens=round(usage.output_tokens * share),
-            cost=usage.cost * share,
-            seconds=outcome.seconds,
-            confidences=outcome.confidences,
-            version=outcome.version,
-        )
-        answers.store(connection, stored, *user, now=now)
-    return user is not None
+        user = answers.task_using(connection, each.key) if each.payer in deleted else each.payer
+        if user is not None:
+            used.append((each, user))
+    stored = [(each.stored(), user) for each, user in used if each.content is not None]
+    answers.store_each(connection, stored, now)
+    return {each.key for each, _ in used}
 
 
 def settle_call(connection: Connection, call: int | None, outcome: CallOutcome) -> None:
@@ -90,16 +123,22 @@ def settle_call(connection: Connection, call: int | None, outcome: CallOutcome) 
         call: the id of its reservation; ``None`` if nothing was reserved.
         outcome: how it ended.
     """
-    if call is None:
-        return
-    usage = outcome.usage
-    spending.settle(
-        connection,
-        call,
-        usd=usage.cost,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        error_code=outcome.code,
-        seconds=outcome.seconds,
-    )
+    settle_calls(connection, [(call, outcome)])
+
+
+def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallOutcome]]) -> None:
+    """Book what calls cost, as :func:`settle_call` does."""
+    settlements = [
+        CallCost(
+            call=call,
+            usd=outcome.usage.cost,
+            input_tokens=outcome.usage.input_tokens,
+            output_tokens=outcome.usage.output_tokens,
+            cached_tokens=outcome.usage.cached_tokens,
+            error_code=outcome.code,
+            seconds=outcome.seconds,
+        )
+        for call, outcome in ended
+        if call is not None
+    ]
+    spending.settle_each(connection, settlements)

@@ -5,12 +5,13 @@ They expire by the ledger's clock, so the clocks of the processes' hosts do not 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, select, update
+from sqlalchemy import insert as insert_rows
 from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.ledger.database import tables
@@ -30,7 +31,11 @@ _NOTE = (
 )
 _BATCH = "batch:"
 _OWNER = select(_table.c.owner).where(_table.c.key == bindparam("of"))
-_RELEASE = delete(_table).where(_table.c.key == bindparam("of"), _table.c.owner == bindparam("by"))
+_RELEASE = delete(_table).where(
+    _table.c.key.in_(bindparam("keys", expanding=True)), _table.c.owner == bindparam("by")
+)
+_CLAIMED = select(_table.c.key).where(_table.c.key.in_(bindparam("keys", expanding=True)))
+_ADD = insert_rows(_table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,31 @@ def renew(connection: Connection, keys: Collection[str], owner: str, seconds: fl
     connection.execute(_RENEW, {"keys": list(keys), "by": owner, "until": now(connection) + seconds})
 
 
+def claimed(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of the keys that anybody has claimed, also if the claim has expired."""
+    return set(connection.scalars(_CLAIMED, {"keys": list(keys)}))
+
+
+def add(connection: Connection, calls: Mapping[str, int], owner: str, seconds: float) -> None:
+    """Claim keys that nobody has claimed, for calls that the owner has reserved money for.
+
+    Args:
+        connection: in a write transaction.
+        calls: key → the call.
+        owner: the process.
+        seconds: time until the claims expire.
+    """
+    until = now(connection) + seconds
+    rows = [{"key": key, "owner": owner, "expires_at": until, "call": call} for key, call in calls.items()]
+    if rows:
+        connection.execute(_ADD, rows)
+
+
 def release(connection: Connection, key: str, owner: str) -> None:
     """Delete the owner's claim; a claim held by another owner is unchanged."""
-    connection.execute(_RELEASE, {"of": key, "by": owner})
+    release_each(connection, [key], owner)
+
+
+def release_each(connection: Connection, keys: Collection[str], owner: str) -> None:
+    """Delete the owner's claims, at most some hundred; claims held by other owners are unchanged."""
+    connection.execute(_RELEASE, {"keys": list(keys), "by": owner})

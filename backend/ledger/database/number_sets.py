@@ -6,13 +6,23 @@ A list of parameters, one for each number, takes longer to write down than the d
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, Dialect, any_, func, literal, select, true
 from sqlalchemy.sql.dml import Insert
 
 from backend.ledger.database.upsert import insert
+
+
+def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
+    """Return each project of tasks, which are projects and numbers, with its numbers, all in order."""
+    unique = sorted(set(tasks))
+    return [
+        (project, [number for _, number in members])
+        for project, members in groupby(unique, key=lambda task: task[0])
+    ]
 
 
 def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:

@@ -58,7 +58,8 @@ class Writer:
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction. The future gets its value once that is committed.
 
-        Functions run in the order of submission, except that urgent ones go first:
+        Functions run in the order of submission, except that those of one kind (``GroupedWrite``) run with
+        the first of them, and that urgent ones go first:
 
         - A transaction of other functions starts none of them after an urgent one arrives.
         - The next transaction then holds urgent functions only.
@@ -121,15 +122,17 @@ class Writer:
         ended = -math.inf
         while not closed or any(waiting.values()):
             closed = self._collect(waiting, block=not closed and not any(waiting.values())) or closed
-            while not closed and not waiting[True] and (left := ended + _PAUSE - time.monotonic()) > 0.0:
-                closed = self._collect(waiting, block=True, timeout=left)
+            while not closed and not waiting[True] and (pause := ended + _PAUSE - time.monotonic()) > 0.0:
+                closed = self._collect(waiting, block=True, timeout=pause)
             # Urgent jobs go first, but two urgent transactions never follow each other while others wait.
             urgent = bool(waiting[True]) and not (urgent and waiting[False])
             jobs = waiting[urgent]
             batch = [*islice(jobs, self._batch)]
             if batch:
-                for _ in range(run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)):
+                left = run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)
+                for _ in batch:
                     jobs.popleft()
+                jobs.extendleft(reversed(left))
                 ended = time.monotonic()
 
     def _collect(

@@ -144,21 +144,27 @@ def check_purse(connection: Connection, project: str, purse: Purse, amount: int)
     raise error
 
 
-def book(
-    connection: Connection,
-    project: str,
-    day: str,
-    purse: str | None = None,
-    *,
-    spent: int = 0,
-    reserved: int = 0,
-) -> None:
-    """Add picodollars to the accounts of a project, a day and a purse; negative amounts are taken away."""
-    amounts = {"spent": spent, "reserved": reserved}
-    accounts = [{"project": project, "scope": TOTAL}, {"project": EVERY_PROJECT, "scope": day}]
-    if purse is not None:
-        accounts.append({"project": project, "scope": purse})
-    connection.execute(_addition(connection.dialect), [account | amounts for account in accounts])
+class Bookings:
+    """Amounts for accounts, added up and then booked together."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[tuple[str, str], Account] = {}
+
+    def add(self, project: str, day: str, purse: str | None, *, spent: int = 0, reserved: int = 0) -> None:
+        """Add picodollars for a project, a day and a purse; negative amounts are taken away."""
+        owners = [(project, TOTAL), (EVERY_PROJECT, day)]
+        for owner in owners if purse is None else [*owners, (project, purse)]:
+            before = self._amounts.get(owner, Account())
+            self._amounts[owner] = Account(before.spent + spent, before.reserved + reserved)
+
+    def book(self, connection: Connection) -> None:
+        """Add everything to the accounts, in a write transaction."""
+        rows = [
+            {"project": project, "scope": scope, "spent": amount.spent, "reserved": amount.reserved}
+            for (project, scope), amount in self._amounts.items()
+        ]
+        if rows:
+            connection.execute(_addition(connection.dialect), rows)
 
 
 @cache

@@ -7,7 +7,9 @@ Days and expiry go by the ledger's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -17,17 +19,68 @@ from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.clock import now
 from backend.ledger.money import accounts
-from backend.ledger.money.accounts import Purse
+from backend.ledger.money.accounts import Bookings, Purse
 from backend.ledger.money.picodollars import to_picodollars
 
 NOBODY_ELSE: Mapping[int, float] = MappingProxyType({})
 """The shares of a call that is for one task alone."""
 
 _calls = tables.calls
-_RESERVE = insert(_calls).returning(_calls.c.id)
+_RESERVE = insert(_calls).returning(_calls.c.id, _calls.c.key)
 _SHARE = insert(tables.call_shares)
-_CALL = select(_calls).where(_calls.c.id == bindparam("call"))
+_BOOKED = ("id", "project", "day", "purse", "state", "reserved", "cost")
+_CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(
+    _calls.c.id.in_(bindparam("calls", expanding=True))
+)
 _END = update(_calls).where(_calls.c.id == bindparam("call"))
+
+
+_KEY_DIGITS = 8
+"""Digits of the answer's key in the row of a call: the answer's own row has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Money to reserve for one call.
+
+    Attributes:
+        project: the key of the project that pays.
+        task: the number of the task that the call is for; one of them if it is for several.
+        model: the model's name in the pool.
+        key: the key under which the answer will be stored.
+        usd: the most that the call can cost, in $.
+        project_usd: the project's budget, in $; ``None`` for no limit.
+        day_usd: the budget of all projects for one UTC day, in $; ``None`` for no limit.
+        counted_tokens: the prompt's input tokens by CaMVo's own count.
+        seconds: time until the reservation expires.
+        purse: an account inside the project's that must cover the call, too; ``None`` for none.
+        tasks: the number of tasks that the call is for.
+    """
+
+    project: str
+    task: int
+    model: str
+    key: str
+    usd: float
+    project_usd: float | None
+    day_usd: float | None
+    counted_tokens: int
+    seconds: float
+    purse: Purse | None = None
+    tasks: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCost:
+    """What one call cost, as told to :func:`settle`."""
+
+    call: int
+    usd: float
+    input_tokens: int
+    output_tokens: int
+    error_code: str | None
+    seconds: float | None
+    cached_tokens: int = 0
 
 
 def reserve(
@@ -67,29 +120,20 @@ def reserve(
     Raises:
         BudgetExhaustedError: a budget does not cover the call; nothing is reserved.
     """
-    at = now(connection)
-    amount, day = to_picodollars(usd), accounts.day_of(at)
-    accounts.check_budget(connection, project, accounts.TOTAL, amount, project_usd)
-    accounts.check_budget(connection, accounts.EVERY_PROJECT, day, amount, day_usd)
-    if purse is not None:
-        accounts.check_purse(connection, project, purse, amount)
-    name = None if purse is None else purse.name
-    accounts.book(connection, project, day, name, reserved=amount)
-    call = {
-        "project": project,
-        "task": task,
-        "model": model,
-        "key": key,
-        "state": "reserved",
-        "reserved": amount,
-        "counted_tokens": counted_tokens,
-        "day": day,
-        "expires_at": at + seconds,
-        "created_at": at,
-        "tasks": len(shares) or 1,
-        "purse": name,
-    }
-    number = int(connection.execute(_RESERVE, call).scalar_one())
+    wanted = Reservation(
+        project=project,
+        task=task,
+        model=model,
+        key=key,
+        usd=usd,
+        project_usd=project_usd,
+        day_usd=day_usd,
+        counted_tokens=counted_tokens,
+        seconds=seconds,
+        purse=purse,
+        tasks=len(shares) or 1,
+    )
+    number = reserve_each(connection, [wanted])[key]
     if shares:
         rows = [
             {"call": number, "project": project, "task": member, "share": share}
@@ -97,6 +141,67 @@ def reserve(
         ]
         connection.execute(_SHARE, rows)
     return number
+
+
+def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[str, int]:
+    """Reserve money for calls whose keys differ, before they are made, and return key → the call's id.
+
+    Args:
+        connection: in a write transaction.
+        wanted: the reservations.
+
+    Raises:
+        BudgetExhaustedError: a budget does not cover all of them; nothing is reserved.
+    """
+    at = now(connection)
+    day = accounts.day_of(at)
+    _check_budgets(connection, wanted, day)
+    bookings, rows, names = Bookings(), [], _short_names([each.key for each in wanted])
+    for each in wanted:
+        amount, purse = to_picodollars(each.usd), None if each.purse is None else each.purse.name
+        bookings.add(each.project, day, purse, reserved=amount)
+        rows.append(
+            {
+                "project": each.project,
+                "task": each.task,
+                "model": each.model,
+                "key": names[each.key],
+                "state": "reserved",
+                "reserved": amount,
+                "counted_tokens": each.counted_tokens,
+                "day": day,
+                "expires_at": at + each.seconds,
+                "created_at": at,
+                "tasks": each.tasks,
+                "purse": purse,
+            }
+        )
+    bookings.book(connection)
+    ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
+    return {key: ids[name] for key, name in names.items()}
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Key → what a call's row holds of it. Whoever looks for the answer by hand finds it by its beginning."""
+    names = {key: key[:_KEY_DIGITS] for key in keys}
+    return names if len(set(names.values())) == len(names) else {key: key for key in keys}
+
+
+def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: str) -> None:
+    """Return if the budgets cover all the reservations together."""
+    of_projects: Counter[str] = Counter()
+    of_purses: Counter[tuple[str, Purse]] = Counter()
+    for each in wanted:
+        amount = to_picodollars(each.usd)
+        of_projects[each.project] += amount
+        if each.purse is not None:
+            of_purses[each.project, each.purse] += amount
+    for project, limit in dict.fromkeys((each.project, each.project_usd) for each in wanted):
+        accounts.check_budget(connection, project, accounts.TOTAL, of_projects[project], limit)
+    for limit in dict.fromkeys(each.day_usd for each in wanted):
+        accounts.check_budget(connection, accounts.EVERY_PROJECT, day, of_projects.total(), limit)
+    for (project, purse), amount in of_purses.items():
+        accounts.check_purse(connection, project, purse, amount)
 
 
 def settle(
@@ -131,24 +236,46 @@ def settle(
     Raises:
         LedgerError: there is no such call.
     """
-    call = connection.execute(_CALL, {"call": call_id}).one_or_none()
-    if call is None:
-        raise LedgerError(f"there is no call {call_id}", where="money", fix="call spending.reserve first")
-    if call.state == "settled":
-        return False
-    cost = to_picodollars(usd)
-    _end(
-        connection,
-        call,
-        "settled",
-        cost,
+    settlement = CallCost(
+        call=call_id,
+        usd=usd,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         error_code=error_code,
         seconds=seconds,
         cached_tokens=cached_tokens,
     )
-    return True
+    return bool(settle_each(connection, [settlement]))
+
+
+def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
+    """Book what different calls cost, as :func:`settle` does, and return how many were not settled before.
+
+    Raises:
+        LedgerError: there is no such call.
+    """
+    if not settlements:
+        return 0
+    rows = connection.execute(_CALLS, {"calls": [each.call for each in settlements]})
+    calls = {row.id: row for row in rows}
+    ends: list[tuple[Row[Any], dict[str, Any]]] = []
+    for each in settlements:
+        call = calls.get(each.call)
+        if call is None:
+            raise LedgerError(
+                f"there is no call {each.call}", where="money", fix="call spending.reserve first"
+            )
+        if call.state != "settled":
+            report = {
+                "input_tokens": each.input_tokens,
+                "output_tokens": each.output_tokens,
+                "error_code": each.error_code,
+                "seconds": each.seconds,
+                "cached_tokens": each.cached_tokens,
+            }
+            ends.append((call, {"state": "settled", "cost": to_picodollars(each.usd), **report}))
+    _end(connection, ends)
+    return len(ends)
 
 
 def shares_of(connection: Connection, call: int) -> dict[int, float]:
@@ -167,20 +294,22 @@ def expire(connection: Connection) -> int:
     overdue = connection.execute(
         select(_calls).where(_calls.c.state == tables.RESERVED, _calls.c.expires_at <= now(connection))
     ).all()
-    for call in overdue:
-        _end(connection, call, "lost", call.reserved)
+    _end(connection, [(call, {"state": "lost", "cost": call.reserved}) for call in overdue])
     return len(overdue)
 
 
-def _end(connection: Connection, call: Row[Any], state: str, cost: int, **report: object) -> None:
-    still_reserved = call.reserved if call.state == "reserved" else 0
-    already_spent = call.cost or 0
-    connection.execute(_END, {"call": call.id, "state": state, "cost": cost, **report})
-    accounts.book(
-        connection,
-        call.project,
-        call.day,
-        call.purse,
-        spent=cost - already_spent,
-        reserved=-still_reserved,
-    )
+def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]) -> None:
+    """Store how calls ended: the rows of the calls, each with the new values of its columns."""
+    if not ends:
+        return
+    connection.execute(_END, [{"call": call.id, **values} for call, values in ends])
+    bookings = Bookings()
+    for call, values in ends:
+        bookings.add(
+            call.project,
+            call.day,
+            call.purse,
+            spent=values["cost"] - (call.cost or 0),
+            reserved=-call.reserved if call.state == "reserved" else 0,
+        )
+    bookings.book(connection)

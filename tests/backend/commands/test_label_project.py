@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from unittest.mock import patch
 
@@ -136,6 +137,20 @@ def test_a_pilot_asks_everyone_about_random_tasks_of_the_project(tmp_path: Path)
         assert api.predictions() == []
         assert run(api, folder, pilot=40).created == 48
         assert folder.server.count() <= 2 * 48
+
+
+def test_tasks_of_a_page_are_planned_one_after_another_so_that_they_learn(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    def script(body: dict[str, object]) -> Reply:
+        if folder.server.count() >= 6:
+            released.set()
+        return Reply.says({"mood": "Glad"}).held_until(released)
+
+    with LabelStudioApi() as api, LabelFolder(tmp_path, script, concurrency=3) as folder:
+        api.add_tasks(*(f"text {number}" for number in range(9)))
+        assert run(api, folder).created == 9
+        assert folder.server.most_at_once == 6  # three tasks with two models each
 
 
 def folder_with_batches(path: Path, **of_models: object) -> LabelFolder:

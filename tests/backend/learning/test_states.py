@@ -157,6 +157,54 @@ def test_two_looks_at_once_add_the_news_once(
         assert_equal(state, summed(*range(4)))
 
 
+def test_looks_that_wait_for_one_another_share_a_read(
+    sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    after = module.events.after
+
+    def counted(connection: Any, project: str, sequence: int, **options: Any) -> Any:
+        reads.append(sequence)
+        return after(connection, project, sequence, **options)
+
+    monkeypatch.setattr(module.events, "after", counted)
+    states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
+
+    async def looks() -> None:
+        await asyncio.gather(*(states.current(KEY, dimension=D, lambda_l=1.0) for _ in range(5)))
+
+    asyncio.run(looks())
+    assert reads == [0]
+
+
+def test_a_look_sees_what_was_written_before_it_while_another_reads(
+    sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, opened = threading.Event(), threading.Event()
+    after = module.events.after
+
+    def held(*arguments: Any, **options: Any) -> Any:
+        found = after(*arguments, **options)
+        entered.set()
+        assert opened.wait(30)
+        return found
+
+    monkeypatch.setattr(module.events, "after", held)
+    states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
+
+    async def looks() -> State:
+        first = asyncio.create_task(states.current(KEY, dimension=D, lambda_l=1.0))
+        await asyncio.to_thread(entered.wait, 30)
+        append(sqlite_ledger, lesson(0))
+        second = asyncio.create_task(states.current(KEY, dimension=D, lambda_l=1.0))
+        await asyncio.sleep(0)
+        opened.set()
+        await first
+        return await second
+
+    assert_equal(asyncio.run(looks()), summed(0))
+
+
 def test_two_processes_on_one_ledger_have_equal_states(
     process: Process, sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor
 ) -> None:

@@ -10,12 +10,12 @@ PROJECT = "1.1"
 
 def test_a_failed_task_is_known_until_it_is_forgotten(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        assert not failed_tasks.is_failed(connection, PROJECT, 4)
+        tasks = [(PROJECT, 4), (PROJECT, 5), ("2.1", 4)]
+        assert failed_tasks.failed_among(connection, tasks) == set()
         failed_tasks.record(connection, PROJECT, 4, "no_vote", 1.0)
-        assert failed_tasks.is_failed(connection, PROJECT, 4)
-        assert not failed_tasks.is_failed(connection, "2.1", 4)
+        assert failed_tasks.failed_among(connection, tasks) == {(PROJECT, 4)}
         failed_tasks.forget_task(connection, PROJECT, 4)
-        assert not failed_tasks.is_failed(connection, PROJECT, 4)
+        assert failed_tasks.failed_among(connection, tasks) == set()
 
 
 def test_the_latest_reason_counts(ledger: Ledger) -> None:

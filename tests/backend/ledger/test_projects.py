@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
-from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
 
@@ -43,12 +40,11 @@ def test_projects_are_listed_by_key(ledger: Ledger) -> None:
 
 def test_sequences_count_from_one_in_each_project(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        projects.ensure(connection, "1.1", 1.0)
-        projects.ensure(connection, "2.1", 1.0)
-        numbers = [projects.next_sequence(connection, key) for key in ("1.1", "1.1", "2.1", "1.1")]
-    assert numbers == [1, 2, 1, 3]
+        taken = [projects.next_sequences(connection, key, 1, 1.0) for key in ("1.1", "1.1", "2.1", "1.1")]
+    assert [number for (number,) in taken] == [1, 2, 1, 3]
 
 
-def test_a_sequence_number_for_an_unknown_project_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(LedgerError, match=r"project 1\.1"), ledger.write() as connection:
-        projects.next_sequence(connection, "1.1")
+def test_several_sequence_numbers_follow_each_other(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        taken = [[*projects.next_sequences(connection, "1.1", count, 1.0)] for count in (2, 3)]
+    assert taken == [[1, 2], [3, 4, 5]]

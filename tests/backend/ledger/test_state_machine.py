@@ -35,7 +35,7 @@ from sqlalchemy import Connection, event, func, select
 
 from backend import settings as server_settings
 from backend.annotation.job import Job, JobQuestion
-from backend.annotation.recording import record_rounds
+from backend.annotation.recording import Finished, record_rounds
 from backend.annotation.task_outcome import TaskOutcome
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.webhooks import parse_webhook
@@ -267,7 +267,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
         def step(worker: Worker) -> object:
             return worker.transactions.now(
-                lambda c: record_rounds(c, job, questions, _outcome(votes), self.time)
+                lambda c: record_rounds(c, [Finished(job, questions, _outcome(votes), self.time)])
             )
 
         if task in self.deleted:

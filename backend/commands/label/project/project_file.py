@@ -20,19 +20,20 @@ class ProjectTasks:
         client: Label Studio.
         number: the project's number.
         tasks: how many tasks it has.
+        untouched: whether :meth:`first_rows` leaves out what somebody has annotated or begun to.
 
     The attributes are those of :class:`backend.datasets.indexed_tasks.IndexedTasks`. The columns are those of
     the tasks that :meth:`first_rows` has read.
     """
 
-    def __init__(self, client: Client, number: int, tasks: int) -> None:
-        self._client, self._number = client, number
+    def __init__(self, client: Client, number: int, tasks: int, *, untouched: bool = False) -> None:
+        self._client, self._number, self._untouched = client, number, untouched
         self.rows = self.tasks = tasks
         self.columns = Columns()
 
     def first_rows(self) -> Iterator[DatasetTask]:
         """Read each task once, page by page."""
-        for task in project_tasks(self._client, self._number):
+        for task in project_tasks(self._client, self._number, untouched=self._untouched):
             self.columns.add(task.row.data)
             yield task
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
 
+from backend.annotation.job import Job
 from backend.annotation.queue.answer import AUDIT, UNREADABLE
 from backend.commands.connect.backend_answers import Progress, TaskAnswer, TaskFailure
 from backend.commands.label.dataset_jobs import DatasetJobs
@@ -34,6 +36,8 @@ class ProjectPredictor:
 
     def __init__(self, jobs: DatasetJobs) -> None:
         self._jobs, self._process = jobs, jobs.process
+        # A task learns from those before it, so a page is not planned as a whole.
+        self._slots = asyncio.Semaphore(jobs.settings.tasks_at_once)
 
     def predict(
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
@@ -45,11 +49,11 @@ class ProjectPredictor:
             KeyboardInterrupt: somebody interrupted; the calls under way have ended.
         """
         config = parse_label_config(label_config)
-        annotator, thread = self._process.annotator, self._process.thread
+        thread = self._process.thread
         how = replace(self._jobs, project=project_key, config=config)
         parsed = map(parse_task, tasks)
         jobs = [None if task is None else how.job(dataset_task(*task)) for task in parsed]
-        futures = [None if job is None else thread.submit(annotate_in_bulk(annotator, job)) for job in jobs]
+        futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
         waiting = [future for future in futures if future is not None]
         try:
             wait(waiting)
@@ -58,6 +62,10 @@ class ProjectPredictor:
             wait(waiting, timeout=self._jobs.settings.deadline)
             raise
         return [TaskAnswer([], UNREADABLE) if future is None else _answer(future) for future in futures]
+
+    async def _annotate(self, job: Job) -> Prediction | None:
+        async with self._slots:
+            return await annotate_in_bulk(self._process.annotator, job)
 
     def failed_tasks(
         self, project_key: str, first: int = 0, last: int | None = None

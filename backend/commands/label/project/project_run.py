@@ -14,6 +14,7 @@ from backend.commands.label.batched.batch_run import BatchRun
 from backend.commands.label.file_run import interruptible, quiet_logs, write_results
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.project.project_process import open_project
+from backend.commands.label.project.project_recount import recount_project
 from backend.commands.label.project.project_sweeps import ProjectSweeps
 from backend.commands.label.results import results
 from backend.commands.label.spending import Spending
@@ -90,6 +91,8 @@ def predict_project(  # noqa: PLR0917 - a project, and what a run needs
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
         tally, spending = sweeps.tally, Spending(jobs.process.ledger, jobs.project)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
+        if options.recount:
+            recount_project(project, options, environment, console)
         if out is not None:
             write_results(out, results(tasks, jobs), tasks.columns, console)
             console.print(f"written to {out}", highlight=False, soft_wrap=True)

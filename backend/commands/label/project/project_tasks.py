@@ -7,6 +7,7 @@ from typing import Any
 
 from backend.datasets.sources.row import Row
 from backend.datasets.tasks import DatasetTask
+from backend.label_studio import stored_predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 
@@ -14,18 +15,19 @@ PAGE = 200
 """Tasks that are fetched together."""
 
 
-def project_tasks(client: Client, number: int) -> Iterator[DatasetTask]:
+def project_tasks(client: Client, number: int, *, untouched: bool = False) -> Iterator[DatasetTask]:
     """Read a project's tasks page by page; those that cannot be read are left out.
 
     Args:
         client: Label Studio.
         number: the project's number.
+        untouched: whether tasks are left out that somebody has annotated or begun to.
 
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached.
     """
     for page in client.pages(number, size=PAGE):
-        for raw in page:
+        for raw in stored_predictions.untouched(page)[0] if untouched else page:
             if (parsed := parse_task(raw)) is not None:
                 yield dataset_task(*parsed)
 

@@ -1,0 +1,1 @@
+"""Reads and writes of one kind that share a transaction and its statements."""

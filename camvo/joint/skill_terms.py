@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from scipy.special import expit, logit
 
+from camvo.joint.models.explained import Explained
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.vote_rows import Rows
@@ -57,7 +58,12 @@ class SkillTerms:
 
     def evidence(self, rows: Rows, features: Array) -> Array:
         """The log-probability of the votes in each row, shape (n,)."""
-        return self.model.explained(rows, self.accuracy(features)).evidence
+        return self.explained(rows, features).evidence
+
+    def explained(self, rows: Rows, features: Array) -> Explained:
+        """What the votes in each row say. Without any feature the skills are the same on all tasks."""
+        accuracy = self.accuracy(features) if features.shape[1] else self.accuracy(features[:1])[0]
+        return self.model.explained(rows, accuracy)
 
 
 def fit_skill_terms(model: TwoCoins | Kinds, rows: Rows, features: Array) -> SkillTerms:
@@ -76,15 +82,17 @@ def fit_skill_terms(model: TwoCoins | Kinds, rows: Rows, features: Array) -> Ski
     arms, count = len(anchor), features.shape[1]
     terms, variance = SkillTerms(start_model, start.copy(), np.zeros((arms, count))), _FIRST_VARIANCE
     for _ in range(_STEPS):
-        explained = terms.model.explained(rows, terms.accuracy(features))
-        base, slopes, spread = terms.base.copy(), terms.slopes.copy(), 0.0
-        for arm in range(arms):
-            seen = explained.mass * (rows[:, arm] >= 0)[:, None]
-            lesson = _Lesson(features, seen, explained.right[:, arm], anchor[arm], variance)
-            step, left = lesson.newton(base[arm], slopes[arm])
-            base[arm] += step[: len(base[arm])]
-            slopes[arm] += step[len(base[arm]) :]
-            spread += left
+        explained = terms.explained(rows, features)
+        lesson = _Lesson(
+            features,
+            explained.mass * (rows >= 0).T[:, :, None],
+            np.moveaxis(explained.right, 1, 0),
+            anchor,
+            variance,
+        )
+        step, spread = lesson.newton(terms.base, terms.slopes)
+        kinds = terms.base.shape[1]
+        base, slopes = terms.base + step[:, :kinds], terms.slopes + step[:, kinds:]
         terms = SkillTerms(model.with_shares(explained.mass), base, slopes)
         variance = (float((slopes**2).sum()) + spread + 0.2) / (arms * count + 2.0)
     return terms
@@ -92,13 +100,13 @@ def fit_skill_terms(model: TwoCoins | Kinds, rows: Rows, features: Array) -> Ski
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lesson:
-    """What one arm's votes say about its skill: a logistic regression on soft labels.
+    """What votes say about each arm's skill: K logistic regressions on soft labels.
 
     Attributes:
         features: shape (n, r).
-        seen: the probability of each kind in rounds in which the arm voted, shape (n, C).
-        right: the same, times the probability that the vote is right, shape (n, C).
-        anchor: the log-odds without features, shape (C,).
+        seen: the probability of each kind in rounds in which the arm voted, shape (K, n, C).
+        right: the same, times the probability that the vote is right, shape (K, n, C).
+        anchor: the log-odds without features, shape (K, C).
         variance: the prior variance of a slope.
     """
 
@@ -109,25 +117,28 @@ class _Lesson:
     variance: float
 
     def newton(self, base: Array, slopes: Array) -> tuple[Array, float]:
-        """One Newton step, shape (C + r,), and the sum of the slopes' posterior variances."""
-        kinds, x = len(base), self.features
-        chance = expit(base + (x @ slopes)[:, None])
-        gap, curve = self.right - self.seen * chance, self.seen * chance * (1.0 - chance)
-        at_mean = expit(base)
+        """One Newton step of each arm, shape (K, C + r), and the sum of the slopes' posterior variances."""
+        (arms, kinds), x = base.shape, self.features
+        chance = expit(base[:, None] + (slopes @ x.T)[:, :, None])
+        expected, at_mean = self.seen * chance, expit(base)
+        gap, curve = self.right - expected, expected * (1.0 - chance)
         gradient = np.concatenate(
             (
-                gap.sum(axis=0) + _ANCHOR_ROUNDS * (expit(self.anchor) - at_mean),
-                x.T @ gap.sum(axis=1) - slopes / self.variance,
-            )
+                gap.sum(axis=1) + _ANCHOR_ROUNDS * (expit(self.anchor) - at_mean),
+                gap.sum(axis=2) @ x - slopes / self.variance,
+            ),
+            axis=1,
         )
-        hessian = np.zeros((len(gradient), len(gradient)))
-        own = curve.sum(axis=0) + _ANCHOR_ROUNDS * at_mean * (1.0 - at_mean)
-        hessian[:kinds, :kinds] = np.diag(own + 1e-6)
-        hessian[kinds:, :kinds] = x.T @ curve
-        hessian[:kinds, kinds:] = hessian[kinds:, :kinds].T
-        hessian[kinds:, kinds:] = (x * curve.sum(axis=1)[:, None]).T @ x
-        hessian[range(kinds, len(hessian)), range(kinds, len(hessian))] += 1.0 / self.variance
+        size = gradient.shape[1]
+        hessian = np.zeros((arms, size, size))
+        own = curve.sum(axis=1) + _ANCHOR_ROUNDS * at_mean * (1.0 - at_mean)
+        hessian[:, range(kinds), range(kinds)] = own + 1e-6
+        hessian[:, kinds:, :kinds] = x.T @ curve
+        hessian[:, :kinds, kinds:] = np.swapaxes(hessian[:, kinds:, :kinds], 1, 2)
+        hessian[:, kinds:, kinds:] = x.T @ (x * curve.sum(axis=2)[:, :, None])
+        hessian[:, range(kinds, size), range(kinds, size)] += 1.0 / self.variance
         inverse = np.linalg.inv(hessian)
-        step = inverse @ gradient
-        step *= min(1.0, _LONGEST_STEP / max(float(np.abs(step).max()), _LONGEST_STEP))
-        return step, float(np.trace(inverse[kinds:, kinds:]))
+        step = (inverse @ gradient[:, :, None])[:, :, 0]
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        step *= np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
+        return step, float(inverse[:, range(kinds, size), range(kinds, size)].sum())

@@ -48,7 +48,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import logsumexp
 
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
@@ -58,6 +57,9 @@ GRID = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
 
 _BETS = 1.0 - (1.0 - (np.arange(32) + 0.5) / 32) ** 2
 """The grid of u = λm, shape (32,): quantiles of Beta(1, ½), all of the same weight."""
+
+_LOG_LOSSES = np.log1p(-_BETS)
+"""What a wrong label does to the log wealth of each bet, shape (32,)."""
 
 _BISECTIONS = 50
 
@@ -163,6 +165,11 @@ class Guarantee:
             freed=(wrong + right) / float(self.counts.sum()),
         )
 
+    def threshold(self) -> float | None:
+        """The smallest certified threshold, without the bound that :meth:`certified` computes."""
+        at = self._smallest_certified()
+        return None if at is None else self.grid[at]
+
     def _smallest_certified(self) -> int | None:
         """The index of the smallest certified threshold; each hands its error down once it is certified."""
         log_wealth, own, found, handed = self.log_wealth(self.target), self._own_errors, None, 0.0
@@ -190,5 +197,7 @@ class Guarantee:
 def _log_wealth(wrong: Array, right: Array, shares: Array) -> Array:
     """The log wealth of each test, mixed over all bets; all arguments and the result have shape (G,)."""
     gain = np.log1p(_BETS * ((1.0 - shares) / shares)[:, None])
-    log_wealth = right[:, None] * gain + wrong[:, None] * np.log1p(-_BETS)
-    return np.asarray(logsumexp(log_wealth, axis=1) - math.log(len(_BETS)), dtype=np.float64)
+    log_wealth = right[:, None] * gain + wrong[:, None] * _LOG_LOSSES
+    most = log_wealth.max(axis=1)
+    mean = np.exp(log_wealth - most[:, None]).mean(axis=1)
+    return np.asarray(most + np.log(mean), dtype=np.float64)

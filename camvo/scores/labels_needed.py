@@ -50,8 +50,8 @@ def labels_to_certify(
 
     def suffice(more: int) -> bool:
         guarantee.counts = so_far + more * expected
-        certified = guarantee.certified()
-        return certified is not None and certified.threshold >= right_at
+        threshold = guarantee.threshold()
+        return threshold is not None and threshold >= right_at
 
     if suffice(0):
         return 0

@@ -27,10 +27,10 @@ from two_raylets import TwoRaylets  # noqa: E402 - it needs ray
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-TASKS = 2000
+TASKS = 800
 AT_ONCE = 32
 MODELS = ("red", "green")
-KILLED_NODE, KILLED_DRIVER = 600, 1800
+KILLED_NODE, KILLED_DRIVER = 240, 720
 """Answers after which the node and then the driver are killed."""
 
 

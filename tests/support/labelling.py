@@ -21,6 +21,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any
 from unittest.mock import patch
 
+import migrated
 import yaml
 from rich.console import Console
 from scripted_litellm import HashedTexts
@@ -28,7 +29,7 @@ from scripted_litellm import HashedTexts
 from backend.commands.label.file_run import label_into
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.run_tally import RunTally
-from backend.ledger import Ledger, migrate
+from backend.ledger import Ledger
 from backend.settings import Environment
 from backend.testing import OpenAIServer, Reply
 
@@ -71,8 +72,7 @@ class LabelFolder:
         models = [{"name": name, "model": f"openai/{name}", **common} for name in ("red", "green")]
         config = self.path / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": models, **self._settings}))
-        url = f"sqlite:///{self.path / 'ledger.sqlite'}"
-        migrate(url)
+        url = migrated.sqlite(self.path / "ledger.sqlite")
         self.environment = Environment(database_url=url, config=config)
         self.ledger = Ledger(url)
         self._key = patch.dict("os.environ", OPENAI_API_KEY="none")

@@ -72,7 +72,7 @@ class Kinds:
         return np.ascontiguousarray(right[:, :-1].sum(axis=0).T), evidence
 
     def explained(self, rows: Rows, accuracy: Array) -> Explained:
-        """What votes say if arms have other accuracies on each row, shape (n, K, D)."""
+        """What votes say if arms have other accuracies on each row, shape (n, K, D), or on all, (K, D)."""
         named = _Named.of(rows, self.labels, self.temper)
         label, _, evidence = replace(self, accuracy=accuracy)._posterior(named)
         voted = label[:, np.maximum(rows, 0), np.arange(len(rows))[:, None]] * (rows >= 0)
@@ -89,7 +89,8 @@ class Kinds:
 
     def refitted(self, rows: Rows) -> Kinds:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return fit_kinds(rows, np.ones(len(rows)), self.labels, self.temper)
+        distinct, counts = np.unique(rows, axis=0, return_counts=True)
+        return fit_kinds(distinct, counts.astype(np.float64), self.labels, self.temper)
 
     def with_shares(self, mass: Array) -> Kinds:
         """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""
@@ -237,8 +238,9 @@ def _accuracy(right: Array, cast: Array) -> Array:
     alone = np.clip((right + prior) / (cast + _PRIOR_ROUNDS), _LOWEST, _HIGHEST)
     odds, weight = np.log(alone) - np.log1p(-alone), np.maximum(cast * alone * (1.0 - alone), _LEAST_WEIGHT)
     of_arm, of_kind = np.zeros((len(odds), 1)), np.zeros((1, odds.shape[1]))
+    weight_of_arm, weight_of_kind = weight.sum(axis=1, keepdims=True), weight.sum(axis=0, keepdims=True)
     for _ in range(_SUM_STEPS):
-        of_arm = ((odds - of_kind) * weight).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
-        of_kind = ((odds - of_arm) * weight).sum(axis=0, keepdims=True) / weight.sum(axis=0, keepdims=True)
+        of_arm = ((odds - of_kind) * weight).sum(axis=1, keepdims=True) / weight_of_arm
+        of_kind = ((odds - of_arm) * weight).sum(axis=0, keepdims=True) / weight_of_kind
     pulled = (right + _PULL * expit(of_arm + of_kind)) / (cast + _PULL)
     return np.asarray(np.clip(pulled, _LOWEST, _HIGHEST), dtype=np.float64)

@@ -54,10 +54,10 @@ class TwoCoins:
         return np.asarray(odds @ self.share, dtype=np.float64)
 
     def explained(self, rows: Rows, accuracy: Array) -> Explained:
-        """What votes say if arms have other accuracies on each row, shape (n, K, 2)."""
+        """What votes say if arms have other accuracies on each row, shape (n, K, 2), or on all, (K, 2)."""
         joint = np.tile(np.log(self.share), (len(rows), 1))
         for label in range(2):
-            right, wrong = np.log(accuracy[:, :, label]), np.log1p(-accuracy[:, :, label])
+            right, wrong = np.log(accuracy[..., label]), np.log1p(-accuracy[..., label])
             joint[:, label] += (np.where(rows == label, right, wrong) * (rows >= 0)) @ self.temper
         evidence = np.asarray(logsumexp(joint, axis=1), dtype=np.float64)
         mass = np.exp(joint - evidence[:, None])
@@ -74,7 +74,8 @@ class TwoCoins:
 
     def refitted(self, rows: Rows) -> TwoCoins:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        return fit_two_coins(rows, np.ones(len(rows)), self.temper)
+        distinct, counts = np.unique(rows, axis=0, return_counts=True)
+        return fit_two_coins(distinct, counts.astype(np.float64), self.temper)
 
     def with_shares(self, mass: Array) -> TwoCoins:
         """The same model with the labels' shares in rounds with these probabilities, shape (n, 2)."""

@@ -59,7 +59,9 @@ def test_newton_steps_on_known_kinds_reach_the_optimum_of_another_optimiser():
     seen = np.eye(2)[kind]
     right = seen * (rng.random(200) < expit(0.5 + features @ [1.0, -1.0, 0.0]))[:, None]
     anchor, variance = logit(np.array([0.8, 0.6])), 0.7
-    lesson = _Lesson(features, seen, right, anchor, variance)
+    absent = np.zeros_like(seen)  # of a second arm, which has no votes
+    both = np.array([right, absent])
+    lesson = _Lesson(features, np.array([seen, absent]), both, np.array([anchor, anchor]), variance)
 
     def loss(values):
         odds = values[:2] + (features @ values[2:])[:, None]
@@ -67,12 +69,13 @@ def test_newton_steps_on_known_kinds_reach_the_optimum_of_another_optimiser():
         prior = _ANCHOR_ROUNDS * (expit(anchor) * values[:2] - np.logaddexp(0.0, values[:2])).sum()
         return -likelihood - prior + (values[2:] ** 2).sum() / (2.0 * variance)
 
-    base, slopes = np.zeros(2), np.zeros(3)
+    base, slopes = np.zeros((2, 2)), np.zeros((2, 3))
     for _ in range(30):
         step, _ = lesson.newton(base, slopes)
-        base, slopes = base + step[:2], slopes + step[2:]
+        base, slopes = base + step[:, :2], slopes + step[:, 2:]
     best = minimize(loss, np.zeros(5), method="BFGS", options={"gtol": 1e-8}).x
-    np.testing.assert_allclose([*base, *slopes], best, atol=1e-4)
+    np.testing.assert_allclose([*base[0], *slopes[0]], best, atol=1e-4)
+    np.testing.assert_allclose([*base[1], *slopes[1]], [*anchor, 0.0, 0.0, 0.0], atol=1e-4)
 
 
 def test_slopes_are_recovered_from_votes_alone():

@@ -9,6 +9,8 @@ from camvo.numerics.conditional_logit import (
     ChoiceSets,
     NormalPrior,
     _curvature,
+    _lbfgs,
+    _newton,
     fit_conditional_logit,
     fit_with_group_precisions,
 )
@@ -39,6 +41,23 @@ def test_two_candidates_make_a_logistic_regression_on_their_difference():
 
 def test_the_fit_recovers_the_coefficients_that_generated_the_choices():
     assert fit_conditional_logit(drawn(rounds=4000), flat(3)) == pytest.approx([1.5, -0.5, 0.0], abs=0.12)
+
+
+def test_both_searches_find_the_same_coefficients():
+    choices = drawn(coefficients=(9.0, -0.5, 0.1))
+    start = np.array([-20.0, 5.0, 5.0])  # Newton's whole step would go too far from here
+    newton, lbfgs = (search(choices, flat(3, precision=0.1), start) for search in (_newton, _lbfgs))
+    assert newton == pytest.approx(lbfgs, abs=1e-4)
+
+
+def test_the_search_ends_where_the_gradient_is_zero():
+    choices, prior = drawn(rounds=30), flat(3, precision=0.5)
+    at = fit_conditional_logit(choices, prior)
+
+    def loss(coefficients):
+        return 0.25 * (coefficients**2).sum() - choices.log_likelihoods(coefficients).sum()
+
+    assert approx_fprime(at, loss, 1e-6) == pytest.approx(0.0, abs=1e-4)
 
 
 def test_probabilities_of_a_round_sum_to_one():

@@ -14,6 +14,7 @@ from backend.commands.report_tables import tables
 from backend.commands.stored_projects import existing_ledger
 from backend.errors import ConfigError
 from backend.ledger.database.clock import now
+from backend.ledger.projects import is_of_label_studio
 from backend.server.status.build import build_report
 from backend.server.status.evidence import GuaranteeReport, PackReport, ReliabilityReport, Share, VotesReport
 from backend.server.status.formats import count, dollars, interval, moment, of, percent
@@ -75,7 +76,8 @@ def _load_report(environment: Environment, project: str | None, *, annotators: b
 
 def _print_project(console: Console, project: ProjectReport) -> None:
     title = f"Project {project.id}" + (f": {project.title}" if project.title else "")
-    console.rule(f"[bold]{escape(title)}[/] ({escape(project.key)})", align="left")
+    key = f" ({escape(project.key)})" if is_of_label_studio(project.key) else ""
+    console.rule(f"[bold]{escape(title)}[/]{key}", align="left")
     _print_alerts(console, project.alerts)
     for name, value in (*_headline(project), *_facts(project)):
         console.print(f"{name:<16} {escape(value)}", highlight=False)
@@ -123,7 +125,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     yield "rounds", count(project.rounds)
     yield "human labels", f"on {of(project.humans.tasks, 'task')}, the last {moment(project.humans.last_at)}"
     yield "spent", f"{dollars(budget.spent_usd)}{left}"
-    yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
+    if is_of_label_studio(project.key):
+        yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
     yield "score, blind", _score(project.audit)
     yield "score, reviewed", _score(project.reviewed)
     yield from _recounts(project)

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from rich.markup import escape
 from rich.table import Table
 
+from backend.datasets.tasks import task_name
+from backend.ledger.projects import is_of_label_studio
 from backend.server.status.evidence import Share
 from backend.server.status.formats import count, dollars, interval, moment, percent, seconds
 from backend.server.status.parts.voters.annotators import LEAST_LABELS, AnnotatorReport
-from backend.server.status.report import ProjectReport
+from backend.server.status.report import ModelReport, ProjectReport
 
 
 def tables(project: ProjectReport) -> Iterator[Table]:
@@ -26,9 +28,14 @@ def tables(project: ProjectReport) -> Iterator[Table]:
         yield _annotators(project.annotators)
 
 
+def _asked(project: ProjectReport) -> list[ModelReport]:
+    """The models that were asked; all of them before the first call."""
+    return [model for model in project.models if model.asked or model.calls] or list(project.models)
+
+
 def _votes(project: ProjectReport) -> Table:
     table = _table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
-    for model in project.models:
+    for model in _asked(project):
         table.add_row(
             escape(model.name),
             count(model.asked),
@@ -42,7 +49,7 @@ def _votes(project: ProjectReport) -> Table:
 
 def _calls(project: ProjectReport) -> Table:
     table = _table("model", "calls", "failures", "median", "95%", "dollars")
-    for model in project.models:
+    for model in _asked(project):
         table.add_row(
             escape(model.name),
             count(model.calls),
@@ -99,7 +106,7 @@ def _questionable(project: ProjectReport) -> Iterator[Table]:
             why = "certain vote against one" if label.certain else "vote against people"
             table.add_row(
                 why,
-                str(label.task),
+                str(label.task) if is_of_label_studio(project.key) else task_name(label.task),
                 escape(label.vote or "–"),
                 f"{label.score:.2f}",
                 escape(label.human or "–"),

@@ -16,10 +16,13 @@ def what_to_label(project: ProjectReport, question: QuestionReport) -> str | Non
     if certify is None:
         needed = question.blind_needed
         if needed is None:
-            return f"no number of blind labels is expected to certify {target}: too many labels are wrong"
+            return (
+                f"by the scores, which nobody has checked yet, too many labels are wrong to certify {target};"
+                f" blind labels correct the scores: {_how(project)}"
+            )
         return f"about {count(needed)} blind labels are expected to certify {target}; {_how(project)}"
     if certify.needed is None:
-        return f"no number of blind labels is expected to certify {target}: too many labels are wrong"
+        return f"by the scores, no number of blind labels certifies {target}: too many labels are wrong"
     wanted = share_of_hundred(certify.target)
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"

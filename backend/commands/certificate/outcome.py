@@ -72,7 +72,8 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
 def _certified(project: ProjectReport, question: QuestionReport) -> str:
     guarantee = question.guarantee
     if guarantee.threshold is None:
-        return f"{question.control}: nothing is certified yet: {what_to_label(project, question)}"
+        void = f"; the recount has voided {of(guarantee.void, 'earlier one')}" if guarantee.void else ""
+        return f"{question.control}: nothing is certified yet: {what_to_label(project, question)}{void}"
     return (
         f"{question.control}: {percent(guarantee.freed)} of the labels are at least"
         f" {share_of_hundred(guarantee.target)} right, with {share_of_hundred(guarantee.confidence)}"

@@ -47,7 +47,8 @@ def print_jobs(console: Console, environment: Environment, project: str | None, 
     else:
         console.print(_table(rows))
         total = sum(row["cost_usd"] for row in rows)
-        console.print(f"{len(out)} batches are out; those listed cost ${total:.4f} so far", highlight=False)
+        are = "is" if len(out) == 1 else "are"
+        console.print(f"{len(out)} {are} out; those listed cost ${total:.4f} so far", highlight=False)
 
 
 def cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:

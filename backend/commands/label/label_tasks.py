@@ -108,9 +108,9 @@ def _sweep(
     try:
         with progress_bar(
             console,
-            "asking everyone" if everyone else "labelling",
+            _doing(jobs, everyone=everyone),
             tasks.tasks,
-            note=lambda done, total: tally.outlook(),
+            note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
         ) as advance:
             for _ in labelling.run(islice(open_jobs(), most)):
                 advance(1)
@@ -123,3 +123,10 @@ def _sweep(
         labelling.wait(jobs.settings.deadline)
         console.print(tally.summary(), highlight=False, soft_wrap=True)
         raise
+
+
+def _doing(jobs: DatasetJobs, *, everyone: bool) -> str:
+    """What a sweep does, for its progress; with batches, tasks are taken only to their next batch."""
+    if everyone:
+        return "asking everyone"
+    return "labelling" if jobs.batching is None else "counting votes, planning batches"

@@ -28,7 +28,7 @@ from backend.datasets.index import Index
 from backend.datasets.sinks.result import Result
 from backend.datasets.sources.row import Source
 from backend.datasets.tasks import Dataset
-from backend.ledger import migrate
+from backend.ledger import migrate, rounds
 from backend.models.embedder.embedder import Embedder
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Environment, Settings
@@ -70,9 +70,16 @@ def run_label(  # noqa: PLR0917 - what a run needs
         migrate(environment.database_url)
         with annotation_process(settings, environment, embedder) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
+            tasks = RandomSample(index, project, options.sample) if options.sample else index
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
-            tasks = RandomSample(index, project, options.sample) if options.sample else index
+            elif not (jobs.settings.audit or options.sample or _has_labels(jobs)):
+                console.print(
+                    "no task is kept blind, so nothing can be certified later: --blind 300 in this first run"
+                    " keeps a sample for people",
+                    highlight=False,
+                    soft_wrap=True,
+                )
             batching = batching_of(jobs.settings, process, everyone=options.batch)
             jobs = agreed(replace(jobs, batching=batching), tasks, options, console)
             tally = label_tasks(jobs, tasks, console, wait=options.wait)
@@ -106,6 +113,11 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
     )
 
 
+def _has_labels(jobs: DatasetJobs) -> bool:
+    with jobs.process.ledger.read() as connection:
+        return rounds.count_tasks(connection, jobs.project) > 0
+
+
 def _with_blind_sample(
     jobs: DatasetJobs, dataset: Dataset, index: Index, options: LabelOptions, console: Console
 ) -> DatasetJobs:
@@ -126,6 +138,15 @@ def _with_blind_sample(
         # A blank text cannot be labelled, and a label that was shown is blind no more.
         if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
+    if not sample:
+        console.print(
+            f"no task can be kept blind any more: each has a label that an output showed. --name"
+            f" {jobs.project}-blind begins another project, whose first run can keep some blind; answers that"
+            " are paid for are not bought again",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return blind
     write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
     console.print(
         f"{len(sample)} blind tasks written to {options.blind_file}: label them from the top, then run"

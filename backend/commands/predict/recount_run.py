@@ -38,7 +38,7 @@ class RecountTally:
             lines = ["Counted again: nothing changed"]
         else:
             labels, scores, counted = (self.counting[name] for name in ("labels", "scores", "counted"))
-            lines = [f"Counted again: {labels} of {counted} labels changed, and {scores} more scores"]
+            lines = [f"Counted again: {labels:,} of {counted:,} labels changed, and {scores:,} more scores"]
         lines.append(f"{self.replaced} predictions replaced in Label Studio")
         if self.drafted:
             lines.append(f"{self.drafted} tasks have a draft, and keep their prediction until it is gone")

@@ -10,6 +10,11 @@ from rich.table import Table
 
 from backend.quotes.quote import Lever, ModelQuote, Quote, Range
 
+_COLUMNS = ("in a prompt", "input tokens", "output tokens", "for all tasks", "hours", "asked about")
+
+_NOTHING = ("", "1")
+"""Cells that say nothing if all of a column say it."""
+
 
 def print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
@@ -17,12 +22,19 @@ def print_quote(console: Console, quote: Quote) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     if not quote.to_come:
         return
-    table = Table(
-        "model", "in a prompt", "input tokens", "output tokens", "everyone $", "hours", "asked about"
-    )
-    for name, model in quote.models.items():
-        table.add_row(escape(name), *_cells(model))
-    console.print(table)
+    console.print(_table(quote))
+
+
+def _table(quote: Quote) -> Table:
+    """What each model costs; columns that say nothing about any model are left out."""
+    rows = {escape(name): _cells(model) for name, model in quote.models.items()}
+    names = [name for name in _COLUMNS if any(cells[name] not in _NOTHING for cells in rows.values())]
+    table = Table("model")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for model, cells in rows.items():
+        table.add_row(model, *(cells[name] for name in names))
+    return table
 
 
 def lines(quote: Quote) -> Iterator[str]:
@@ -121,13 +133,19 @@ def _basis(quote: Quote) -> str:
     return " (by what is documented of other projects; --pilot 200 narrows it)"
 
 
-def _cells(model: ModelQuote) -> list[str]:
-    low, high = (f"{tokens:,.0f}" for tokens in (model.output_tokens.low, model.output_tokens.high))
-    return [
+def _cells(model: ModelQuote) -> dict[str, str]:
+    low, high = (_thousands(tokens) for tokens in (model.output_tokens.low, model.output_tokens.high))
+    cells = [
         "1" if model.pack == 1 else f"up to {model.pack}",
-        f"{model.input_tokens:,.0f}",
+        _thousands(model.input_tokens),
         low if low == high else f"{low} to {high}",
         money(model.usd),
         "" if model.hours is None else f"{model.hours:.2g}",
         "" if model.asked is None else f"{model.asked:.0%}",
     ]
+    return dict(zip(_COLUMNS, cells, strict=True))
+
+
+def _thousands(tokens: float) -> str:
+    """Tokens in thousands, as ``1,197k``; below a thousand, the number itself."""
+    return f"{tokens:,.0f}" if tokens < 1000.0 else f"{tokens / 1000.0:,.0f}k"

@@ -15,6 +15,7 @@ from labelling import LabelFolder
 from whole_backend import prompt_of
 
 from backend.batches import desk
+from backend.commands import progress
 from backend.commands.jobs.listing import cancel_jobs, print_jobs
 from backend.commands.label.batched import batch_run
 from backend.errors import BatchesUnsupportedError, PriceMissingError
@@ -68,6 +69,18 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
         assert not server.at_once
         assert sum(float(row["camvo_cost_usd"]) for row in folder.rows()) == pytest.approx(spent(folder))
         assert not server.files  # the provider keeps nothing
+
+
+def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    with folder_of(tmp_path / "a", server) as folder, patch.object(progress, "EVERY", 0.0):
+        folder.table("lovely", "gloomy", "mixed")
+        label(folder)
+        shown = folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert "counting votes, planning batches: 3 of 3" in shown
+        assert "$0.00 spent" in shown
+        assert "to come\n" not in shown.partition("planning batches")[2]
 
 
 def test_without_waiting_the_same_command_goes_on_when_it_is_run_again(

@@ -136,6 +136,12 @@ def test_a_recount_voids_it_and_the_next_one_says_so(certified: Certified) -> No
     assert certified.reasons() == [None, "recounted"]
 
 
+def test_the_end_of_a_run_says_how_many_blind_labels_a_recount_has_voided(certified: Certified) -> None:
+    certified.teach(slice(0, 100))
+    certified.recount()
+    assert "the recount has voided 100 earlier ones" in certified.outcome()[1]
+
+
 def test_further_blind_labels_and_new_tasks_leave_it_as_it_is(certified: Certified) -> None:
     certified.teach(slice(0, 100))
     certified.issue()

@@ -289,3 +289,31 @@ def test_many_tasks_are_asked_about_at_once_but_no_more_than_concurrency(tmp_pat
         folder.table(*(f"text {number}" for number in range(9)))
         folder.label()
         assert folder.server.most_at_once == 6  # three tasks with two models each
+
+
+def said(folder: LabelFolder) -> str:
+    return str(folder.console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_the_first_run_says_that_nothing_can_be_certified_without_a_blind_sample(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy")
+        folder.label()
+        folder.label()
+        assert said(folder).count("no task is kept blind") == 1
+
+
+def test_a_blind_sample_of_a_labelled_file_is_not_written_and_another_name_has_one_for_nothing(
+    tmp_path: Path,
+) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy", "calm")
+        folder.label()
+        bought = folder.server.count()
+        folder.label(blind=2)
+        assert not (tmp_path / "blind.csv").exists()
+        assert "--name in-blind" in said(folder)
+        folder.table("lovely", "gloomy", "calm", name="in-blind.csv")  # whose name is the project's
+        folder.label("in-blind.csv", blind=2)
+        assert len(folder.rows("blind.csv")) == 2
+        assert folder.server.count() == bought

@@ -14,7 +14,7 @@ from scripted_litellm import HashedTexts
 
 from backend.commands.label.options import LabelOptions
 from backend.commands.quote import consent
-from backend.commands.quote.output import lines
+from backend.commands.quote.output import lines, print_quote
 from backend.commands.quote.quote_run import file_quote
 from backend.commands.teach.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
@@ -204,6 +204,20 @@ def test_the_hours_are_those_of_the_slowest_limit(tmp_path: Path) -> None:
         said = quote(folder)
         assert said.hours is not None
         assert said.hours.high == pytest.approx(3 / 60)
+
+
+@pytest.mark.parametrize(("of_models", "shown"), [({"rpm": 60}, {"hours"}), ({"pack": 4}, {"in a prompt"})])
+def test_the_table_has_no_column_that_says_nothing(
+    tmp_path: Path, of_models: dict[str, Any], shown: set[str]
+) -> None:
+    with LabelFolder(tmp_path, billed, policy=None, of_models=of_models) as folder:
+        folder.table(*texts(3))
+        print_quote(folder.console, quote(folder))
+        said = folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert {name for name in ("hours", "in a prompt ┃", "asked about") if name in said} == {
+            "in a prompt ┃" if name == "in a prompt" else name for name in shown
+        }
+        assert "input tokens" in said
 
 
 def test_a_model_without_a_price_is_refused_before_anything_is_spent(tmp_path: Path) -> None:

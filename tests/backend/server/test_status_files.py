@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from labelling import LabelFolder, always
+from rich.console import Console
 
+from backend.commands.certificate.outcome import project_report
+from backend.commands.report_tables import tables
+from backend.commands.teach.teach import teach_file
 from backend.server.status.build import build_report
 from backend.server.status.report import ProjectReport
 from backend.settings import load
@@ -56,3 +61,25 @@ def test_scores_that_are_off_and_missing_people_are_cured_by_blind_labels_and_te
     folder.table(*(f"text {number}" for number in range(30)))
     folder.label(blind=20)
     assert "camvo teach" in next(a for a in reported(folder).alerts if a.code == "no_human_answer").fix
+
+
+def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_models_alone(
+    folder: LabelFolder,
+) -> None:
+    folder.table(*(f"text {number}" for number in range(30)))
+    folder.label(blind=20)
+    [row, *_] = folder.rows("blind.csv")
+    folder.change("blind.csv", **{row["text"]: "Sad"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder.path / 'ledger.sqlite'}")
+        teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
+    with folder.ledger.read() as connection:
+        report = project_report(connection, load(None), "in")  # with the models of no camvo.yaml
+    assert report is not None
+    console = Console(file=io.StringIO(), width=200)
+    for table in tables(report):
+        console.print(table)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert row["camvo_task"] in said
+    assert "red" in said
+    assert "keywords" not in said

@@ -189,7 +189,7 @@ class BatchRun:
         """Settle what is back, and send what was held back."""
         report = self.jobs.process.thread.submit(desk.look(self.jobs.project)).result()
         if report.settled:
-            self.console.print(f"{report.settled} batches are back", highlight=False)
+            self.console.print(f"{_batches(report.settled)} back", highlight=False)
         sent = self._send(desk, report.full)
         sent.settled, sent.problems = report.settled, [*report.problems, *sent.problems]
         self._problems |= dict.fromkeys(sent.problems)
@@ -208,7 +208,7 @@ class BatchRun:
         jobs.process.thread.submit(send()).result()
         if report.sent:
             self.console.print(
-                f"{report.sent:,} requests sent; {len(report.out)} batches are out", highlight=False
+                f"{report.sent:,} requests sent; {_batches(len(report.out))} out", highlight=False
             )
         return report
 
@@ -235,7 +235,7 @@ class BatchRun:
         if report.out:
             latest = f", at the latest {_time(max(due))}" if due else ""
             self.console.print(
-                f"{len(report.out)} batches are out{latest}: run the same command again when they are back,"
+                f"{_batches(len(report.out))} out{latest}: run the same command again when all are back,"
                 " or with --wait; camvo jobs lists them",
                 highlight=False,
                 soft_wrap=True,
@@ -253,6 +253,10 @@ def _some_are_out(jobs: DatasetJobs) -> bool:
     """Whether batches of the project are out."""
     with jobs.process.ledger.read() as connection:
         return bool(batch_jobs.find(connection, states=batch_jobs.OPEN, project=jobs.project, limit=1))
+
+
+def _batches(number: int) -> str:
+    return "1 batch is" if number == 1 else f"{number:,} batches are"
 
 
 def _time(at: float) -> str:

@@ -3,6 +3,7 @@
 People and models disagree systematically, so human labels do not enter the model of votes as truths, which
 would spoil it. They correct its probabilities: by one exponent, by a term for each arm's vote, by a term for
 each label, and by a term for "none of the labels that got a vote". With two labels both are candidates.
+The terms for arms and labels are many for few human labels: each is as large as held-out labels prove.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 from scipy import sparse
 
 from camvo.joint.vote_rows import Rows, row_of
-from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior, fit_conditional_logit
+from camvo.numerics.conditional_logit import ChoiceSets, NormalPrior
+from camvo.numerics.proven_logit import fit_proven_logit
 from camvo.numerics.tolerances import EPSILON
 from camvo.state.kept_rounds import KeptRound
 from camvo.typing import Array
@@ -26,6 +28,9 @@ _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
 _LEAST_EXPONENT: Final = 0.1
 _ARM_PRECISION: Final = 20.0
 _LABEL_PRECISION: Final = 20.0
+_TIGHTNESSES: Final = (16.0, 4.0, 1.0)
+"""How many times these precisions count until held-out labels prove that the terms predict better."""
+
 _SURE, _SURE_PRECISION = 0.5, 2.0
 """The prior of what the log ratios of confidences are multiplied by."""
 
@@ -151,7 +156,9 @@ def fit_human_terms(
         choices = _with_column(choices, ratios)
         mean, precisions = [*mean, _SURE], [*precisions, _SURE_PRECISION]
     prior = NormalPrior(np.array(mean), np.array(precisions))
-    exponent, none, *terms = fit_conditional_logit(choices, prior).tolist()
+    corrections = np.zeros(len(mean), dtype=np.bool_)
+    corrections[2 : 2 + len(arms) + len(labels)] = True
+    exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES).tolist()
     exponent = max(exponent, _LEAST_EXPONENT)
     return HumanTerms(
         exponent,

@@ -182,7 +182,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Key → what a call's row holds of it. Whoever looks for the answer by hand finds it by its beginning."""
+    """Key → what a call's row holds of it: the beginning, by which a person finds the answer in its table."""
     names = {key: key[:_KEY_DIGITS] for key in keys}
     return names if len(set(names.values())) == len(names) else {key: key for key in keys}
 

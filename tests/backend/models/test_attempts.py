@@ -169,7 +169,7 @@ def test_the_first_attempt_has_the_key_of_ledgers_that_know_no_attempts(process:
     further = [hashlib.sha256(f"{first}{attempt}".encode()).hexdigest() for attempt in (1, 2)]
     keys = [key[:32] for key in (first, *further)]
     assert {row.key for row in process.rows(tables.answers)} == set(keys)
-    assert [row.key for row in process.rows(tables.calls)] == keys
+    assert [row.key for row in process.rows(tables.calls)] == [key[:8] for key in keys]
 
 
 def test_a_failure_of_the_provider_is_no_attempt(process: Process) -> None:

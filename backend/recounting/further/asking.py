@@ -122,7 +122,7 @@ class FurtherAsking:
         self._voters, self._clock = voters, clock
 
     async def ask_in_doubt(self, job: Job, worth_usd: float) -> Bought:
-        """Ask about a task that nobody has annotated while a vote is worth its price.
+        """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
 
         Args:
             job: the task; its purse pays.

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.special import logsumexp
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.models.explained import Explained
@@ -55,12 +54,7 @@ class TwoCoins:
 
     def explained(self, rows: Rows, accuracy: Array) -> Explained:
         """What votes say if arms have other accuracies on each row, shape (n, K, 2), or on all, (K, 2)."""
-        joint = np.tile(np.log(self.share), (len(rows), 1))
-        for label in range(2):
-            right, wrong = np.log(accuracy[..., label]), np.log1p(-accuracy[..., label])
-            joint[:, label] += (np.where(rows == label, right, wrong) * (rows >= 0)) @ self.temper
-        evidence = np.asarray(logsumexp(joint, axis=1), dtype=np.float64)
-        mass = np.exp(joint - evidence[:, None])
+        mass, evidence = replace(self, accuracy=accuracy).beliefs(rows)
         right = np.stack([(rows == label) * mass[:, label, None] for label in range(2)], axis=2)
         return Explained(mass, right, evidence)
 
@@ -85,13 +79,14 @@ class TwoCoins:
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
-        joint = np.tile(np.log(self.share), (len(rows), 1))
-        for label in range(2):
-            right, wrong = np.log(self.accuracy[:, label]), np.log1p(-self.accuracy[:, label])
-            votes = np.where(rows == label, right, wrong) * (rows >= 0)
-            joint[:, label] += votes @ self.temper
-        evidence = np.asarray(logsumexp(joint, axis=1), dtype=np.float64)
-        return np.exp(joint - evidence[:, None]), evidence
+        right, wrong = np.log(self.accuracy), np.log1p(-self.accuracy)
+        first, second = (
+            np.log(self.share[label])
+            + (np.where(rows == label, right[..., label], wrong[..., label]) * (rows >= 0)) @ self.temper
+            for label in range(2)
+        )
+        evidence = np.logaddexp(first, second)
+        return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
 
 
 def fit_two_coins(rows: Rows, counts: Array, temper: Array) -> TwoCoins:

@@ -171,3 +171,9 @@ def test_an_annotated_task_is_never_asked_about(backend: Backend) -> None:
     backend.hook(annotated(Annotation(200, number, truth(number)), PROJECT))
     assert ask_more(backend, [number], found["least"])["votes"] == 0
     assert number not in doubts(backend)["tasks"]
+
+
+def test_a_model_that_left_the_pool_puts_nothing_in_doubt(believed: bytes, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").write_bytes(believed)
+    with Backend(tmp_path, script, ("red", "green"), policy={"name": "camvo", **POLICY}) as backend:
+        assert doubts(backend)["tasks"] == []

@@ -77,7 +77,7 @@ def _form(parameter: Any) -> str:
     if parameter.is_flag:
         return names
     kind = parameter.bare_type()
-    return f"{names} {_KINDS.get(kind, kind)}"
+    return f"{names} {parameter.metavar or _KINDS.get(kind, kind)}"
 
 
 def _default(parameter: Any) -> str:

@@ -61,10 +61,10 @@ def parts_of(rows: int, is_first: Iterable[bool]) -> Iterator[Part]:
         yield Part(number, start, stop, repeats)
 
 
-def stale_files(folder: Path, parts: int) -> list[Path]:
-    """The files in a folder of results that an earlier run over more rows has left there."""
+def stale_names(names: Iterable[str], parts: int) -> list[str]:
+    """Those of the files in a folder of results that an earlier run over more rows has left there."""
     kept = {Part(number, 0, 0, frozenset()).file_name for number in range(parts)}
-    return [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.name not in kept]
+    return [name for name in names if _NAME.fullmatch(name) and name not in kept]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""``camvo label --engine ray`` on two nodes: one is killed, then the driver, and every task has one round."""
+"""``camvo label --engine ray`` on two nodes, into a bucket: one node is killed, then the driver.
+
+Every task has one round, and the bucket has every row once. The nodes have no credentials but the driver's.
+"""
 
 from __future__ import annotations
 
 import csv
+import io
+import os
 import signal
 from collections import Counter
 from pathlib import Path
@@ -10,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from object_store import ObjectStore
 from postgres import Postgres
 from server_process import child, wait_until
 from sqlalchemy import func, select
@@ -45,7 +51,8 @@ def test_a_killed_node_and_a_killed_driver_cost_nothing_but_time(tmp_path: Path)
     with (
         OpenAIServer(moods) as server,
         Postgres(tmp_path / "postgres") as postgres,
-        TwoRaylets() as raylets,
+        TwoRaylets() as raylets,  # its first node starts without the bucket's credentials
+        ObjectStore() as store,
     ):
         url = postgres.new_ledger_url()
         start = _starter(tmp_path, server.url, url, raylets.address)
@@ -67,14 +74,15 @@ def test_a_killed_node_and_a_killed_driver_cost_nothing_but_time(tmp_path: Path)
             ).one()
             answers = connection.scalar(select(func.count()).select_from(tables.answers))
         ledger.close()
+        parts = store.objects()
     assert (rounds, decided) == (TASKS, TASKS)
     assert answers == len(asked) == TASKS * len(MODELS)
     # Nobody received the answers to the calls that were under way when a process was killed.
     assert sum(asked.values()) - len(asked) <= 3 * AT_ONCE * len(MODELS)
     rows = [
         row
-        for file in sorted((tmp_path / "out").glob("*.parquet"))
-        for row in pyarrow_parquet.read_table(file).to_pylist()
+        for _, part in sorted(parts.items())
+        for row in pyarrow_parquet.read_table(io.BytesIO(part)).to_pylist()
     ]
     assert [row["text"] for row in rows] == texts
     assert [row["camvo_label"] == "Sad" for row in rows] == ["gloomy" in row["text"] for row in rows]
@@ -90,7 +98,7 @@ def _starter(folder: Path, models: str, ledger: str, cluster: str) -> Any:
     }
     (folder / "camvo.yaml").write_text(yaml.safe_dump(settings))
     command = ["label", "in.csv", "--labels", "Glad,Sad", "--text-column", "text"]
-    command += ["--engine", "ray", "--out", "out", "--yes"]
+    command += ["--engine", "ray", "--out", "s3://bucket/labels/", "--yes"]
     log = folder / "log"
 
     def start() -> WarmProcess:
@@ -100,6 +108,7 @@ def _starter(folder: Path, models: str, ledger: str, cluster: str) -> Any:
             CAMVO_CONFIG=str(folder / "camvo.yaml"),
             OPENAI_API_KEY="none",
             RAY_ADDRESS=cluster,
+            **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
         )
         return WarmProcess(command, folder, environment, log, log)
 

@@ -34,9 +34,12 @@ Name: TypeAlias = Annotated[
     typer.Option("--name", help="The project in the ledger.", show_default="the file's name"),
 ]
 Out: TypeAlias = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--out", help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
+        "--out",
+        metavar="PATH",
+        help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
+        " With --engine: a folder, or s3://bucket/folder/.",
     ),
 ]
 Blind: TypeAlias = Annotated[
@@ -132,6 +135,21 @@ def options_of(
         text_column=text_column,
         **others,  # type: ignore[arg-type]
     )
+
+
+def file_of(out: str) -> Path:
+    """The file that ``--out`` names.
+
+    Raises:
+        ConfigError: it is the address of a folder in an object store.
+    """
+    if "://" in out:
+        raise ConfigError(
+            "only parts are written to an object store",
+            where="--out",
+            fix="add --engine asyncio, or name a file",
+        )
+    return Path(out)
 
 
 def refuse(message: str, fix: str, **options: object) -> None:

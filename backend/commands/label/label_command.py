@@ -10,7 +10,7 @@ import typer
 
 from backend.commands.connect.options import BackendUrl, Config, LabelStudioUrl
 from backend.commands.label import arguments
-from backend.commands.label.arguments import options_of, refuse
+from backend.commands.label.arguments import file_of, options_of, refuse
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def label(  # noqa: PLR0917 - a command's options
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
         of_one_process = {"blind": blind, "sample": sample, "pilot": pilot}
         parts = _checked_parts(shard, engine, recount, of_batches, **of_one_process)
-        blind_file = out.parent / "blind.csv"
+        blind_file = (Path() if engine else file_of(out).parent) / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
         options = options_of(**of_file, **run)  # type: ignore[arg-type]
         done = _label_file(source, out, options, config, engine)
@@ -116,12 +116,12 @@ def _checked_parts(
 
 
 def _label_file(
-    source: Path, out: Path, options: LabelOptions, config: Path | None, engine: arguments.Engine
+    source: Path, out: str, options: LabelOptions, config: Path | None, engine: arguments.Engine
 ) -> bool:
     if engine is None:
         from backend.commands.label.file_run import label_file  # noqa: PLC0415 - keeps the help fast
 
-        return label_file(source, out, options, config)
+        return label_file(source, file_of(out), options, config)
     from backend.commands.label.engines.engine_run import label_in_parts  # noqa: PLC0415
 
     return label_in_parts(source, out, options, config, engine)
@@ -147,10 +147,12 @@ def require_one_source(source: Path | None, project: int | None) -> None:
 
 
 def _label_project(
-    project: int, config: Path | None, label_studio: str | None, out: Path | None, **spending: Any
+    project: int, config: Path | None, label_studio: str | None, out: str | None, **spending: Any
 ) -> bool:
     """Label a project in this process; returns whether no task is left."""
     from backend.commands.label.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.label.project.project_run import label_project  # noqa: PLC0415 - keeps the help fast
 
-    return label_project(project, config, label_studio, LabelOptions(**spending), out)
+    return label_project(
+        project, config, label_studio, LabelOptions(**spending), None if out is None else file_of(out)
+    )

@@ -10,7 +10,7 @@ from backend.datasets.sinks.csv_file import CsvSink
 from backend.datasets.sinks.json_file import JsonLinesSink, LabelStudioSink
 from backend.datasets.sinks.parquet_file import ParquetSink
 from backend.datasets.sinks.result import Sink
-from backend.datasets.sinks.whole_file import check_writable
+from backend.datasets.sinks.whole_file import WholeFile, check_writable
 from backend.errors import DatasetError
 
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".parquet", ".json")
@@ -42,7 +42,7 @@ def open_sink(path: Path, columns: Columns) -> Sink:
         case ".csv":
             return CsvSink(path, columns.names)
         case ".parquet":
-            return ParquetSink(path, columns)
+            return ParquetSink(WholeFile(path), columns)
         case ".json":
             return LabelStudioSink(path)
         case _:

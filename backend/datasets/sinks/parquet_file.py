@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from backend.datasets.columns import Columns
 from backend.datasets.optional import pyarrow_parquet
 from backend.datasets.sinks.result import Result, cell
-from backend.datasets.sinks.whole_file import WholeFile
 
 _ROWS = 5_000
 """Rows in one row group."""
@@ -21,13 +20,13 @@ class ParquetSink:
     """A Parquet file. Columns of numbers, booleans and text keep their type; any others are text, as in CSV.
 
     Args:
-        path: the file.
+        file: the file to write, such as a ``WholeFile``; entered and left with the sink.
         columns: the columns of the source with their types.
     """
 
-    def __init__(self, path: Path, columns: Columns) -> None:
+    def __init__(self, file: AbstractContextManager[BinaryIO], columns: Columns) -> None:
         self._parquet = pyarrow_parquet()
-        self._whole, self._columns = WholeFile(path), columns
+        self._whole, self._columns = file, columns
         self._waiting: list[dict[str, Any]] = []
         self._writer: Any = None
         self._kinds: dict[str, type] = {}
@@ -39,10 +38,14 @@ class ParquetSink:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
+        try:
+            if error is None:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException as broken:
+            self._whole.__exit__(type(broken), broken, broken.__traceback__)
+            raise
         self._whole.__exit__(kind, error, trace)
 
     def write(self, result: Result) -> None:

@@ -10,17 +10,20 @@ import pyarrow.parquet
 import pytest
 from command_line import called
 from labelling import PLAIN, LabelFolder
+from object_store import ObjectStore
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
 from backend.commands.label.engines.engine_run import run_parts
 from backend.commands.label.engines.part_labeller import PartLabeller, PartOutcome, Work
+from backend.commands.label.engines.ray_data import keys_of
 from backend.commands.label.options import LabelOptions
 from backend.commands.label.run_counts import RunCounts
 from backend.datasets.parts import Part
 from backend.datasets.shard import Shard
-from backend.errors import ConfigError
+from backend.datasets.sinks.parts_folder import parts_folder
+from backend.errors import ConfigError, DatasetError
 from backend.ledger import projects
 from backend.testing import Reply
 
@@ -37,12 +40,12 @@ def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
 
 
 def label_parts(
-    folder: LabelFolder, engine: Callable[..., Any] = label_here, **options: Any
+    folder: LabelFolder, engine: Callable[..., Any] = label_here, out: str = "", **options: Any
 ) -> tuple[RunCounts, list[PartOutcome]]:
-    """Label ``in.csv`` into the folder ``out``."""
+    """Label ``in.csv`` into the folder ``out``, or into another one."""
     return run_parts(
         folder.path / "in.csv",
-        folder.path / "out",
+        parts_folder(out or str(folder.path / "out")),
         LabelOptions(**{**PLAIN, **options}),
         folder.environment,
         folder.console,
@@ -104,6 +107,75 @@ def test_parts_together_are_the_rows_in_their_order_with_costs_that_add_up(tmp_p
         assert (counts.rows, counts.left) == (121, 0)
 
 
+def test_parts_in_a_bucket_are_those_in_a_folder_and_a_run_again_replaces_them(tmp_path: Path) -> None:
+    address = "s3://bucket/labels/"
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder, ObjectStore() as store:
+        folder.table(*(f"lovely {number}" for number in range(102)))
+        label_parts(folder)
+        label_parts(folder, out=address)
+        local = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+        assert len(local) == 2
+        assert store.objects() == local
+        folder.table(*(f"lovely {number}" for number in range(90)))
+        label_parts(folder, out=address)
+        assert list(store.objects()) == ["part-00000.parquet"]
+        first = store.objects()
+        label_parts(folder, out=address)
+        assert store.objects() == first
+        assert folder.server.count() == 204
+
+
+def test_a_bucket_that_is_missing_or_refuses_is_named_before_anything_is_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder, ObjectStore() as store:
+        folder.table("lovely")
+        with pytest.raises(DatasetError, match="no such bucket"):
+            label_parts(folder, out="s3://missing/labels")
+        store.refuses = lambda method, query: method == "PUT"
+        with pytest.raises(DatasetError, match="refuses these credentials"):
+            label_parts(folder, out="s3://bucket/labels")
+        assert folder.server.count() == 0
+
+
+def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_nothing(
+    tmp_path: Path,
+) -> None:
+    with LabelFolder(tmp_path, moods) as folder, ObjectStore() as store:
+        folder.table("lovely", "gloomy")
+
+        def refused(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+            store.refuses = lambda method, query: method == "PUT"
+            yield from label_here(work, parts)
+
+        _, errors = label_parts(folder, refused, out="s3://bucket/labels")
+        assert [error.code for error in errors] == ["dataset_invalid"]
+        assert store.objects() == {}
+        store.refuses = lambda method, query: False
+        label_parts(folder, out="s3://bucket/labels")
+        assert list(store.objects()) == ["part-00000.parquet"]
+        assert folder.server.count() == 4
+
+
+def test_actors_are_sent_the_credentials_of_a_bucket_and_not_those_that_nothing_needs(tmp_path: Path) -> None:
+    sent = []
+
+    def keys(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+        sent.append(keys_of(work))
+        return iter(())
+
+    with LabelFolder(tmp_path, moods) as folder, ObjectStore():
+        folder.table("lovely")
+        label_parts(folder, keys)
+        label_parts(folder, keys, out="s3://bucket/labels")
+    without, bucket = sent
+    assert set(without) == {"OPENAI_API_KEY"}
+    assert set(bucket) - set(without) == {
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_REGION",
+        "AWS_ENDPOINT_URL",
+    }
+
+
 def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: Path) -> None:
     texts = [f"lovely {number}" for number in range(250)]
 
@@ -145,7 +217,7 @@ def test_a_file_is_refused_as_the_folder_of_the_parts(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="is no folder"):
             run_parts(
                 tmp_path / "in.csv",
-                tmp_path / "out.csv",
+                parts_folder(str(tmp_path / "out.csv")),
                 LabelOptions(**PLAIN),
                 folder.environment,
                 folder.console,
@@ -161,6 +233,8 @@ def test_a_file_is_refused_as_the_folder_of_the_parts(tmp_path: Path) -> None:
         (["--engine", "ray", "--blind", "10"], "--blind"),
         (["--engine", "asyncio", "--shard", "1/4"], "--shard"),
         (["--engine", "ray", "--batch"], "--batch"),
+        (["--out", "s3://bucket/labels/"], "add --engine"),
+        (["--engine", "asyncio", "--out", "ftp://bucket/labels/"], "no object store"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backend.datasets.columns import Columns
 from backend.datasets.index import Index
-from backend.datasets.parts import PartTasks, parts_of, rows_of_a_part, stale_files
+from backend.datasets.parts import PartTasks, parts_of, rows_of_a_part, stale_names
 from backend.datasets.plain_config import plain_label_config
 from backend.datasets.sources.parquet_rows import ParquetRows
 from backend.datasets.tasks import Dataset
@@ -58,7 +58,6 @@ def test_parquet_is_read_from_any_row(table: Path, start: int) -> None:
     assert list(source.rows_from(start)) == list(source.rows())[start:]
 
 
-def test_only_parts_that_a_larger_run_left_are_stale(tmp_path: Path) -> None:
-    for name in ("part-00000.parquet", "part-00007.parquet", "mine.parquet", "part-1.parquet"):
-        (tmp_path / name).touch()
-    assert [path.name for path in stale_files(tmp_path, 3)] == ["part-00007.parquet"]
+def test_only_parts_that_a_larger_run_left_are_stale() -> None:
+    names = ["part-00000.parquet", "part-00007.parquet", "mine.parquet", "part-1.parquet"]
+    assert stale_names(names, 3) == ["part-00007.parquet"]

@@ -23,11 +23,11 @@ from backend.commands.progress import progress_bar
 from backend.commands.quote.quoting import agreed
 from backend.datasets.index import Index
 from backend.datasets.optional import pyarrow_parquet
-from backend.datasets.parts import Part, parts_of, stale_files
-from backend.datasets.sinks.whole_file import check_writable
+from backend.datasets.parts import Part, parts_of, stale_names
+from backend.datasets.sinks.parts_folder import PartsFolder, parts_folder
 from backend.datasets.sources.open_source import open_source
 from backend.datasets.tasks import Dataset
-from backend.errors import ConfigError, DatasetError
+from backend.errors import ConfigError
 from backend.ledger import Ledger, migrate
 from backend.settings import Environment, Settings
 
@@ -35,12 +35,12 @@ Engine = Literal["asyncio", "ray"]
 Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
 
 
-def label_in_parts(path: Path, out: Path, options: LabelOptions, config: Path | None, engine: Engine) -> bool:
+def label_in_parts(path: Path, out: str, options: LabelOptions, config: Path | None, engine: Engine) -> bool:
     """Label a file and write the labels to a folder of Parquet files.
 
     Args:
         path: the tasks; every host of a cluster must see the file under this path.
-        out: the folder; the same is true of it.
+        out: the folder, for which the same is true, or the address of one in an object store.
         options: how to label.
         config: ``camvo.yaml``; ``None`` for that of the environment.
         engine: where parts are labelled.
@@ -52,7 +52,7 @@ def label_in_parts(path: Path, out: Path, options: LabelOptions, config: Path | 
         CamvoError: an input is wrong, which is found before anything is spent.
         typer.Exit: somebody interrupted the run.
     """
-    environment = environment_with(config)
+    folder, environment = parts_folder(out), environment_with(config)
     quiet_logs(environment)
     console = Console()
     if engine == "ray" and not ray_data.is_installed():
@@ -62,18 +62,18 @@ def label_in_parts(path: Path, out: Path, options: LabelOptions, config: Path | 
         engine = "asyncio"
     label = ray_data.label_on_ray if engine == "ray" else label_here
     with interruptible():
-        counts, errors = run_parts(path, out, options, environment, console, label)
+        counts, errors = run_parts(path, folder, options, environment, console, label)
     for outcome in errors:
         console.print(
             f"part {outcome.part} is not labelled: {outcome.error}", highlight=False, soft_wrap=True
         )
-    console.print(f"written to {out}", highlight=False, soft_wrap=True)
+    console.print(f"written to {folder.name}", highlight=False, soft_wrap=True)
     return not (counts.left or errors)
 
 
 def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     path: Path,
-    out: Path,
+    folder: PartsFolder,
     options: LabelOptions,
     environment: Environment,
     console: Console,
@@ -89,7 +89,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
     """
     pyarrow_parquet()
     dataset = options.dataset(open_source(path))
-    prepare_folder(out)
+    folder.prepare()
     settings = settings_module.load(environment.config)
     _refuse_batches(settings)
     with Index(dataset) as index:
@@ -98,7 +98,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         parts = list(parts_of(index.rows, index.is_first()))
         work = Work(
             path=path.resolve(),
-            folder=out.resolve(),
+            folder=folder,
             options=options,
             settings=settings,
             environment=environment,
@@ -111,8 +111,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         work = _agreed(work, dataset, index, console)
     counts, errors = _gather(label(work, parts), work, rows, console)
     if not errors:
-        for stale in stale_files(out, len(parts)):
-            stale.unlink()
+        folder.remove(stale_names(folder.names(), len(parts)))
     return counts, errors
 
 
@@ -170,27 +169,3 @@ def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
     with PartLabeller(work) as labeller:
         for part in parts:
             yield labeller.label(part)
-
-
-def prepare_folder(folder: Path) -> None:
-    """Make the folder of the results, and check that files can be written there.
-
-    Raises:
-        ConfigError: it is a file.
-        DatasetError: it cannot be written to.
-    """
-    if folder.suffix and not folder.is_dir():
-        raise ConfigError(
-            f"{folder} is no folder",
-            where="--out",
-            fix="with --engine, name a folder for the parts, as labels/",
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DatasetError(
-            f"cannot be made: {error.strerror or type(error).__name__}",
-            where=str(folder),
-            fix="check the path",
-        ) from error
-    check_writable(folder / Part(0, 0, 0, frozenset()).file_name)

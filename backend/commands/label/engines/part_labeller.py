@@ -19,6 +19,7 @@ from backend.commands.label.run_counts import RunCounts
 from backend.datasets.columns import Columns
 from backend.datasets.parts import Part, PartTasks
 from backend.datasets.sinks.parquet_file import ParquetSink
+from backend.datasets.sinks.parts_folder import PartsFolder
 from backend.datasets.sources.open_source import open_source
 from backend.datasets.tasks import Dataset
 from backend.models.embedder.embedder import Embedder
@@ -44,7 +45,7 @@ class Work:
     """
 
     path: Path
-    folder: Path
+    folder: PartsFolder
     options: LabelOptions
     settings: Settings
     environment: Environment
@@ -111,7 +112,7 @@ class PartLabeller:
         work = self._work
         jobs, tasks = self._open(), PartTasks(self._dataset, part, work.columns)
         tally = label_tasks(jobs, tasks, Console(quiet=True))
-        with ParquetSink(work.folder / part.file_name, work.columns) as sink:
+        with ParquetSink(work.folder.file(part.file_name), work.columns) as sink:
             for result in results(tasks, jobs):
                 sink.write(result)
         return tally.counts

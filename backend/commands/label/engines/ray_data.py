@@ -76,9 +76,23 @@ class _Actor:
         return {"outcome": [pickle.dumps(self._labeller.label(part)) for part in parts]}
 
 
+_OF_S3 = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+)
+"""The variables from which pyarrow takes credentials, region and server of S3, if they are no files."""
+
+
 def keys_of(work: Work) -> dict[str, str]:
-    """The variables of this process's environment that hold the models' keys."""
+    """The variables of this process's environment that hold the models' keys, and those of the bucket."""
     providers = {provider_of(model.model) or "" for model in work.settings.models}
     names = {model.api_key_env for model in work.settings.models if model.api_key_env}
     names |= {f"{provider.upper()}_API_KEY" for provider in providers if provider}
+    if work.folder.name.startswith("s3://"):
+        names.update(_OF_S3)
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}

@@ -30,14 +30,13 @@ from recount import CONTEXT, Item, predict, scorer_of, tables
 from scipy import stats
 
 import camvo
-from camvo.joint.plans.further_votes import FurtherVotes
 from camvo.policies.joint import Joint
+from camvo.policies.past_rounds.going_on import goes_on
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
 from camvo.replays.votes_table import VotesTable
 from camvo.scores.reviews import label_value, suggestions
 from camvo.scores.reviews.label_value import TaughtBefore
-from camvo.stages.asking_order import cheapest_first
 from camvo.typing import Array
 from camvo.votes.decision import Decision
 
@@ -90,7 +89,7 @@ class Project:
     def count(self) -> None:
         """Count all votes again by what is known now, and score the labels."""
         again = [
-            recount(self.policy, self.question.state, PastRound("", CONTEXT, votes, self.labels, self.prices))
+            recount(self.policy, self.question.state, PastRound(CONTEXT, votes, self.labels, self.prices))
             for votes in self.votes
         ]
         self.decisions = [decision for decision in again if decision is not None]
@@ -183,14 +182,18 @@ def _seen(
 
 def _further_votes(project: Project, worth: float) -> float:
     """Ask models that were left out while a vote is worth its price; return what that costs, in $."""
-    past = PastRound("", CONTEXT, {}, project.labels, project.prices)
-    fit = project.policy.joint_fit(past.observation(project.question.state), project.prices)
-    order, shares = cheapest_first(project.prices)
-    further = FurtherVotes(fit, dict(zip(order, shares, strict=True)))
-    full, usd = sum(project.prices.values()), 0.0
+    going_on = goes_on(project.policy)
+    assert going_on is not None
+    state, full, usd = project.question.state, sum(project.prices.values()), 0.0
+
+    def worthwhile(at: int) -> tuple[str, ...]:
+        past = PastRound(CONTEXT, project.votes[at], project.labels, project.prices)
+        found = going_on.further_votes(state, past)
+        return found.arms if found.break_even * worth / full >= 1.0 else ()
+
     for at in project.open:
-        while (going_on := further.on(CONTEXT, project.votes[at], {})).break_even * worth / full >= 1.0:
-            for arm in going_on.arms:
+        while arms := worthwhile(at):
+            for arm in arms:
                 project.votes[at][arm] = project.every[at][arm]
                 usd += project.prices[arm]
     if usd:

@@ -26,20 +26,21 @@ import numpy as np
 import camvo
 from backend.commands.replay.inputs.prices import read_prices
 from backend.commands.replay.inputs.votes_file import read_votes
-from camvo.joint.plans.further_votes import FurtherVotes
-from camvo.policies.joint import Joint
+from camvo.joint.plans.further_votes import GoingOn
+from camvo.policies.past_rounds.going_on import GoesOn, goes_on
 from camvo.policies.past_rounds.past_round import PastRound
 from camvo.policies.past_rounds.recount import recount
 from camvo.policies.policy import Policy
 from camvo.questions.task import Task
 from camvo.replays.votes_table import VotesTable
 from camvo.scores.scorer import FinishedRound, Scorer, fit_scorer
-from camvo.stages.asking_order import cheapest_first
 from camvo.votes.decision import Decision
 
 POLICIES: dict[str, Policy] = {
     "joint": camvo.Joint(),
     "joint, everyone asked": camvo.Joint(worth=1000.0),
+    "camvo": camvo.CaMVo(),
+    "ccamvo": camvo.CCaMVo(),
     "sequential": camvo.Sequential(),
     "baseline": camvo.Baseline(),
 }
@@ -82,7 +83,7 @@ def counted(
 ) -> list[Decision]:
     """Count votes by what the question has learnt by now."""
     labels, prices = tuple(question.labels), question.prices
-    again = [recount(policy, question.state, PastRound("", CONTEXT, cast, labels, prices)) for cast in votes]
+    again = [recount(policy, question.state, PastRound(CONTEXT, cast, labels, prices)) for cast in votes]
     return [decision for decision in again if decision is not None]
 
 
@@ -143,26 +144,27 @@ def tables(paths: Sequence[Path], number: int) -> Iterator[tuple[str, VotesTable
 
 
 def asked_more(
-    question: camvo.Question, policy: Joint, items: list[Item], budget: float
+    question: camvo.Question, going_on: GoesOn, items: list[Item], budget: float
 ) -> tuple[list[dict[str, str | None]], float]:
     """The items' votes after further votes for at most ``budget``, and what these cost."""
-    prices = question.prices
-    observation = PastRound("", CONTEXT, {}, tuple(question.labels), prices).observation(question.state)
-    fit = policy.joint_fit(observation, prices)
-    further = FurtherVotes(fit, dict(zip(*cheapest_first(prices), strict=True)))
-    least, spent = 1.0 / policy.worth_in_askings(prices), 0.0
+    prices, labels, spent = question.prices, tuple(question.labels), 0.0
+    full = sum(prices.values())
     votes = [dict(item.votes) for item in items]
-    best = [(-further.on(CONTEXT, cast, {}).break_even, at) for at, cast in enumerate(votes)]
+
+    def further(at: int) -> GoingOn:
+        return going_on.further_votes(question.state, PastRound(CONTEXT, votes[at], labels, prices))
+
+    best = [(-further(at).break_even, at) for at in range(len(votes))]
     heapq.heapify(best)
     while best:
         even, at = heapq.heappop(best)
-        arms = further.on(CONTEXT, votes[at], {}).arms
+        arms = further(at).arms
         price = sum(prices[arm] for arm in arms)
-        if -even < least or spent + price > budget:
+        if not arms or -even * going_on.worth_of(full) / full < 1.0 or spent + price > budget:
             break
         spent += price
         votes[at] |= {arm: items[at].every[arm] for arm in arms}
-        heapq.heappush(best, (-further.on(CONTEXT, votes[at], {}).break_even, at))
+        heapq.heappush(best, (-further(at).break_even, at))
     return votes, spent
 
 
@@ -202,8 +204,8 @@ def run(
         before = measure([item.first for item in left], left, label_free)
         after = measure(again, left, scorer)
         further, spent = after[0], 0.0
-        if more and isinstance(policy, Joint):
-            votes, spent = asked_more(question, policy, left, more * paid)
+        if more and (going_on := goes_on(policy)) is not None:
+            votes, spent = asked_more(question, going_on, left, more * paid)
             asked = counted(question, policy, votes)
             further = 100.0 * float(
                 np.mean([decision.label == item.truth for decision, item in zip(asked, left, strict=True)])

@@ -171,16 +171,19 @@ class QuestionCounter:
 
     def decision(self, kept: CountableRound, state: State, prices: Mapping[str, float]) -> Decision | None:
         """The decision on a round by what a state knows; ``None`` without a vote that counts."""
-        past = PastRound(
-            str(kept.id),
-            kept.context,
-            kept.votes,
-            tuple(kept.plan["labels"]),
-            prices,
-            aggregation_of(kept.plan),
-            kept.confidences,
-        )
-        return recount(self.policy, state, past)
+        return recount(self.policy, state, past_round(kept, prices))
+
+
+def past_round(kept: CountableRound, prices: Mapping[str, float]) -> PastRound:
+    """The round as policies see it, with the prices of the models whose votes count."""
+    return PastRound(
+        kept.context,
+        kept.votes,
+        tuple(kept.plan["labels"]),
+        prices,
+        aggregation_of(kept.plan),
+        kept.confidences,
+    )
 
 
 def score_of(

@@ -248,7 +248,7 @@ class Runtime:
     def ask_more(
         self, project: str, config: LabelConfig, tasks: Sequence[Any], *, usd: float, worth_usd: float
     ) -> Portion:
-        """Ask models that decided tasks left out, while a vote is worth its price.
+        """Ask models that decided tasks left out, while their policy finds a vote worth asking for.
 
         Args:
             project: Label Studio's key of the project.

@@ -98,6 +98,8 @@ def imported(browser: Browser, installation: Installation, folder: Path) -> int:
     )
     browser.visit(f"{installation.studio.url}/projects/{project}/data/import")
     browser.fill("input[type=file]", str(tasks))
+    # Label Studio shows its own name of a file that it has; before that, the button does nothing
+    browser.wait_until(lambda: "-reviews.json" in "".join(browser.texts("body")), "uploaded file")
     browser.click_text("button", "Import")
     browser.wait_until(lambda: len(installation.tasks(project)) == TASKS, "imported tasks")
     return project

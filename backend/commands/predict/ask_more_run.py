@@ -36,7 +36,7 @@ class AskMoreTally:
         asked = (
             f"Asked more: {self.votes} votes on {self.tasks} tasks; ${self.spent_usd:.4g} of ${usd:.4g} spent"
         )
-        why = "the money does not cover the next" if self.exhausted else "no other vote is worth its price"
+        why = "the money does not cover the next" if self.exhausted else "no other vote is worth asking for"
         return f"{asked}, {why}"
 
 
@@ -55,7 +55,7 @@ class AskMoreRun:
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
     def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
-        """Ask until no vote is worth its price or the money is spent.
+        """Ask until no vote is worth asking for or the money is spent.
 
         Args:
             show: called with a line that says how far it is.

@@ -19,7 +19,7 @@ from backend.ledger.database.upsert import insert_new
 _table = tables.further_votes
 
 Purpose = Literal["doubt", "human"]
-"""Why a model was asked later: its vote was worth its price, or people have labelled the task."""
+"""Why a model was asked later: the label was in doubt, or people have labelled the task."""
 
 
 @dataclass(frozen=True, slots=True)

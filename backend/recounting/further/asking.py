@@ -28,7 +28,7 @@ from backend.ledger.recounts.further_votes import FurtherVote, Purpose
 from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
 from backend.settings.policies import policy_of
-from camvo.policies.joint import Joint
+from camvo.policies.past_rounds.going_on import goes_on
 from camvo.student.taught_texts import STUDENT
 from camvo.twins.same_model import unheard
 
@@ -122,7 +122,7 @@ class FurtherAsking:
         self._voters, self._clock = voters, clock
 
     async def ask_in_doubt(self, job: Job, worth_usd: float) -> Bought:
-        """Ask about a task that nobody has annotated while a vote is worth its price.
+        """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
 
         Args:
             job: the task; its purse pays.
@@ -135,10 +135,11 @@ class FurtherAsking:
         found = await self._find(job, annotated=False)
         if found is None:
             return Bought()
-        prompt, policy = await self._prompt(job, found), self._policy(job, found)
-        if not isinstance(policy, Joint):
+        aggregations = [question.control.aggregation for question in job.config.questions]
+        going_on = goes_on(policy_of(job.settings.policy, aggregations))
+        if going_on is None:
             return Bought()
-        policy = policy.going_on(worth_usd)
+        prompt, policy = await self._prompt(job, found), going_on.going_on(worth_usd)
         costs = found.costs(unheard(self._voters.expected_costs(job, prompt), found.replies))
         plan, _ = await self._planner.plan(job, found.questions, found.contexts, policy, costs)
         request_size.set(_BULK)
@@ -208,10 +209,6 @@ class FurtherAsking:
 
     async def _prompt(self, job: Job, found: _Found) -> TaskPrompt:
         return await write_prompt(job, found.questions, found.contexts, self._examples, alone=True)
-
-    @staticmethod
-    def _policy(job: Job, found: _Found) -> object:
-        return policy_of(job.settings.policy, [question.aggregation for question in found.questions])
 
     async def _store(
         self,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from backend.learning.human_labels import aggregation_of
 from backend.learning.states import StateKey
-from backend.ledger.recounts.countable_rounds import CountableRound
-from backend.recounting.counting import QuestionCounter
-from camvo.joint.plans.further_votes import FurtherVotes
-from camvo.policies.estimates import Observation
-from camvo.policies.joint import Joint
-from camvo.stages.asking_order import cheapest_first
+from backend.recounting.counting import QuestionCounter, past_round
+from camvo.joint.plans.further_votes import GoingOn
+from camvo.policies.past_rounds.going_on import GoesOn, goes_on
+from camvo.policies.past_rounds.past_round import PastRound
 from camvo.state.state import State
-from camvo.student.taught_texts import STUDENT
-from camvo.votes.labels import LABEL_VOTE
+from camvo.twins.same_model import twins, unheard
 
 
 @dataclass(slots=True)
@@ -32,6 +28,19 @@ class DoubtfulTask:
     break_even: float = 0.0
     full_usd: float = 0.0
     next_usd: float = 0.0
+
+    def add(self, going_on: GoingOn, full_usd: float, prices: Mapping[str, float]) -> None:
+        """Add what further votes would bring on one question.
+
+        Args:
+            going_on: the best use of them.
+            full_usd: the question's part of what asking every model costs, in $.
+            prices: arm → its price, in any unit.
+        """
+        share = sum(prices[arm] for arm in going_on.arms) / (sum(prices.values()) or 1.0)
+        self.break_even += going_on.break_even
+        self.full_usd += full_usd
+        self.next_usd += full_usd * share
 
     @property
     def value(self) -> float:
@@ -59,47 +68,35 @@ class Doubting:
 
     Attributes:
         by_task: task → what further votes on it would bring.
-        policy: the project's policy; ``None`` if it is another than ``joint``, so that nothing is in doubt.
+        policy: what the project's policy says of further votes; ``None`` if it says nothing of them, so that
+            nothing is in doubt.
     """
 
     by_task: dict[int, DoubtfulTask] = field(default_factory=dict)
-    policy: Joint | None = None
+    policy: GoesOn | None = None
 
     def add(self, counter: QuestionCounter, key: StateKey, state: State) -> None:
-        """Go through the rounds of one question; of other policies than ``joint`` there is nothing to say.
+        """Go through the rounds of one question.
 
         Args:
             counter: reads the rounds.
             key: the question.
             state: its state of now, which must not change meanwhile.
         """
-        policy, further = counter.policy, None
-        shares: Mapping[str, float] = {}
-        if not isinstance(policy, Joint):
+        policy = goes_on(counter.policy)
+        if policy is None:
             return
         self.policy = policy
         for kept, prices in counter.rounds(key, state):
-            if aggregation_of(kept.plan) != LABEL_VOTE:
-                return
-            if further is None:
-                order, parts = cheapest_first(prices)
-                shares = dict(zip(order, parts, strict=True))
-                observation = Observation(state, kept.context, tuple(kept.plan["labels"]), LABEL_VOTE)
-                joint = policy.joint_fit(observation, prices)
-                further = None if joint is None else FurtherVotes(joint, shares)
-            if further is not None:
-                self._add(kept, further, shares)
-
-    def _add(self, kept: CountableRound, further: FurtherVotes, shares: Mapping[str, float]) -> None:
-        going_on = further.on(kept.context, kept.votes, kept.confidences)
-        task = self.by_task.setdefault(kept.task, DoubtfulTask())
-        task.break_even += going_on.break_even
-        task.full_usd += kept.full_cost_usd
-        task.next_usd += kept.full_cost_usd * sum(shares[arm] for arm in going_on.arms if arm != STUDENT)
+            past = _without_absent(past_round(kept, prices), counter.models)
+            task = self.by_task.setdefault(kept.task, DoubtfulTask())
+            task.add(policy.further_votes(state, past), kept.full_cost_usd, past.costs)
 
     def worthwhile(self, task: DoubtfulTask) -> bool:
         """Whether further votes on the task are worth their price."""
-        return self.policy is not None and task.value * self.policy.worth_of(task.full_usd) >= 1.0
+        if self.policy is None or task.value <= 0.0:
+            return False
+        return task.value * self.policy.worth_of(task.full_usd) >= 1.0
 
     def best(self, usd: float, most: int) -> Doubts:
         """Choose the tasks on which so much money brings the most.
@@ -119,3 +116,14 @@ class Doubting:
             chosen.append(number)
         least = self.by_task[chosen[-1]].value if chosen else 0.0
         return Doubts(tuple(chosen), least)
+
+
+def _without_absent(past: PastRound, models: Sequence[str]) -> PastRound:
+    """The round, in which a model that cannot be asked counts like one that gave no vote.
+
+    Models outside today's pool cannot be asked, nor can one whose twin has voted. Further votes are asked for
+    singly, so no packed arm is asked either.
+    """
+    packed = twins(models)
+    askable = unheard({arm: past.costs[arm] for arm in models if arm not in packed}, past.votes)
+    return replace(past, votes={arm: None for arm in past.costs if arm not in askable} | dict(past.votes))

@@ -21,7 +21,6 @@ class PastRound:
     """A decided round on one question, as it was stored.
 
     Attributes:
-        key: identifies the round to the caller.
         context: the embedding, shape (d,).
         votes: arm → its vote, ``None`` for an arm that was asked and gave no vote.
         labels: the label set, or the items to rank.
@@ -30,7 +29,6 @@ class PastRound:
         confidences: arm → how sure it said it was of its vote, in [0, 1], for the arms that said so.
     """
 
-    key: str
     context: Array
     votes: Mapping[str, str | None]
     labels: tuple[str, ...]

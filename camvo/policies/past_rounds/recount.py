@@ -33,7 +33,7 @@ def recount(policy: Policy, state: State, past: PastRound) -> Decision | None:
     >>> import numpy as np
     >>> policy, east = camvo.Baseline(), np.array([1.0, 0.0])
     >>> question = camvo.Question(("neg", "pos"), prices={"a": 1.0, "b": 1.0}, dimension=2, policy=policy)
-    >>> past = PastRound("1", east, {"a": "neg", "b": "pos"}, ("neg", "pos"), {"a": 1.0, "b": 1.0})
+    >>> past = PastRound(east, {"a": "neg", "b": "pos"}, ("neg", "pos"), {"a": 1.0, "b": 1.0})
     >>> recount(policy, question.state, past).label
     'neg'
     >>> for _ in range(20):  # "b" turns out to be right, and "a" wrong

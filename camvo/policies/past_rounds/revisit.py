@@ -1,4 +1,4 @@
-"""Iterative relabelling: find past rounds whose confidence is too low today (the paper's conclusion).
+"""Iterative relabelling: models are asked again where past votes no longer suffice (the paper's conclusion).
 
 Early rounds are decided before the policy knows the models. Later the same votes may turn out to be worth
 less. If they are no longer confident enough, asking the models that were not asked yet costs less than a new
@@ -7,65 +7,108 @@ round.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final
 
+from camvo.joint.plans.further_votes import NOTHING, GoingOn
+from camvo.numerics.tolerances import TIE
 from camvo.policies.camvo import CaMVo
+from camvo.policies.ensemble import Choice
+from camvo.policies.estimates import Estimates
 from camvo.policies.past_rounds.past_round import QUESTION, PastRound
+from camvo.policies.plan import Plan
 from camvo.state.state import State
-from camvo.votes.decision import Decision
+from camvo.typing import NO_CONFIDENCES, Confidences, Votes
+
+_DEARER: Final = 10.0
+"""So many times dearer than its worth a gain may be before it is not asked for.
+
+The worth comes from prices and states of some time before, and examples alone make a prompt several times as
+long. So only what has become pointless is left out.
+"""
+
+_FREE: Final = 1e-6
+"""The least share of the full price that models count with, so that those without a price have a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revisit:
-    """A past round whose confidence is too low today.
+@dataclass(frozen=True, kw_only=True)
+class Revisit(CaMVo):
+    """CaMVo or CCaMVo on decided rounds: a round whose δ_A is below δ under today's state is in doubt.
+
+    The arms to ask are the cheapest that make the votes confident enough (:meth:`.CaMVo.complement`). Their
+    *gain* is by how much they raise δ_A, at most to δ, summed over the task's questions. δ_A bounds the
+    probability that the label is right from below, so the gain counts in right labels.
 
     Attributes:
-        key: the key of the past round.
-        confidence: δ_A of its votes under today's state.
-        decision: the decision from its votes under today's state; ``None`` if no arm of today's pool voted.
-        ask: the arms to ask, in alphabetical order. Empty if all arms were asked already: then only a human
-            or a new prompt can help.
+        worth_usd: what one more right label is worth, in the unit of the prices; infinite for no limit.
     """
 
-    key: str
-    confidence: float
-    decision: Decision | None
-    ask: tuple[str, ...]
+    worth_usd: float = math.inf
+
+    @classmethod
+    def of(cls, policy: CaMVo) -> Revisit:
+        """The policy on decided rounds, with the same parameters."""
+        return cls(**{each.name: getattr(policy, each.name) for each in fields(CaMVo)})
+
+    def worth_of(self, full: float) -> float:
+        """Infinite: δ says how far to go, and money how many rounds."""
+        return math.inf
+
+    def going_on(self, worth_usd: float) -> Revisit:
+        """The same policy, which passes over what has become far dearer than a right label is worth."""
+        return replace(self, worth_usd=worth_usd)
+
+    def choose(
+        self, arms: tuple[str, ...], costs: Mapping[str, float], estimates: Mapping[str, Estimates]
+    ) -> Choice:
+        """No arm: the votes that are there are where it begins."""
+        return Choice(())
+
+    def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
+        """The arms that the votes lack; none if these reach δ, or if more votes do not raise δ_A."""
+        arms, gain = self.lacking(plan, votes)
+        return arms if gain * self.worth_usd * _DEARER >= _price(plan, arms) else ()
+
+    def lacking(self, plan: Plan, votes: Votes) -> tuple[tuple[str, ...], float]:
+        """The arms that the votes lack to be confident enough, and their gain in right labels.
+
+        Returns:
+            No arm and 0 if the votes reach δ on every question, or if no further vote raises δ_A.
+        """
+        reached = self._reached(plan, votes)
+        if min(reached) >= self.delta - TIE:
+            return (), 0.0
+        arms = self.complement(plan, votes)
+        voted = {**votes, **{arm: dict.fromkeys(plan.estimates, "") for arm in arms}}
+        gain = sum(self._reached(plan, voted)) - sum(reached)
+        return (arms, gain) if gain > TIE else ((), 0.0)
+
+    def further_votes(self, state: State, past: PastRound) -> GoingOn:
+        """The best use of further votes on a decided round.
+
+        Args:
+            state: the question's state of today. It includes what the round itself has taught.
+            past: the round.
+
+        Raises:
+            InvalidParameterError: the context does not fit the state, or ``costs`` is empty.
+        """
+        plan = self.plan({QUESTION: past.observation(state)}, past.costs)
+        arms, gain = self.lacking(plan, past.cast)
+        if not arms:
+            return NOTHING
+        full = _price(plan, plan.arms)
+        share = _price(plan, arms) / full if full > 0.0 else 1.0
+        return GoingOn(gain / max(share, _FREE), arms)
+
+    def _reached(self, plan: Plan, votes: Votes) -> list[float]:
+        """δ_A of the votes on each question, at most δ."""
+        singly = (replace(plan, estimates={name: each}) for name, each in plan.estimates.items())
+        return [min(self.confidence_in(question, votes), self.delta) for question in singly]
 
 
-def find_revisits(
-    policy: CaMVo, state: State, rounds: Iterable[PastRound], *, new_prompt: bool = False
-) -> list[Revisit]:
-    """Find the past rounds whose confidence under today's state is below the policy's δ.
-
-    The state is not changed. Today's state includes what each round taught, so a round's own votes are part
-    of the evidence about the arms that cast them. Votes of arms that have left the pool are ignored.
-
-    Args:
-        policy: chooses the arms to ask; its δ is the required confidence.
-        state: the question's state today.
-        rounds: past rounds on this one question, in any order.
-        new_prompt: whether the prompt has changed since. If so, every arm may be asked again, and the old
-            votes do not count towards the confidence of the new round. Otherwise only arms that were not
-            asked yet are asked, to complete the votes.
-
-    Returns:
-        The rounds to revisit, the least confident first.
-
-    Raises:
-        InvalidParameterError: a context does not fit the state, or ``costs`` of a round is empty.
-    """
-    revisits = (_revisit(policy, state, past, new_prompt=new_prompt) for past in rounds)
-    return sorted((revisit for revisit in revisits if revisit), key=lambda revisit: revisit.confidence)
-
-
-def _revisit(policy: CaMVo, state: State, past: PastRound, *, new_prompt: bool) -> Revisit | None:
-    """The round's revisit, or ``None`` if its confidence reaches δ."""
-    plan = policy.plan({QUESTION: past.observation(state)}, past.costs)
-    votes = past.cast
-    confidence = policy.confidence_in(plan, votes)
-    if confidence >= policy.delta:
-        return None
-    ask = plan.subset if new_prompt else policy.complement(plan, votes)
-    return Revisit(past.key, confidence, policy.decide(plan, votes).get(QUESTION), ask)
+def _price(plan: Plan, arms: Sequence[str]) -> float:
+    """What asking some of the plan's arms costs."""
+    return float(sum(plan.costs[plan.arms.index(arm)] for arm in arms))

@@ -187,7 +187,7 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
     assert tally.spent_usd == pytest.approx(CALL * tally.votes)
     assert tally.summary(1.0) == (
         f"Asked more: {tally.votes} votes on {tally.tasks} tasks; ${tally.spent_usd:.4g} of $1 spent,"
-        " no other vote is worth its price"
+        " no other vote is worth asking for"
     )
 
 

@@ -29,7 +29,7 @@ class RecountReport:
         would_count: of how many.
         would_move: by how much it would change the scores, on average.
         command: the command to run; ``None`` if there is nothing to do by hand.
-        further: votes of models that rounds had left out, asked for because their vote was worth its price.
+        further: votes of models that rounds had left out, asked for where labels were in doubt.
         completed: such votes that the server asked for by itself on tasks that people labelled.
     """
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from backend.datasets.optional import pyarrow_parquet
 from backend.datasets.sinks.object_errors import told
@@ -102,10 +102,11 @@ class ObjectFolder:
         """Write an object in another thread, where no signal raises.
 
         pyarrow publishes what was written whenever a stream is closed, even by the end of a ``with`` after an
-        error. So nothing but pyarrow may raise between the opening and the only write; after an error of its
-        own it publishes nothing.
+        error, or when the stream is forgotten. So nothing may raise between opening and closing: an upload
+        of pieces begins with the opening, and errors of pieces show at the closing, which then publishes
+        nothing.
         """
-        files, path = _opened(self.address)
+        files, path = _opened(self.address, at_once=len(content) < _AT_ONCE)
 
         def write() -> None:
             stream = files.open_output_stream(f"{path}/{name}")
@@ -137,20 +138,31 @@ class WholeObject:
             self._folder.send(self._name, self._content.getbuffer())
 
 
-_OPTIONS = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=60"}
-"""Options of each store beside those of the address.
+_AT_ONCE = 8 * 2**20
+"""Objects of fewer bytes are sent to S3 in one request, so that a killed process leaves no pieces behind.
 
-S3 is sent an object of less than 10 MB in one request, so that a killed process leaves no upload half done.
-Google's is given up after a minute; pyarrow would try for a quarter of an hour.
+pyarrow would send more than 10 MB in pieces nevertheless, and publish what it has if it could not begin.
 """
 
+_PATIENCE = 60
+"""Seconds until Google's store is given up; pyarrow would try for a quarter of an hour."""
 
-def _opened(address: str) -> tuple[Any, str]:
-    """The object store, and the folder's path in it."""
+
+def _opened(address: str, *, at_once: bool = False) -> tuple[Any, str]:
+    """The object store, and the folder's path in it.
+
+    Args:
+        address: the folder's address.
+        at_once: whether objects are sent in one request.
+    """
     pyarrow_parquet()
     from pyarrow.fs import FileSystem  # noqa: PLC0415 - an extra
 
     parts = urlsplit(address)
-    query = "&".join(filter(None, [_OPTIONS[parts.scheme], parts.query]))
-    files, path = FileSystem.from_uri(parts._replace(query=query).geturl())
+    options = dict(parse_qsl(parts.query))
+    if parts.scheme == "s3":
+        options["allow_delayed_open"] = str(at_once).lower()
+    else:
+        options.setdefault("retry_limit_seconds", str(_PATIENCE))
+    files, path = FileSystem.from_uri(parts._replace(query=urlencode(options)).geturl())
     return files, path.rstrip("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -77,10 +78,11 @@ def test_an_error_while_a_file_is_written_leaves_no_object(store: ObjectStore) -
     ("refuses", "size"),
     [
         (lambda method, query: method == "PUT", 3),
+        (lambda method, query: method == "POST" and query == "uploads", MANY),
         (lambda method, query: "partNumber=2" in query, MANY),
         (lambda method, query: method == "POST" and "uploadId" in query, MANY),
     ],
-    ids=["the only request", "a piece", "the end"],
+    ids=["the only request", "the beginning", "a piece", "the end"],
 )
 def test_an_upload_that_breaks_leaves_no_object_and_is_told(
     store: ObjectStore, refuses: Refuses, size: int
@@ -89,6 +91,19 @@ def test_an_upload_that_breaks_leaves_no_object_and_is_told(
     with pytest.raises(DatasetError, match="s3://bucket/labels/a: the object store refuses"):
         write(parts_folder("s3://bucket/labels"), "a", bytes(size))
     assert store.objects() == {}
+
+
+@pytest.mark.parametrize("size", [3, MANY])
+def test_an_interrupt_during_an_upload_leaves_the_whole_object(store: ObjectStore, size: int) -> None:
+    def interrupts(method: str, query: str) -> bool:
+        if method == "PUT" and "partNumber=2" not in query and "partNumber=3" not in query:
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    store.refuses = interrupts
+    with pytest.raises(KeyboardInterrupt):
+        write(parts_folder("s3://bucket/labels"), "a", bytes(size))
+    assert store.objects() == {"a": bytes(size)}
 
 
 def test_removed_files_go_and_the_others_stay(store: ObjectStore) -> None:

@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python benchmarks/bulk.py [--tasks 2000] [--beside CHECKOUT] [--postgres] [--profile F]
 
 One process labels texts by three models under ``majority``, which asks all of them, and under the default
-policy. Beside it the same process makes the same calls through litellm alone: the floor of any client that
-uses it. ``--beside`` repeats all of it with another checkout of CaMVo, taking turns, for ratios. Counted are
-the process's own seconds (the models answer in another), the calls, and the ledger's rows, statements and
-commits.
+policy, the latter also with models that are asked about up to 20 texts in a prompt. Beside it the same process
+makes the same calls through litellm alone: the floor of any client that uses it. ``--beside`` repeats all of
+it with another checkout of CaMVo, taking turns, for ratios. Counted are the process's own seconds (the models
+answer in another), the calls, and the ledger's statements and commits.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ WARM_UP = 100
 """Tasks before those that are timed."""
 
 AT_ONCE = 64
+PACK = 20
 
 
 def write_tasks(path: Path, numbers: range) -> None:
@@ -74,8 +75,9 @@ def label(folder: Path, address: str, policy: str, tasks: int, database: str | N
     from backend.commands.label.options import LabelOptions
     from backend.settings import Environment
 
-    config: dict[str, object] = {"models": model_settings(address, 3), "concurrency": AT_ONCE}
-    if policy != "default":
+    models = model_settings(address, 3, pack=PACK if policy == "packed" else 1)
+    config: dict[str, object] = {"models": models, "concurrency": AT_ONCE}
+    if policy == "majority":
         config["policy"] = {"name": policy}
     (folder / "camvo.yaml").write_text(yaml.safe_dump(config))
     environment = Environment(
@@ -211,7 +213,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="another checkout of CaMVo")
     parser.add_argument("--postgres", action="store_true", help="a ledger on PostgreSQL instead of SQLite")
-    parser.add_argument("--only", help="one of litellm, majority, default")
+    parser.add_argument("--only", help="one of litellm, majority, default, packed")
     parser.add_argument("--profile", help="write a profile of the one measured with --only to this file")
     for hidden in ("--measure", "--address", "--database"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -226,7 +228,7 @@ def main() -> None:
 
 def compare(options: argparse.Namespace, checkouts: dict[str, Path]) -> None:
     """Measure all checkouts in turns, and print the medians and their ratios."""
-    kinds = [options.only] if options.only else ["litellm", "majority", "default"]
+    kinds = [options.only] if options.only else ["litellm", "majority", "default", "packed"]
     results: dict[tuple[str, str], list[dict[str, float]]] = {}
     with scripted_models() as address, postgres() if options.postgres else nullcontext() as server:
         for _ in range(options.repeat):

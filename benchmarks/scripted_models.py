@@ -1,8 +1,9 @@
 """A local OpenAI-compatible server in a process of its own, for benchmarks: models that answer at once.
 
-Each model reads a word of the text and gives the wrong one of two labels in a tenth of the texts, by a hash
-of its name and the text. So the votes are the same in every run, and the policies have something to do. The
-server counts the prompts that it is asked more than once: each of these was bought twice.
+Each model gives the wrong one of two labels to a tenth of the texts, by a hash of its name and the text. So
+the votes are the same in every run, and the policies have something to do. No word tells a text's label. The
+server counts the prompts that it is asked more than once: each of these was bought twice. A prompt about
+several tasks is answered like several prompts about one.
 """
 
 from __future__ import annotations
@@ -23,23 +24,25 @@ from urllib.request import urlopen
 
 from aiohttp import web
 
+from backend.testing import packed_texts, task_text
+
 LABELS = ("Positive", "Negative")
-WORDS = {"pleasant": "Positive", "dreadful": "Negative"}
 _WRONG = 0.1
 
 
 def text_of(number: int) -> str:
-    """A text of about 20 words that no other number has, with one of the words of :data:`WORDS`."""
-    word = list(WORDS)[int(hashlib.sha256(str(number).encode()).hexdigest(), 16) % 2]
+    """A text of about 20 words that no other number has."""
     return (
-        f"Guest {number} writes that the stay in room {number % 97} was {word} on the whole,"
+        f"Guest {number} writes that the stay in room {number % 97} was as described on the whole,"
         f" with breakfast at {number % 12} and {number % 5} neighbours on the floor."
     )
 
 
-def truth_of(text: str) -> str:
-    """The label of the word that a text holds."""
-    return next(label for word, label in WORDS.items() if word in text)
+def vote(model: str, text: str) -> str:
+    """The label that a model gives a text."""
+    truth = LABELS[hashlib.sha256(text.encode()).digest()[0] % 2]
+    wrong = hashlib.sha256(f"{model} {text}".encode()).digest()[0] / 256 < _WRONG
+    return LABELS[LABELS.index(truth) - 1] if wrong else truth
 
 
 def serve(port: int, latency: float) -> None:
@@ -52,10 +55,9 @@ def serve(port: int, latency: float) -> None:
         asked[f"{body['model']} {prompt}"] += 1
         if latency:
             await asyncio.sleep(latency)
-        draw = hashlib.sha256(f"{body['model']} {prompt}".encode()).digest()[0] / 256
-        label = truth_of(prompt)
-        content = LABELS[LABELS.index(label) - 1] if draw < _WRONG else label
-        message = {"role": "assistant", "content": json.dumps({"label": content})}
+        tasks = packed_texts(body) or {"label": task_text(body)}
+        said = {key: vote(body["model"], text) for key, text in tasks.items()}
+        message = {"role": "assistant", "content": json.dumps(said)}
         return web.json_response(
             {
                 "id": "1",
@@ -104,8 +106,10 @@ def counts(address: str) -> dict[str, int]:
         return dict(json.load(response))
 
 
-def model_settings(address: str, models: int, provider: str = "hosted_vllm") -> list[dict[str, object]]:
-    """The section ``models`` of a ``camvo.yaml`` for this server."""
+def model_settings(
+    address: str, models: int, provider: str = "hosted_vllm", pack: int = 1
+) -> list[dict[str, object]]:
+    """The section ``models`` of a ``camvo.yaml`` for this server; ``pack`` tasks share a prompt."""
     return [
         {
             "name": f"model{number}",
@@ -114,6 +118,7 @@ def model_settings(address: str, models: int, provider: str = "hosted_vllm") -> 
             "input_price": 0.01,
             "output_price": 0.01,
         }
+        | ({"pack": pack} if pack > 1 else {})
         for number in range(models)
     ]
 

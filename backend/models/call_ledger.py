@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -184,8 +184,7 @@ class CallLedger:
         taken = claims.claimed(connection, keys)
         free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
         calls = spending.reserve_each(connection, [each.reservation() for each in free.values()])
-        claims.add(connection, calls, self.owner, LEASE)
-        self._contacts.note()
+        self.add_claims(connection, calls)
         return [
             ClaimResult(call=calls[each.key])
             if free.get(each.key) is each
@@ -220,6 +219,16 @@ class CallLedger:
         self._contacts.note()
         claim = claims.acquire(connection, key, self.owner, LEASE, grace=self._contacts.grace)
         return claims.Claim(None) if claim is not None and claim.call in self._not_booked else claim
+
+    def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
+        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.
+
+        Args:
+            connection: the transaction.
+            calls: key → the call's id.
+        """
+        self._contacts.note()
+        claims.add(connection, calls, self.owner, LEASE)
 
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.

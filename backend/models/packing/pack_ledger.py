@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from backend.ledger import deleted_tasks
 from backend.ledger.calls import answers, claims
-from backend.ledger.calls.bookings import CallOutcome, settle_call, store_answer
+from backend.ledger.calls.bookings import BoughtAnswer, CallOutcome, settle_call, store_answers
+from backend.ledger.database.grouped.writes import GroupedWrite
 from backend.ledger.money import spending
 from backend.models.call_ledger import GRACE, CallLedger, refuse_batched
 from backend.models.model_query import CallEstimate, PaidAnswer
@@ -45,7 +46,7 @@ class PackLedger:
 
     async def find(self, member: Member) -> PaidAnswer | None:
         """Return the answer in the ledger; ``None`` if there is none."""
-        return await self._calls.persist(lambda connection: _find(connection, member))
+        return await self._calls.persist(GroupedWrite(_find_each, member))
 
     async def find_or_free(self, member: Member) -> PaidAnswer | None:
         """Return the answer in the ledger; ``None`` while another process asks the same.
@@ -57,7 +58,8 @@ class PackLedger:
         """
 
         def look(connection: Connection) -> PaidAnswer | None:
-            if (stored := _find(connection, member)) is not None:
+            [stored] = _find_each(connection, [member])
+            if stored is not None:
                 return stored
             if self._calls.acquire(connection, member.key) is None:
                 refuse_batched(connection, member.key, member.query)
@@ -88,21 +90,22 @@ class PackLedger:
         first = next(iter(members.values()))
 
         def find_or_reserve(connection: Connection) -> PackClaim:
-            stored = {
-                key: answer
-                for key, member in members.items()
-                if (answer := _find(connection, member)) is not None
-            }
-            held = {key: self._calls.acquire(connection, key) for key in members if key not in stored}
-            mine = [key for key, claim in held.items() if claim is not None]
+            found = zip(members, _find_each(connection, [*members.values()]), strict=True)
+            stored = {key: answer for key, answer in found if answer is not None}
+            taken = claims.claimed(connection, [key for key in members if key not in stored])
+            held = {key: self._calls.acquire(connection, key) for key in taken}
+            free = [key for key in members if key not in stored and key not in taken]
+            mine = [key for key in members if key in free or held.get(key) is not None]
             if not mine:
                 return PackClaim(stored, (), None)
             before = [claim.call for claim in held.values() if claim is not None and claim.call is not None]
             if before:  # the connection broke while this was committed
-                return PackClaim(stored, tuple(mine), before[0])
-            call = self._reserve(connection, [members[key] for key in mine], shares, estimate, seconds)
-            for key in mine:
-                claims.note_call(connection, key, self._calls.owner, call)
+                call = before[0]
+            else:
+                call = self._reserve(connection, [members[key] for key in mine], shares, estimate, seconds)
+                for key in taken.intersection(mine):
+                    claims.note_call(connection, key, self._calls.owner, call)
+            self._calls.add_claims(connection, dict.fromkeys(free, call))
             return PackClaim(stored, tuple(mine), call)
 
         claimed = await self._calls.reserve(find_or_reserve, first.query, until)
@@ -156,19 +159,19 @@ class PackLedger:
         members, shares = list(pack.members.values()), pack.shares
 
         def store_and_settle(connection: Connection) -> None:
-            for member in members:
-                query, content = member.query, None if contents is None else contents[member.key]
-                store_answer(
-                    connection,
-                    member.key,
-                    query.model,
-                    (query.project, query.task),
-                    content,
-                    outcome,
-                    now=self._clock(),
+            bought = [
+                BoughtAnswer(
+                    key=member.key,
+                    model=member.query.model,
+                    payer=(member.query.project, member.query.task),
+                    content=None if contents is None else contents[member.key],
+                    outcome=outcome,
                     share=shares[member.key],
                 )
-                claims.release(connection, member.key, self._calls.owner)
+                for member in members
+            ]
+            store_answers(connection, bought, now=self._clock())
+            claims.release_each(connection, [member.key for member in members], self._calls.owner)
             settle_call(connection, call, outcome)
 
         paid = contents is not None or outcome.usage.cost > 0
@@ -180,12 +183,19 @@ class PackLedger:
             self._calls.stop_renewing(member.key)
 
 
-def _find(connection: Connection, member: Member) -> PaidAnswer | None:
-    """Return a stored answer, and record that the task uses it."""
-    stored = answers.find_by_key(connection, [member.key]).get(member.key)
-    if stored is None:
-        return None
-    if not deleted_tasks.is_deleted(connection, member.query.project, member.query.task):
-        answers.link_task(connection, member.key, member.query.project, member.query.task)
-    content = stored.content if stored.content and member.usable(stored.content) else ""
-    return PaidAnswer(content, 0.0, stored=True, version=stored.version)
+def _find_each(connection: Connection, members: Sequence[Member]) -> list[PaidAnswer | None]:
+    """Return each member's stored answer, or ``None``, and record that its task uses it."""
+    found = answers.find_by_key(connection, [member.key for member in members])
+    users = [(member.query.project, member.query.task) for member in members if member.key in found]
+    deleted = deleted_tasks.deleted_among(connection, users)
+    paid: list[PaidAnswer | None] = []
+    for member in members:
+        if (stored := found.get(member.key)) is None:
+            paid.append(None)
+            continue
+        user = (member.query.project, member.query.task)
+        if user not in deleted:
+            answers.link_task(connection, member.key, *user)
+        content = stored.content if stored.content and member.usable(stored.content) else ""
+        paid.append(PaidAnswer(content, 0.0, stored=True, version=stored.version))
+    return paid

@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python benchmarks/bulk.py [--tasks 2000] [--beside CHECKOUT] [--postgres] [--profile F]
 
 One process labels texts by three models under ``majority``, which asks all of them, and under the default
-policy, the latter also with models that are asked about up to 20 texts in a prompt. Beside it the same process
-makes the same calls through litellm alone: the floor of any client that uses it. ``--beside`` repeats all of
-it with another checkout of CaMVo, taking turns, for ratios. Counted are the process's own seconds (the models
-answer in another), the calls, and the ledger's statements and commits.
+policy, the latter also with models that are asked about up to 20 texts in a prompt. Beside it the same
+process makes the same calls through litellm alone: the floor of any client that uses it. ``--beside`` repeats
+all of it with another checkout of CaMVo, taking turns, for ratios. Counted are
+the process's own seconds (the models answer in another), the calls, and the ledger's statements and commits.
 """
 
 from __future__ import annotations

@@ -65,11 +65,16 @@ class ReliabilityFits:
     async def fit(self, project: str) -> None:
         """Fit the reliabilities of every question of a project, store those that are news, and apply them."""
         try:
-            for fit in await self._read(partial(_news, project, self.clock())):
-                await self.writer.persist(partial(_store, fit))
+            while not await self._store_news(project):
+                pass  # another fit took the number, perhaps one of fewer annotations
             await self.apply(project)
         except CamvoError as error:
             _log.error("reliabilities_not_fitted", project=project, code=error.code, reason=str(error))
+
+    async def _store_news(self, project: str) -> bool:
+        """Fit, and store what is news; return whether all of it was stored."""
+        news = await self._read(partial(_news, project, self.clock()))
+        return all([await self.writer.persist(partial(_store, fit)) for fit in news])
 
     async def apply(self, project: str) -> None:
         """Correct every task whose human label differs by the latest fits, unless that is done already."""
@@ -155,8 +160,8 @@ def _changed(question: AnsweredQuestion, fit: StoredReliabilities) -> list[int]:
     ]
 
 
-def _store(fit: StoredReliabilities, connection: Connection) -> None:
-    reliabilities.store(connection, fit)
+def _store(fit: StoredReliabilities, connection: Connection) -> bool:
+    return reliabilities.store(connection, fit)
 
 
 def _set_applied(fit: StoredReliabilities, connection: Connection) -> None:

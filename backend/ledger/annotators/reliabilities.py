@@ -52,10 +52,11 @@ def latest(connection: Connection, project: str, control: str, most: int = 1) ->
     return [StoredReliabilities(**row._mapping) for row in rows]
 
 
-def store(connection: Connection, fit: StoredReliabilities) -> None:
-    """Store a fit, unless another process has stored one of its number."""
+def store(connection: Connection, fit: StoredReliabilities) -> bool:
+    """Store a fit, unless one of its number is there; return whether it was stored."""
     values = {name: getattr(fit, name) for name in StoredReliabilities.__dataclass_fields__}
-    connection.execute(insert_new(connection.dialect, _table), values | {"accuracies": dict(fit.accuracies)})
+    values["accuracies"] = dict(fit.accuracies)
+    return connection.execute(insert_new(connection.dialect, _table), values).rowcount == 1
 
 
 def set_applied(connection: Connection, fit: StoredReliabilities) -> None:

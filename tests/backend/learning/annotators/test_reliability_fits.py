@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from label_studio_requests import SENTIMENT, Annotation, Project, annotated, annotations_deleted, task
+from sqlalchemy import Connection
 from whole_backend import Backend, votes
 
 from backend.label_studio.webhooks import WebhookEvent
 from backend.learning.annotators.reliability_fits import ReliabilityFits, is_due
-from backend.ledger import human_annotations
+from backend.ledger import Writer, human_annotations
 from backend.ledger.annotators import reliabilities
 from backend.ledger.annotators.reliabilities import StoredReliabilities
 
@@ -43,11 +46,11 @@ def label_all(backend: Backend, tasks: Sequence[int] = TASKS) -> None:
     say(backend, GUESSER, SPLIT, "Glad")
 
 
-def fit(backend: Backend) -> list[StoredReliabilities]:
+def fit(backend: Backend, writer: Any = None) -> list[StoredReliabilities]:
     """Fit and apply, as a training does; return all fits, the newest first."""
     runtime = backend.runtime
     step = ReliabilityFits(
-        runtime.ledger, runtime._writer, runtime._process.readers, runtime.settings, runtime.clock
+        runtime.ledger, writer or runtime._writer, runtime._process.readers, runtime.settings, runtime.clock
     )
     event = WebhookEvent("START_TRAINING", Project().key, SENTIMENT)
     runtime._thread.submit(step(event)).result(30)
@@ -96,6 +99,28 @@ def test_a_fit_that_says_the_same_is_not_stored_again(backend: Backend) -> None:
     events = len(backend.events())
     assert fit(backend) == first
     assert len(backend.events()) == events
+
+
+class OvertakenWriter:
+    """A writer before whose first write another process stores a fit."""
+
+    def __init__(self, writer: Writer, fit: StoredReliabilities) -> None:
+        self._writer, self._fit = writer, iter([fit])
+
+    async def persist(self, function: Callable[[Connection], Any]) -> Any:
+        for fit in self._fit:
+            await self._writer.persist(partial(reliabilities.store, fit=fit))
+        return await self._writer.persist(function)
+
+
+def test_a_fit_that_another_one_overtakes_is_made_again(backend: Backend) -> None:
+    """There are too few annotations for the server to fit by itself."""
+    label_all(backend, TASKS[:2])
+    old = StoredReliabilities(Project().key, "mood", 1, {str(GOOD): 0.5}, 1, True, backend.runtime.clock())
+    newest, *others = fit(backend, OvertakenWriter(backend.runtime._writer, old))
+    assert others == [old]
+    assert newest.number == 2
+    assert newest.accuracies.keys() == {str(GOOD), str(CAREFUL), str(GUESSER)}
 
 
 def test_a_changed_fit_takes_back_what_the_old_one_taught(backend: Backend) -> None:

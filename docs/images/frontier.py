@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 FOLDER = Path(__file__).parent
 TITLES = ("mmlu: 14,014 items, 4 labels", "policy: 6,980 items, 22 labels")
 SERIES = {
-    "sequential, agreement 1": ("CaMVo's default", "#1b6ca8", "o"),
-    "with labels: sequential, agreement 1": ("default, 5% human labels", "#c0392b", "D"),
+    "joint, worth 10": ("CaMVo's default, worth 5, 10, 20", "#1b6ca8", "o"),
+    "sequential, agreement 1": ("sequential voting", "#3a9a76", "D"),
     "CaMVo, k_min = 3, δ = 0.97": ("paper's policy", "#6b6b6b", "s"),
     "cascade, score ≥ 0.999": ("cascade", "#b8860b", "^"),
     "random 35% of the models": ("random models", "#8e6bbf", "x"),

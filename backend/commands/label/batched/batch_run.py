@@ -178,6 +178,7 @@ class BatchRun:
         seconds, fresh = _FIRST_PAUSE, True
         while True:
             report = self._look(desk)
+            moved = report.settled or report.sent
             if (not report.out and not report.full) or (report.settled and fresh):
                 before, fresh = self._wanted(), False
                 self.label(self.jobs, most())
@@ -191,7 +192,7 @@ class BatchRun:
                 self._say(report)
                 return False
             if report.out or report.full:
-                seconds = _FIRST_PAUSE if report.settled or report.sent else seconds
+                seconds = _FIRST_PAUSE if moved or report.sent else seconds
                 self.pause(seconds)
                 seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 

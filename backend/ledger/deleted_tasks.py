@@ -22,14 +22,13 @@ from backend.ledger.batches import lines as batch_lines
 from backend.ledger.batches import tasks as batch_tasks
 from backend.ledger.calls import answers, pack_checks
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among, by_project, insert_each
+from backend.ledger.database.number_sets import among, found_among, insert_each
 from backend.ledger.predictions import accepted
 from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts import rows as recounts
 
 _table, _left = tables.deleted_tasks, tables.tasks_to_forget
-_FIND = select(_table.c.task).where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"))
-_AMONG = select(_table.c.task).where(
+_FIND = select(_table.c.task).where(
     _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("numbers", expanding=True))
 )
 _NEXT = select(_left.c.project, _left.c.task).order_by(_left.c.project, _left.c.task).limit(bindparam("most"))
@@ -81,13 +80,9 @@ def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
 
 def is_deleted(connection: Connection, project: str, task: int) -> bool:
     """Whether the task was deleted. Label Studio never reuses a task's number."""
-    return connection.execute(_FIND, {"of": project, "number": task}).first() is not None
+    return bool(deleted_among(connection, [(project, task)]))
 
 
 def deleted_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Return those of the tasks that were deleted; each is a project and a number. At most some hundred."""
-    deleted: set[tuple[str, int]] = set()
-    for project, numbers in by_project(tasks):
-        found = connection.scalars(_AMONG, {"of": project, "numbers": numbers})
-        deleted |= {(project, number) for number in found}
-    return deleted
+    return found_among(connection, _FIND, tasks)

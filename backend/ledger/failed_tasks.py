@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from backend.ledger.database import tables
-from backend.ledger.database.number_sets import among, by_project
+from backend.ledger.database.number_sets import among, found_among
 from backend.ledger.database.upsert import insert_or_replace
 
 _table = tables.failed_tasks
@@ -42,12 +42,7 @@ def record(connection: Connection, project: str, task: int, code: str, now: floa
 
 def failed_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
     """Return those of the tasks, projects and numbers, whose latest run failed; at most some hundred."""
-    failed: set[tuple[str, int]] = set()
-    for project, numbers in by_project(tasks):
-        failed |= {
-            (project, number) for number in connection.scalars(_FIND, {"of": project, "numbers": numbers})
-        }
-    return failed
+    return found_among(connection, _FIND, tasks)
 
 
 def forget_task(connection: Connection, project: str, task: int) -> None:

@@ -18,11 +18,6 @@ from backend.ledger.database.upsert import insert_or_replace
 from backend.ledger.withdrawals import Withdrawal, annotation_time
 
 _table = tables.human_annotations
-_OF_TASK = (
-    select(_table)
-    .where(_table.c.project == bindparam("of"), _table.c.task == bindparam("number"), ~_table.c.deleted)
-    .order_by(_table.c.annotation_id)
-)
 _OF_TASKS = (
     select(_table)
     .where(
@@ -146,8 +141,7 @@ def delete(connection: Connection, project: str, ids: Collection[int], now: floa
 
 def of_task(connection: Connection, project: str, task: int) -> list[Annotation]:
     """Return a task's annotations that are not deleted, ordered by id."""
-    rows = connection.execute(_OF_TASK, {"of": project, "number": task})
-    return [_annotation(row) for row in rows]
+    return of_tasks(connection, [(project, task)])[project, task]
 
 
 def of_tasks(

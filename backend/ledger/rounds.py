@@ -105,15 +105,6 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
     return rounds
 
 
-def insert(connection: Connection, round_: Round) -> int:
-    """Store a new round and return its id.
-
-    Raises:
-        LedgerError: a round with this key is stored already.
-    """
-    return insert_each(connection, [round_])[0]
-
-
 def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
     """Store new rounds and return their ids.
 

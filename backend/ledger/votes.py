@@ -22,19 +22,12 @@ Rewards = Mapping[str, float]
 """Arm → how right its vote is, in [0, 1]."""
 
 
-def store(
-    connection: Connection,
-    round_: Round,
-    round_id: int,
-    *,
-    agreed: Rewards,
-    confirmed: Rewards,
-    examples: Mapping[str, int],
-) -> None:
-    """Store one row per vote of a new round.
+def rows_of(
+    round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards, examples: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """The rows of a new round's votes, one for each, for :func:`add`.
 
     Args:
-        connection: in the transaction that stores the round.
         round_: the round.
         round_id: the id under which the round was stored.
         agreed: agreement with the voted label, for the arms whose votes did not decide which other arms
@@ -43,13 +36,6 @@ def store(
             empty without a human label.
         examples: arm → number of examples in its prompt; 0 where they were left out at random.
     """
-    add(connection, rows_of(round_, round_id, agreed=agreed, confirmed=confirmed, examples=examples))
-
-
-def rows_of(
-    round_: Round, round_id: int, *, agreed: Rewards, confirmed: Rewards, examples: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """The rows of a round's votes, for :func:`add`; the arguments are those of :func:`store`."""
     return [
         {
             "round_id": round_id,

@@ -58,6 +58,12 @@ def tabulate(patterns: Mapping[VotePattern, int], arms: Sequence[str], labels: i
     return VoteRows(np.array(ordered, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
 
 
+def distinct(rows: Rows) -> tuple[Rows, Array]:
+    """Each row once, shape (P, K), and how often it stands among ``rows``, shape (P,)."""
+    unique, counts = np.unique(rows, axis=0, return_counts=True)
+    return unique, counts.astype(np.float64)
+
+
 def models_of(arms: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """The positions of each model's arms: several for a model with a packed arm."""
     groups = same_model(arms)

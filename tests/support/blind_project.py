@@ -51,7 +51,7 @@ class BlindProject:
                 audit = is_audit(PROJECT, task, self.audit)
                 values = {"cost_usd": 0.001, "full_cost_usd": 0.004, "score": 0.98, **changes}
                 round_ = a_round(a_key(task), label=label, audit=audit, **values)
-                number = rounds.insert(connection, round_)
+                number = rounds.insert_each(connection, [round_])[0]
                 self.rounds[task] = replace(round_, id=number)
                 if audit:
                     blind_tasks.enter(connection, round_, number)

@@ -74,7 +74,7 @@ class ReliabilityFits:
     async def _store_news(self, project: str) -> bool:
         """Fit, and store what is news; return whether all of it was stored."""
         news = await self._read(partial(_news, project, self.clock()))
-        return all([await self.writer.persist(partial(_store, fit)) for fit in news])
+        return all([await self.writer.persist(partial(reliabilities.store, fit=fit)) for fit in news])
 
     async def apply(self, project: str) -> None:
         """Correct every task whose human label differs by the latest fits, unless that is done already."""
@@ -82,7 +82,7 @@ class ReliabilityFits:
             for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
                 portion = tasks[start : start + _TASKS_PER_TRANSACTION]
                 await self.writer.persist(partial(self._correct, project, portion))
-            await self.writer.persist(partial(_set_applied, fit))
+            await self.writer.persist(partial(reliabilities.set_applied, fit=fit))
             _log.info(
                 "reliabilities_fitted",
                 project=project,
@@ -158,11 +158,3 @@ def _changed(question: AnsweredQuestion, fit: StoredReliabilities) -> list[int]:
         and not any(annotation.ground_truth for annotation in counted)
         and weigh(counted, question.control, fit.accuracies, len(question.options)) != round_.human
     ]
-
-
-def _store(fit: StoredReliabilities, connection: Connection) -> bool:
-    return reliabilities.store(connection, fit)
-
-
-def _set_applied(fit: StoredReliabilities, connection: Connection) -> None:
-    reliabilities.set_applied(connection, fit)

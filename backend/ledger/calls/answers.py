@@ -86,15 +86,10 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
     return answers
 
 
-def store(connection: Connection, answer: StoredAnswer, project: str, task: int, now: float) -> None:
-    """Store an answer and link it to the task. An answer that is already stored under the key stays."""
-    store_each(connection, [(answer, (project, task))], now)
-
-
 def store_each(
     connection: Connection, bought: Sequence[tuple[StoredAnswer, tuple[str, int]]], now: float
 ) -> None:
-    """Store answers, each with the project and the number of its task, as :func:`store` does."""
+    """Store answers, each linked to the project and the number of its task; one that is stored stays."""
     rows = [
         {
             "key": answer.key,

@@ -10,7 +10,19 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, Dialect, any_, func, literal, select, true
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Select,
+    any_,
+    func,
+    literal,
+    select,
+    true,
+)
 from sqlalchemy.sql.dml import Insert
 
 from backend.ledger.database.upsert import insert
@@ -23,6 +35,23 @@ def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
         (project, [number for _, number in members])
         for project, members in groupby(unique, key=lambda task: task[0])
     ]
+
+
+def found_among(
+    connection: Connection, query: Select[int], tasks: Iterable[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Return those of the tasks, which are projects and numbers, whose number a query finds.
+
+    Args:
+        connection: any.
+        query: finds numbers by the parameters ``of``, a project, and ``numbers``.
+        tasks: at most some hundred.
+    """
+    return {
+        (project, number)
+        for project, numbers in by_project(tasks)
+        for number in connection.scalars(query, {"of": project, "numbers": numbers})
+    }
 
 
 def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:

@@ -72,7 +72,17 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCost:
-    """What one call cost, as told to :func:`settle`."""
+    """What one call cost.
+
+    Attributes:
+        call: its id, as :func:`reserve_each` returned it.
+        usd: the actual cost, in $.
+        input_tokens: as counted by the provider.
+        output_tokens: as counted by the provider.
+        error_code: the error's code if the call gave no vote, ``None`` for an answer.
+        seconds: its duration, ``None`` if unknown.
+        cached_tokens: the part of the input tokens that the provider read from its cache.
+    """
 
     call: int
     usd: float
@@ -115,7 +125,7 @@ def reserve(
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
 
     Returns:
-        The call's id, for :func:`settle`.
+        The call's id, for :func:`settle_each`.
 
     Raises:
         BudgetExhaustedError: a budget does not cover the call; nothing is reserved.
@@ -204,52 +214,14 @@ def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: s
         accounts.check_purse(connection, project, purse, amount)
 
 
-def settle(
-    connection: Connection,
-    call_id: int,
-    *,
-    usd: float,
-    input_tokens: int,
-    output_tokens: int,
-    error_code: str | None,
-    seconds: float | None,
-    cached_tokens: int = 0,
-) -> bool:
-    """Book the actual cost of a call on the day it was reserved for.
+def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
+    """Book the actual cost of different calls on the days they were reserved for.
 
     Settling a call twice changes nothing. A call that :func:`expire` gave up can still be settled: its cost
     then replaces the reservation.
 
-    Args:
-        connection: in a write transaction.
-        call_id: as :func:`reserve` returned it.
-        usd: the actual cost, in $.
-        input_tokens: as counted by the provider.
-        output_tokens: as counted by the provider.
-        error_code: the error's code if the call gave no vote, ``None`` for an answer.
-        seconds: duration of the call, ``None`` if unknown.
-        cached_tokens: the part of the input tokens that the provider read from its cache.
-
     Returns:
-        Whether this settled the call.
-
-    Raises:
-        LedgerError: there is no such call.
-    """
-    settlement = CallCost(
-        call=call_id,
-        usd=usd,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        error_code=error_code,
-        seconds=seconds,
-        cached_tokens=cached_tokens,
-    )
-    return bool(settle_each(connection, [settlement]))
-
-
-def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
-    """Book what different calls cost, as :func:`settle` does, and return how many were not settled before.
+        How many of the calls this settled.
 
     Raises:
         LedgerError: there is no such call.

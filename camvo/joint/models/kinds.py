@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.models.explained import Explained
-from camvo.joint.vote_rows import Rows
+from camvo.joint.vote_rows import Rows, distinct
 from camvo.typing import Array
 
 _KINDS: Final = 3
@@ -89,8 +89,7 @@ class Kinds:
 
     def refitted(self, rows: Rows) -> Kinds:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        distinct, counts = np.unique(rows, axis=0, return_counts=True)
-        return fit_kinds(distinct, counts.astype(np.float64), self.labels, self.temper)
+        return fit_kinds(*distinct(rows), self.labels, self.temper)
 
     def with_shares(self, mass: Array) -> Kinds:
         """The same model with the kinds' shares in rounds with these probabilities, shape (n, D)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.models.explained import Explained
-from camvo.joint.vote_rows import Rows
+from camvo.joint.vote_rows import Rows, distinct
 from camvo.typing import Array
 
 _STEPS: Final = 40
@@ -68,8 +68,7 @@ class TwoCoins:
 
     def refitted(self, rows: Rows) -> TwoCoins:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
-        distinct, counts = np.unique(rows, axis=0, return_counts=True)
-        return fit_two_coins(distinct, counts.astype(np.float64), self.temper)
+        return fit_two_coins(*distinct(rows), self.temper)
 
     def with_shares(self, mass: Array) -> TwoCoins:
         """The same model with the labels' shares in rounds with these probabilities, shape (n, 2)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -29,26 +30,16 @@ def glad_unless_broken(body: dict[str, object]) -> Reply:
 
 
 def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **options: object) -> Tally:
-    return predict_project(
-        api.client(),
-        PROJECT,
-        LabelOptions(**options),  # type: ignore[arg-type]
-        folder.environment,
-        folder.console,
-        HashedTexts(),  # type: ignore[arg-type]
-        out=out,
-    )
+    return predict_project(*needed(api, folder, options), out=out)
 
 
 def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
-    return project_quote(
-        api.client(),
-        PROJECT,
-        LabelOptions(**options),  # type: ignore[arg-type]
-        folder.environment,
-        folder.console,
-        HashedTexts(),  # type: ignore[arg-type]
-    )
+    return project_quote(*needed(api, folder, options))
+
+
+def needed(api: LabelStudioApi, folder: LabelFolder, options: dict[str, Any]) -> tuple[Any, ...]:
+    """What a run and a quote of the project need."""
+    return api.client(), PROJECT, LabelOptions(**options), folder.environment, folder.console, HashedTexts()
 
 
 def test_every_task_gets_a_prediction_in_label_studio_and_a_second_run_buys_nothing(tmp_path: Path) -> None:

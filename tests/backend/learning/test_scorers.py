@@ -28,7 +28,7 @@ def store(ledger: Ledger, tasks: Sequence[int], confirmed: float | None, arms: S
         for number in tasks:
             key = a_key(number, project=KEY.project, control=KEY.control, epoch=KEY.epoch)
             round_ = a_round(key, votes=dict.fromkeys(arms, "Glad"), confirmed=confirmed)
-            rounds.insert(connection, round_)
+            rounds.insert_each(connection, [round_])[0]
 
 
 class Process:

@@ -18,7 +18,7 @@ def enter(ledger: Ledger, *tasks: int, score: float = 0.9, **key: Any) -> None:
     for task in tasks:
         with ledger.write() as connection:
             round_ = blind_round(task, score, **key)
-            blind_tasks.enter(connection, round_, rounds.insert(connection, round_))
+            blind_tasks.enter(connection, round_, rounds.insert_each(connection, [round_])[0])
 
 
 def blind_round(task: int, score: float = 0.9, **key: Any) -> Round:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,17 +27,7 @@ CENT = 10_000_000_000
 """Picodollars."""
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting functions share a transaction on a slow machine too."""
-    monkeypatch.setattr(batches, "_SECONDS", 60.0)
-
-
-@pytest.fixture
-def writer(ledger: Ledger) -> Iterator[Writer]:
-    writer = Writer(ledger)
-    yield writer
-    writer.close()
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 class Kind:

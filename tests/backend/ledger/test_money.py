@@ -61,8 +61,15 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:
-    return spending.settle(
-        connection, call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
+    return bool(
+        spending.settle_each(
+            connection,
+            [
+                spending.CallCost(
+                    call=call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
+                )
+            ],
+        )
     )
 
 
@@ -233,14 +240,18 @@ def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledge
         settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
         settle(connection, reserve(connection, 0.5, model="large"), 0.5)
         absurd = reserve(connection, 0.5, counted_tokens=100)
-        spending.settle(
+        spending.settle_each(
             connection,
-            absurd,
-            usd=0.5,
-            input_tokens=10**15,
-            output_tokens=10**18,
-            error_code=None,
-            seconds=1.0,
+            [
+                spending.CallCost(
+                    call=absurd,
+                    usd=0.5,
+                    input_tokens=10**15,
+                    output_tokens=10**18,
+                    error_code=None,
+                    seconds=1.0,
+                )
+            ],
         )
         usage = usage_by_model(connection, {"small": 256}, max_factor=50)
     assert usage == {"small": ModelUsage(2, 200, 110 + 5000, 7 + 256, tasks=2, cached_tokens=0)}

@@ -17,7 +17,7 @@ def store(ledger: Ledger, task: int, *, control: str = "mood", epoch: str = "e1"
     votes, context = {"red": "Glad", "green": None}, np.array([float(task), 1.0])
     fields = {"votes": votes, "score": 0.7, "taught": "Glad", "taught_by": "vote", "context": context}
     with ledger.write() as connection:
-        return rounds.insert(connection, a_round(key, **{**fields, **changes}))
+        return rounds.insert_each(connection, [a_round(key, **{**fields, **changes})])[0]
 
 
 def annotate(ledger: Ledger, number: int, task: int, *, teaches: bool = True) -> None:

@@ -84,14 +84,16 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         for task in range(150):
             project = OTHER if task % 10 == 0 else PROJECT
             round_ = a_round(chance, task, project)
-            number = rounds.insert(connection, round_)
-            votes.store(
+            number = rounds.insert_each(connection, [round_])[0]
+            votes.add(
                 connection,
-                round_,
-                number,
-                agreed=agreement(round_),
-                confirmed=confirmed(round_),
-                examples={},
+                votes.rows_of(
+                    round_,
+                    number,
+                    agreed=agreement(round_),
+                    confirmed=confirmed(round_),
+                    examples={},
+                ),
             )
             if project == PROJECT:
                 stored.append(round_)
@@ -124,14 +126,18 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         seconds=call.get("expires", 10.0),
     )
     if not call["open"]:
-        spending.settle(
+        spending.settle_each(
             connection,
-            number,
-            usd=call["usd"],
-            input_tokens=1,
-            output_tokens=1,
-            error_code=call["code"],
-            seconds=call["seconds"],
+            [
+                spending.CallCost(
+                    call=number,
+                    usd=call["usd"],
+                    input_tokens=1,
+                    output_tokens=1,
+                    error_code=call["code"],
+                    seconds=call["seconds"],
+                )
+            ],
         )
 
 
@@ -258,9 +264,8 @@ def test_deleting_a_task_deletes_its_votes(ledger: Ledger) -> None:
     both = [a_round(chance, task, PROJECT) for task in (1, 2)]
     with ledger.write() as connection:
         for round_ in both:
-            votes.store(
-                connection, round_, rounds.insert(connection, round_), agreed={}, confirmed={}, examples={}
-            )
+            number = rounds.insert_each(connection, [round_])[0]
+            votes.add(connection, votes.rows_of(round_, number, agreed={}, confirmed={}, examples={}))
         delete_task(connection, PROJECT, 1)
         assert sum(row.asked for row in reports.sum_votes(connection, PROJECT)) == len(both[1].votes)
 

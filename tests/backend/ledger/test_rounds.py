@@ -38,7 +38,7 @@ def fields(round_: Round) -> dict[str, Any]:
 def test_a_round_reads_back_as_it_was_stored(ledger: Ledger) -> None:
     stored = a_round()
     with ledger.write() as connection:
-        round_id = rounds.insert(connection, stored)
+        round_id = rounds.insert_each(connection, [stored])[0]
     with ledger.read() as connection:
         read_back = rounds.find_by_key(connection, [KEY])[KEY]
     assert fields(read_back) == fields(stored)
@@ -50,13 +50,13 @@ def test_a_round_reads_back_as_it_was_stored(ledger: Ledger) -> None:
 def test_a_context_that_float32_cannot_hold_loses_nothing(ledger: Ledger) -> None:
     context = np.array([0.1, 1 / 3, 1e-300])
     with ledger.write() as connection:
-        rounds.insert(connection, a_round(context=context))
+        rounds.insert_each(connection, [a_round(context=context)])[0]
         assert rounds.find_by_key(connection, [KEY])[KEY].context.tolist() == context.tolist()
 
 
 def test_a_round_without_rewards_reads_back(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        rounds.insert(connection, a_round(taught=None, taught_by=None))
+        rounds.insert_each(connection, [a_round(taught=None, taught_by=None)])[0]
         read_back = rounds.find_by_key(connection, [KEY])[KEY]
     assert (read_back.taught, read_back.taught_by) == (None, None)
 
@@ -73,17 +73,17 @@ def test_a_round_without_rewards_reads_back(ledger: Ledger) -> None:
 )
 def test_rounds_whose_keys_differ_in_one_field_are_different_rounds(ledger: Ledger, other: RoundKey) -> None:
     with ledger.write() as connection:
-        rounds.insert(connection, a_round())
+        rounds.insert_each(connection, [a_round()])[0]
         assert rounds.find_by_key(connection, [other]) == {}
-        rounds.insert(connection, a_round(other))
+        rounds.insert_each(connection, [a_round(other)])[0]
         assert set(rounds.find_by_key(connection, [KEY, other])) == {KEY, other}
 
 
 def test_a_second_round_under_the_same_key_is_refused(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        rounds.insert(connection, a_round())
+        rounds.insert_each(connection, [a_round()])[0]
         with pytest.raises(LedgerError, match="already holds this round"):
-            rounds.insert(connection, a_round(label="Politics"))
+            rounds.insert_each(connection, [a_round(label="Politics")])[0]
         assert rounds.find_by_key(connection, [KEY])[KEY].label == "Sport"
 
 
@@ -91,7 +91,7 @@ def test_many_keys_can_be_looked_up_at_once(ledger: Ledger) -> None:
     keys = [dataclasses.replace(KEY, project=f"{task % 2}.1", task=task) for task in range(1200)]
     with ledger.write() as connection:
         for key in keys[::100]:
-            rounds.insert(connection, a_round(key))
+            rounds.insert_each(connection, [a_round(key)])[0]
         assert set(rounds.find_by_key(connection, keys)) == set(keys[::100])
 
 
@@ -99,14 +99,14 @@ def test_the_rounds_of_a_task_come_oldest_first(ledger: Ledger) -> None:
     keys = [dataclasses.replace(KEY, epoch=epoch) for epoch in "zay"]
     with ledger.write() as connection:
         for key in [*keys, dataclasses.replace(KEY, task=5)]:
-            rounds.insert(connection, a_round(key))
+            rounds.insert_each(connection, [a_round(key)])[0]
         assert [round_.key for round_ in rounds.of_task(connection, "1.1", 4)] == keys
 
 
 def test_the_taught_label_can_change(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        round_id = rounds.insert(connection, a_round())
-        rounds.insert(connection, a_round(dataclasses.replace(KEY, task=5)))
+        round_id = rounds.insert_each(connection, [a_round()])[0]
+        rounds.insert_each(connection, [a_round(dataclasses.replace(KEY, task=5))])[0]
         rounds.set_taught(connection, round_id, "Politics", "human")
         [changed], [unchanged] = (rounds.of_task(connection, "1.1", task) for task in (4, 5))
     assert (changed.taught, changed.taught_by) == ("Politics", "human")
@@ -115,17 +115,17 @@ def test_the_taught_label_can_change(ledger: Ledger) -> None:
 
 def test_forgetting_a_task_deletes_its_rounds_only(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        rounds.insert(connection, a_round())
-        rounds.insert(connection, a_round(dataclasses.replace(KEY, control="mood")))
+        rounds.insert_each(connection, [a_round()])[0]
+        rounds.insert_each(connection, [a_round(dataclasses.replace(KEY, control="mood"))])[0]
         others = [dataclasses.replace(KEY, task=5), dataclasses.replace(KEY, project="2.1")]
         for other in others:
-            rounds.insert(connection, a_round(other))
+            rounds.insert_each(connection, [a_round(other)])[0]
         assert rounds.forget_tasks(connection, "1.1", [4]) == 2
         assert set(rounds.find_by_key(connection, [KEY, *others])) == set(others)
 
 
 def test_the_id_of_a_deleted_round_is_never_reused(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        first = rounds.insert(connection, a_round())
+        first = rounds.insert_each(connection, [a_round()])[0]
         rounds.forget_tasks(connection, "1.1", [4])
-        assert rounds.insert(connection, a_round()) > first
+        assert rounds.insert_each(connection, [a_round()])[0] > first

@@ -255,7 +255,7 @@ def test_a_new_round_can_be_appended(stored: Ledger) -> None:
     with stored.write() as connection:
         [last] = rounds.of_task(connection, PROJECT, 7)
         new = dataclasses.replace(last, key=dataclasses.replace(last.key, task=9))
-        round_id = rounds.insert(connection, new)
+        round_id = rounds.insert_each(connection, [new])[0]
         contribution = events.after(connection, PROJECT, 9, limit=1)[0].contribution
         sequence = events.append(
             connection,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
@@ -15,18 +15,7 @@ from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, Writer, events, projects
 from backend.ledger.database import batches
 
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting functions share a transaction on a slow machine too."""
-    monkeypatch.setattr(batches, "_SECONDS", 60.0)
-
-
-@pytest.fixture
-def writer(ledger: Ledger) -> Iterator[Writer]:
-    writer = Writer(ledger)
-    yield writer
-    writer.close()
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 def written(ledger: Ledger) -> list[bytes]:

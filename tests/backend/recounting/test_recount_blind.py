@@ -48,7 +48,7 @@ class Audit:
         with self.ledger.write() as connection:
             for task in range(first, first + blind + shown):
                 round_ = a_round(task, audit=task < first + blind)
-                number = rounds.insert(connection, round_)
+                number = rounds.insert_each(connection, [round_])[0]
                 if round_.audit:
                     blind_tasks.enter(connection, round_, number)
 
@@ -250,7 +250,7 @@ def test_blind_tasks_that_come_after_a_recount_join_its_queue(ledger: Ledger) ->
     audit.recount({audit.in_order()[-1]: "Sad"})
     with ledger.write() as connection:
         round_ = a_round(99, audit=True)
-        blind_tasks.enter(connection, round_, rounds.insert(connection, round_))
+        blind_tasks.enter(connection, round_, rounds.insert_each(connection, [round_])[0])
     assert 99 in audit.in_order()
     assert len(audit.in_order()) == 4
 

@@ -40,7 +40,7 @@ class Audited:
         with self.ledger.write() as connection:
             for task, score in zip(tasks, scores, strict=True):
                 round_ = a_round(a_key(task), score=score, audit=audit)
-                number = rounds.insert(connection, round_)
+                number = rounds.insert_each(connection, [round_])[0]
                 if audit:
                     blind_tasks.enter(connection, round_, number)
                     self._rounds[task] = replace(round_, id=number)

@@ -40,7 +40,7 @@ def test_new_ids_of_a_copy_continue_those_of_its_source(ledger: Ledger, postgres
     with postgres.write() as connection:
         [last] = rounds.of_task(connection, PROJECT, 25)
         again = rounds.RoundKey(PROJECT, 26, last.key.control, last.key.question, last.key.epoch)
-        assert rounds.insert(connection, rounds.Round(**_fields(last) | {"key": again})) > last.id
+        assert rounds.insert_each(connection, [rounds.Round(**_fields(last) | {"key": again})])[0] > last.id
 
 
 def _fields(round_: rounds.Round) -> dict[str, object]:

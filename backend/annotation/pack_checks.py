@@ -16,7 +16,7 @@ from backend.annotation.voters import ModelReply
 from backend.ledger import Ledger
 from backend.ledger.calls import pack_checks
 from backend.ledger.calls.pack_checks import PackCheck
-from backend.ledger.database import outages
+from backend.ledger.database.grouped.reads import GroupedReads
 from camvo.policies.baselines import Single
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
@@ -89,24 +89,22 @@ class PackGuard:
     """
 
     def __init__(self, ledger: Ledger, readers: Executor) -> None:
-        self._ledger, self._readers = ledger, readers
+        self._reads = GroupedReads.of_equals(ledger, readers, self._read)
         self._known: dict[str, tuple[object, frozenset[str]]] = {}
 
     async def unpacked(self, job: Job) -> frozenset[str]:
         """The packed arms that a project asks no more, because of any of its questions."""
         if not any(model.pack for model in job.settings.models):
             return frozenset()
-        known = self._known.get(job.project)
+        return await self._reads.read(job.project)
 
-        def read(connection: Connection) -> tuple[object, list[PackCheck] | None]:
-            mark = pack_checks.mark(connection, job.project)
-            same = known is not None and known[0] == mark
-            return mark, None if same else pack_checks.of_project(connection, job.project)
-
-        mark, checks = await outages.read(self._ledger, self._readers, read)
-        if checks is not None:
-            known = self._known[job.project] = mark, unpacked_arms(checks)
-        return known[1] if known is not None else frozenset()
+    def _read(self, connection: Connection, project: str) -> frozenset[str]:
+        mark = pack_checks.mark(connection, project)
+        known = self._known.get(project)
+        if known is None or known[0] != mark:
+            known = mark, unpacked_arms(pack_checks.of_project(connection, project))
+            self._known[project] = known
+        return known[1]
 
 
 def unpacked_arms(checks: Collection[PackCheck]) -> frozenset[str]:

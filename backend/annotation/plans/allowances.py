@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job
 from backend.ledger import Ledger, projects, rounds
-from backend.ledger.database import outages
+from backend.ledger.database.grouped.reads import GroupedReads
 from backend.ledger.money import accounts
 from backend.ledger.money.picodollars import from_picodollars
 from camvo.policies.joint import Joint
@@ -20,6 +21,21 @@ from camvo.twins.same_model import once_each
 
 _SECONDS: Final = 2.0
 """For so long a count of the finished tasks is good enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """What bounds a project's spending.
+
+    Attributes:
+        project: the project's key.
+        limits: accounts, each with the most that may be spent of it, $.
+        tasks: the number of the project's tasks by its settings; ``None`` if they do not say.
+    """
+
+    project: str
+    limits: tuple[tuple[str, float], ...]
+    tasks: int | None
 
 
 class Allowances:
@@ -32,7 +48,7 @@ class Allowances:
     """
 
     def __init__(self, ledger: Ledger, readers: Executor, clock: Callable[[], float]) -> None:
-        self._ledger, self._readers, self._clock = ledger, readers, clock
+        self._reads, self._clock = GroupedReads.of_equals(ledger, readers, self._left), clock
         self._finished: dict[str, tuple[float, int]] = {}
 
     async def keep(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> Policy:
@@ -52,25 +68,24 @@ class Allowances:
             (accounts.TOTAL, budget.project_usd),
             *([] if job.purse is None else [(purse, job.purse.usd), (purse, job.aim_usd)]),
         ]
-        limited = [(scope, limit) for scope, limit in limits if scope and limit is not None]
+        limited = tuple([(scope, limit) for scope, limit in limits if scope and limit is not None])
         if not isinstance(policy, Joint) or not limited or full <= 0.0:
             return policy
-
-        def read(connection: Connection) -> tuple[float, int | None]:
-            money = min(
-                limit - from_picodollars(accounts.balance(connection, job.project, scope).spent)
-                for scope, limit in limited
-            )
-            stored = projects.get(connection, job.project)
-            tasks = budget.tasks or (None if stored is None else stored.task_number) or None
-            left = None if tasks is None else tasks - self._count_finished(connection, job.project)
-            return money, left
-
-        money, tasks_left = await outages.read(self._ledger, self._readers, read)
+        money, tasks_left = await self._reads.read(_Limited(job.project, limited, budget.tasks))
         if tasks_left is None:
             return policy
         left = max(money, 0.0) / max(tasks_left, 1)
         return policy.within(left / full)
+
+    def _left(self, connection: Connection, limited: _Limited) -> tuple[float, int | None]:
+        """What is left to spend, $, and the tasks that are left; ``None`` if their number is unknown."""
+        money = min(
+            limit - from_picodollars(accounts.balance(connection, limited.project, scope).spent)
+            for scope, limit in limited.limits
+        )
+        stored = projects.get(connection, limited.project)
+        tasks = limited.tasks or (None if stored is None else stored.task_number) or None
+        return money, None if tasks is None else tasks - self._count_finished(connection, limited.project)
 
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))

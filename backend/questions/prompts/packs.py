@@ -25,6 +25,7 @@ TYPICAL_ID: Final = "100"
 """An id like any other, for prompts that are counted and not sent."""
 
 _IDS: Final = [str(number) for number in range(100, 1000)]
+_MARKED: Final = re.compile(r"(?:BEGIN|END) ([0-9]{3})")
 _ENTRY: Final = re.compile(r'"?\b([1-9][0-9]{2})"?\s*:\s*')
 _DECODER: Final = json.JSONDecoder()
 
@@ -108,11 +109,8 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
 def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str] | None:
     """Draw an id for each task, so that no text has a line with one; ``None`` if there are not enough."""
     texts = [text for task in tasks for text in task.texts.values()]
-    free = [
-        number
-        for number in _IDS
-        if not any(f"BEGIN {number}" in text or f"END {number}" in text for text in texts)
-    ]
+    taken = {number for text in texts for number in _MARKED.findall(text)}
+    free = [number for number in _IDS if number not in taken]
     return rng.sample(free, len(tasks)) if len(free) >= len(tasks) else None
 
 

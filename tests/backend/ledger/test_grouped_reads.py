@@ -93,3 +93,18 @@ def test_a_cancelled_read_leaves_the_others_their_values(
         return await other
 
     assert asyncio.run(check()) is False
+
+
+def test_equal_items_of_one_moment_are_read_once(ledger: Ledger, readers: ThreadPoolExecutor) -> None:
+    asked: list[str] = []
+
+    def once(connection: Connection, item: str) -> str:
+        asked.append(item)
+        return item.upper()
+
+    async def check() -> list[str]:
+        reads = GroupedReads.of_equals(ledger, readers, once)
+        return await asyncio.gather(*map(reads.read, "abaab"))
+
+    assert asyncio.run(check()) == list("ABAAB")
+    assert asked == ["a", "b"]

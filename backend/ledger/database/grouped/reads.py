@@ -38,6 +38,18 @@ class GroupedReads(Generic[_Item, _Value]):
         self._waiting: list[tuple[_Item, asyncio.Future[_Value]]] = []
         self._worker: asyncio.Task[None] | None = None
 
+    @classmethod
+    def of_equals(
+        cls, ledger: Ledger, readers: Executor, once: Callable[[Connection, _Item], _Value]
+    ) -> GroupedReads[_Item, _Value]:
+        """Reads whose items are often equal: ``once`` is called once for each of the different ones."""
+
+        def together(connection: Connection, items: Sequence[_Item]) -> list[_Value]:
+            values = {item: once(connection, item) for item in dict.fromkeys(items)}
+            return [values[item] for item in items]
+
+        return cls(ledger, readers, together)
+
     async def read(self, item: _Item) -> _Value:
         """Return the value of one item, as it is in the ledger now or later; waits while it is down."""
         future: asyncio.Future[_Value] = asyncio.get_running_loop().create_future()

@@ -1,11 +1,11 @@
 # ruff: noqa: E402 - the paths come first
 """How fast a process reads what others have written, and how long a new one takes to know all of it.
 
-    OMP_NUM_THREADS=1 python benchmarks/catch_up.py [--events 100000]
+    OMP_NUM_THREADS=1 python benchmarks/catch_up.py [--events 100000] [--writers 16] [--postgres]
 
 Texts are labelled by two scripted models under the default policy. Their events are then repeated until the
-ledger, on SQLite, has so many. Timed are: adding up all of them from the first one, starting from a snapshot,
-and reading while another process appends events all the time. Memory is what this process takes at the end of
+ledger has so many. Timed are: adding up all of them from the first one, starting from a snapshot, and reading
+while other processes append events all the time. Memory is what this process takes at the end of
 each step.
 """
 
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,15 @@ sys.path[:0] = [
     str(Path(__file__).parents[1]),
 ]
 from labelling import LabelFolder
-from sqlalchemy import func, insert, select, update
+from postgres import Postgres
+from sqlalchemy import func, insert, select
 
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, snapshots
+from backend.ledger import Ledger, Writer, projects, snapshots
 from backend.ledger.database import tables
 from backend.ledger.events import after
 from backend.testing import Reply
+from backend.upkeep.copying import copy
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -70,15 +72,12 @@ def labelled_events(ledger: Ledger) -> list[dict[str, Any]]:
         return [dict(row._mapping) for row in connection.execute(query)]
 
 
-def append(ledger: Ledger, rows: list[dict[str, Any]], first: int, count: int) -> None:
+def append(ledger: Ledger, rows: list[dict[str, Any]], count: int) -> None:
     """Append events to the project in one transaction."""
-    repeated = itertools.islice(itertools.cycle(rows), count)
-    values = [{**row, "sequence": sequence} for sequence, row in enumerate(repeated, start=first)]
     with ledger.write() as connection:
-        connection.execute(insert(tables.events), values)
-        connection.execute(
-            update(tables.projects).where(tables.projects.c.key == PROJECT).values(sequence=first + count - 1)
-        )
+        numbers = projects.next_sequences(connection, PROJECT, count, time.time())
+        repeated = zip(numbers, itertools.cycle(rows), strict=False)
+        connection.execute(insert(tables.events), [{**row, "sequence": number} for number, row in repeated])
 
 
 class Reader:
@@ -134,8 +133,8 @@ def timed(url: str, row: dict[str, Any], what: str, events: int) -> None:
     reader.close()
 
 
-async def follow(reader: Reader, seconds: float) -> None:
-    """Read again and again what another process appends."""
+async def follow(reader: Reader, seconds: float, writers: int) -> None:
+    """Read again and again what other processes append."""
     before = (await reader.current()).rounds
     until, reads, used = time.perf_counter() + seconds, 0, time.process_time()
     while time.perf_counter() < until:
@@ -144,32 +143,33 @@ async def follow(reader: Reader, seconds: float) -> None:
     used = time.process_time() - used
     new = rounds - before
     print(
-        f"beside a writer: {new / seconds:,.0f} events a second appended and read in"
+        f"beside {writers} writers: {new / seconds:,.0f} events a second appended and read in"
         f" {reads / seconds:,.0f} reads a second, {new / used:,.0f} events per second of the processor"
     )
 
 
 @contextmanager
-def appending(url: str, start: int) -> Iterator[None]:
-    """Another process that appends 20 events at a time."""
-    command = [sys.executable, __file__, "--append-to", url, "--start", str(start)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
+def appending(url: str, writers: int) -> Iterator[None]:
+    """Other processes that append 20 events at a time."""
+    command = [sys.executable, __file__, "--append-to", url]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(writers)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
     try:
         yield
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
-def append_for_ever(url: str, start: int) -> None:
+def append_for_ever(url: str) -> None:
     ledger = Ledger(url)
     rows = labelled_events(ledger)
     print("ready", flush=True)
     while True:
-        append(ledger, rows, start, 20)
-        start += 20
+        append(ledger, rows, 20)
 
 
 def main() -> None:
@@ -181,40 +181,53 @@ def main() -> None:
         action="store_true",
         help="do not time the first event on: add the events up without reading them, and store the snapshot",
     )
+    parser.add_argument("--writers", type=int, default=1, help="processes that append while one reads")
+    parser.add_argument("--postgres", action="store_true", help="a ledger on PostgreSQL instead of SQLite")
     parser.add_argument("--append-to", help=argparse.SUPPRESS)
-    parser.add_argument("--start", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.append_to:
-        append_for_ever(options.append_to, options.start)
+        append_for_ever(options.append_to)
         return
-    with tempfile.TemporaryDirectory(prefix="camvo-catch-up-") as name:
-        measure(Path(name), options.events, options.seconds, in_memory=options.snapshot_in_memory)
+    with (
+        tempfile.TemporaryDirectory(prefix="camvo-catch-up-") as name,
+        Postgres(Path(name) / "postgres") if options.postgres else nullcontext() as server,
+    ):
+        label_texts(Path(name))
+        url = f"sqlite:///{name}/ledger.sqlite"
+        measure(url if server is None else copied(url, server.new_ledger_url()), options)
 
 
-def measure(folder: Path, events: int, seconds: float, *, in_memory: bool) -> None:
-    label_texts(folder)
-    url = f"sqlite:///{folder}/ledger.sqlite"
+def copied(url: str, target: str) -> str:
+    """Copy a ledger into an empty one, and return the latter's URL."""
+    ledgers = Ledger(url), Ledger(target)
+    copy(*ledgers, lambda rows: None)
+    for ledger in ledgers:
+        ledger.close()
+    return target
+
+
+def measure(url: str, options: argparse.Namespace) -> None:
+    events = options.events
     ledger = Ledger(url)
     rows = labelled_events(ledger)
     with ledger.write() as connection:
         connection.execute(tables.snapshots.delete())
-        after = connection.scalars(select(func.max(tables.events.c.sequence))).one() + 1
-    for first in range(after, events + 1, 5000):
-        append(ledger, rows, first, min(5000, events + 1 - first))
+    for first in range(newest(ledger), events, 5000):
+        append(ledger, rows, min(5000, events - first))
     size = sum(len(row["contribution"]) for row in rows) / len(rows)
     print(f"{events:,} events of {size:,.0f} bytes on average, without their contexts")
-    if in_memory:
+    if options.snapshot_in_memory:
         snapshot_in_memory(ledger, rows)
     else:
         timed(url, rows[0], "from the first event", events)
-    append(ledger, rows, newest(ledger) + 1, TAIL)
+    append(ledger, rows, TAIL)
     timed(url, rows[0], f"from a snapshot, {TAIL} events behind", TAIL)
-    if in_memory:
+    if options.snapshot_in_memory:
         ledger.close()
         return
     reader = Reader(url, rows[0])
-    with appending(url, newest(ledger) + 1):
-        asyncio.run(follow(reader, seconds))
+    with appending(url, options.writers):
+        asyncio.run(follow(reader, options.seconds, options.writers))
     reader.close()
     ledger.close()
 

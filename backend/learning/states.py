@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.learning.teaching import append_restart
-from backend.ledger import Ledger, Writer, drift_tests, events, snapshots
+from backend.ledger import Ledger, Writer, drift_tests, events, projects, snapshots
 from backend.ledger.database import outages
 from backend.ledger.events import Event
 from backend.ledger.retention import bases
@@ -95,7 +95,7 @@ class States:
         self._copies: dict[StateKey, _Copy] = {}
 
     async def current(self, key: StateKey, *, dimension: int, lambda_l: float, linear: bool = True) -> State:
-        """The state of a question with every event now in the ledger.
+        """The state of a question with every event that was in the ledger at the call, or with more.
 
         The state belongs to this object. Read it before the next ``await``, and do not keep it.
 
@@ -162,10 +162,15 @@ class States:
             copy.state, copy.sequence = _unfolded(base, copy.state), base.sequence
 
     async def _catch_up(self, key: StateKey, copy: _Copy) -> None:
-        """Add new events in portions, on the event loop: no plan can see a half-added portion."""
+        """Add new events in portions, on the event loop: no plan can see a half-added portion.
 
-        def portion(connection: Connection) -> list[Event]:
-            return events.after(
+        Events that are appended after the first portion was read may be left out. Otherwise other processes
+        that append faster than this one reads would hold it up for ever.
+        """
+        end: int | None = None
+
+        def portion(connection: Connection) -> tuple[list[Event], int]:
+            found = events.after(
                 connection,
                 key.project,
                 copy.sequence,
@@ -173,14 +178,17 @@ class States:
                 epoch=key.epoch,
                 limit=_PORTION,
             )
+            more = len(found) == _PORTION
+            return found, projects.last_event(connection, key.project) if more else 0
 
-        while True:
-            new_events = await self._in_reader(portion)
+        while end is None or copy.sequence < end:
+            new_events, last = await self._in_reader(portion)
             if new_events:
                 copy.state.add(*(Contribution.unpack(event.contribution) for event in new_events))
                 copy.sequence = new_events[-1].sequence
             if len(new_events) < _PORTION:
                 return
+            end = last if end is None else end
 
     async def _append(self, key: StateKey, copy: _Copy, restart: Restart) -> None:
         names, sequence, dimension = (

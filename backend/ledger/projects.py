@@ -106,6 +106,12 @@ def remember(
     connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
 
 
+def last_event(connection: Connection, project: str) -> int:
+    """Return the number of the project's last event; 0 before the first."""
+    query = select(_table.c.sequence).where(_table.c.key == project)
+    return connection.scalars(query).one_or_none() or 0
+
+
 def next_sequences(connection: Connection, project: str, count: int, now: float) -> range:
     """Raise the project's counter and return the numbers of its next events, counted from 1.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from whole_backend import Backend, says, votes
 
 from backend.learning import states as module
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer
+from backend.ledger import Ledger, Writer, events
 from backend.ledger.database import tables
 from backend.testing import Reply
 from camvo.state.contribution import Change, Contribution
@@ -124,6 +125,25 @@ def test_more_events_than_one_portion_are_all_added(
     for seed in range(6):
         append(sqlite_ledger, lesson(seed))
     assert_equal(process.current(), summed(*range(6)))
+
+
+def test_a_look_ends_though_others_append_faster_than_it_reads(
+    process: Process, sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PORTION", 2)
+    seeds = iter(range(4, 1000))
+    after = events.after
+
+    def after_and_more(*arguments: Any, **options: Any) -> list[events.Event]:
+        found = after(*arguments, **options)
+        for seed in itertools.islice(seeds, 3):
+            append(sqlite_ledger, lesson(seed))
+        return found
+
+    for seed in range(4):
+        append(sqlite_ledger, lesson(seed))
+    monkeypatch.setattr(events, "after", after_and_more)
+    assert 4 <= process.current().rounds < 20
 
 
 def test_events_of_other_questions_epochs_and_projects_are_left_out(

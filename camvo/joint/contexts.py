@@ -2,6 +2,7 @@
 
 The features of a task are the principal components of its context among those of past rounds. Held-out
 rounds decide: skills by context are used if they give votes a larger probability, by three standard errors.
+With two labels a context may tell of the label, of the skills or of both, and the same rounds decide which.
 """
 
 from __future__ import annotations
@@ -83,13 +84,19 @@ class ContextSkills:
         """Whether they predict held-out votes better, by three standard errors."""
         return self.gain > _ERRORS * self.error
 
+    @property
+    def skilled(self) -> bool:
+        """Whether the context tells of skills; otherwise it tells only of the label."""
+        return bool(self.terms.slopes.any())
+
     def model(self, context: Array) -> TwoCoins | Kinds:
         """The model of votes on a task with this context, shape (d,)."""
         return self.terms.at(self.components.features(context))
 
     def describe(self) -> dict[str, Any]:
         """What a round's plan stores, as plain JSON."""
-        return {"rounds": self.rounds, "gain": self.gain, "error": self.error}
+        told = "skills" if self.skilled else "labels"
+        return {"rounds": self.rounds, "gain": self.gain, "error": self.error, "of": told}
 
 
 @lru_cache(maxsize=32)
@@ -112,28 +119,42 @@ def fit_context_skills(
     if components is None:
         return None
     features = components.features(contexts)
-    gains = _gains(model, rows, features)
+    gains, skilled = _gains(model, rows, features)
     error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
-    terms = fit_skill_terms(model, rows, features)
+    terms = fit_skill_terms(model, rows, features, skilled=skilled)
     return ContextSkills(components, terms, float(gains.mean()), float(error), len(rows))
 
 
-def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> Array:
+def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array, bool]:
     """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
 
     The comparison is with the model without features, or with the same fit to none, whichever is better.
+    With two labels, skills by features are compared with a fit in which features tell of the label only. If
+    they predict no better, that fit is the one that is meant.
+
+    Returns:
+        The gains, and whether skills hang on the features.
     """
-    with_features, without, alone = np.zeros((3, len(rows)))
+    skilled, leaning, without, alone = np.zeros((4, len(rows)))
     for fold in range(_FOLDS):
         held = np.arange(len(rows)) % _FOLDS == fold
-        others = rows[~held]
+        others, known, asked = rows[~held], features[~held], features[held]
         fitted = model.refitted(others)
-        terms = fit_skill_terms(fitted, others, features[~held])
-        with_features[held] = terms.evidence(rows[held], features[held])
-        none = fit_skill_terms(fitted, others, features[~held, :0])
-        without[held] = none.evidence(rows[held], features[held, :0])
+        skilled[held] = fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
+        without[held] = fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
         _, alone[held] = fitted.beliefs(rows[held])
-    return with_features - max(without, alone, key=np.sum)
+        if isinstance(model, TwoCoins):
+            terms = fit_skill_terms(fitted, others, known, skilled=False)
+            leaning[held] = terms.evidence(rows[held], asked)
+    plain = max(without, alone, key=np.sum)
+    if not isinstance(model, TwoCoins) or _surely(skilled - leaning):
+        return skilled - plain, True
+    return leaning - plain, False
+
+
+def _surely(gains: Array) -> bool:
+    """Whether gains are above 0 by three standard errors."""
+    return bool(gains.mean() > _ERRORS * gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+from scipy.special import logit
 
 from camvo.joint.beliefs import Beliefs, Correction, believe, counts_over_model, form_beliefs
 from camvo.joint.contexts import ContextSkills, fit_context_skills
@@ -59,6 +60,7 @@ class JointFit:
         contexts: skills by context; ``None`` if they do not predict votes better.
         counted: what the counted rounds change of the model's beliefs, for tasks whose skills hang on their
             context; ``None`` without skills by context.
+        anywhere: for the fit of a task whose context counts, the fit for a task of any context.
     """
 
     arms: tuple[str, ...]
@@ -73,6 +75,7 @@ class JointFit:
     silent: JointFit | None = None
     contexts: ContextSkills | None = None
     counted: Beliefs | None = None
+    anywhere: JointFit | None = None
 
     @property
     def reads_context(self) -> bool:
@@ -100,7 +103,26 @@ class JointFit:
         counted = self.counted if lattice is self.beliefs.lattice else None
         correct = _correction(self.human, positions, self.labels)
         beliefs = believe(model.among(positions), lattice, correct, counted)
-        return replace(self, model=model, shortlist=shortlist, beliefs=beliefs)
+        return replace(self, model=model, shortlist=shortlist, beliefs=beliefs, anywhere=self)
+
+    def told_by_context(
+        self, votes: Mapping[str, str | None], sure: Mapping[str, float], label: str, probability: float
+    ) -> float:
+        """How much of what is known of a label comes from the task's context, in [0, 1).
+
+        It is 0 if the votes alone make the label as probable, and nears 1 as the context moves its log-odds.
+
+        Args:
+            votes: arm → label, ``None`` if the arm gave none.
+            sure: arm → its confidence in [0, 1].
+            label: the label.
+            probability: its probability, context included.
+        """
+        if self.anywhere is None:
+            return 0.0
+        both = np.array([probability, self.anywhere.probabilities(votes, sure)[label]])
+        moved = np.diff(logit(np.clip(both, EPSILON, 1.0 - EPSILON)))[0]
+        return float(-np.expm1(-abs(moved)))
 
     def node(self, votes: Mapping[str, str | None]) -> int:
         """The lattice node of the shortlist's votes (arm → label, ``None`` if it gave none)."""

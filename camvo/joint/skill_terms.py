@@ -1,8 +1,10 @@
 """Skills that hang on a task's features: the log-odds of an arm being right, with a linear term.
 
 Arm k is right on a task with features x with log-odds b_kc + w_k·x, where c is the kind of the item, or its
-right label where there are two. Everything is fitted by EM to votes. The slopes w have a normal prior, whose
-variance is learnt too (MacKay, 1992).
+right label where there are two. With two labels the log-odds of the second one are linear in x as well:
+a text tells something of its label, and would otherwise pass that off as skill on items of that label.
+Everything is fitted by EM to votes. The slopes have a normal prior, whose variance is learnt too (MacKay,
+1992).
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ _ANCHOR_ROUNDS: Final = 5.0
 
 _LONGEST_STEP: Final = 3.0
 _LOWEST, _HIGHEST = 0.005, 0.995
+_LEAST_SHARE, _MOST_SHARE = 0.02, 0.98
+"""The least and the most probable that features make a label."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +45,13 @@ class SkillTerms:
         model: the model of votes; it holds everything but the accuracies.
         base: b, shape (K, C).
         slopes: w, shape (K, r).
+        lean: the slopes of the log-odds of the second of two labels, shape (r,); 0 where there are more.
     """
 
     model: TwoCoins | Kinds
     base: Array
     slopes: Array
+    lean: Array
 
     def accuracy(self, features: Array) -> Array:
         """The accuracy of each arm on each task, shape (n, K, C), given features of shape (n, r)."""
@@ -54,48 +60,96 @@ class SkillTerms:
 
     def at(self, features: Array) -> TwoCoins | Kinds:
         """The model of votes on one task, given its features, shape (r,)."""
-        return replace(self.model, accuracy=self.accuracy(features[None])[0])
+        model = self._leaning(features)
+        return replace(model, accuracy=self.accuracy(features[None])[0])
 
     def evidence(self, rows: Rows, features: Array) -> Array:
         """The log-probability of the votes in each row, shape (n,)."""
         return self.explained(rows, features).evidence
 
     def explained(self, rows: Rows, features: Array) -> Explained:
-        """What the votes in each row say. Without any feature the skills are the same on all tasks."""
-        accuracy = self.accuracy(features) if features.shape[1] else self.accuracy(features[:1])[0]
-        return self.model.explained(rows, accuracy)
+        """What the votes in each row say. Without slopes the skills are the same on all tasks."""
+        alike = not self.slopes.any()
+        accuracy = self.accuracy(features[:1])[0] if alike else self.accuracy(features)
+        return self._leaning(features).explained(rows, accuracy)
+
+    def _leaning(self, features: Array) -> TwoCoins | Kinds:
+        """The model with the labels' probabilities on tasks with these features, shape (…, r)."""
+        if not isinstance(self.model, TwoCoins) or not self.lean.any():
+            return self.model
+        second = np.clip(expit(logit(self.model.share[1]) + features @ self.lean), _LEAST_SHARE, _MOST_SHARE)
+        return replace(self.model, share=np.stack((1.0 - second, second), axis=-1))
 
 
-def fit_skill_terms(model: TwoCoins | Kinds, rows: Rows, features: Array) -> SkillTerms:
+def fit_skill_terms(
+    model: TwoCoins | Kinds, rows: Rows, features: Array, *, skilled: bool = True
+) -> SkillTerms:
     """Fit the terms by EM to rounds that asked all arms.
 
     Args:
         model: the model of votes without features.
         rows: vote rows, shape (n, K).
         features: shape (n, r), with mean 0 and mean variance 1.
+        skilled: whether skills may hang on the features; otherwise only the label does.
     """
     anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
-    start, start_model = anchor, model
-    if isinstance(model, TwoCoins):
-        start = np.full_like(anchor, logit(_FIRST_ACCURACY))
-        start_model = replace(model, share=np.full(2, 0.5))
-    arms, count = len(anchor), features.shape[1]
-    terms, variance = SkillTerms(start_model, start.copy(), np.zeros((arms, count))), _FIRST_VARIANCE
+    count, two = features.shape[1], isinstance(model, TwoCoins)
+    skills, leans = _Slopes.none(anchor, count if skilled else 0), _Slopes.none(np.zeros((1, 1)), count)
+    if two:
+        skills = replace(skills, base=np.full_like(anchor, logit(_FIRST_ACCURACY)))
+        model = replace(model, share=np.full(2, 0.5))
+    terms = _terms(model, skills, leans)
     for _ in range(_STEPS):
         explained = terms.explained(rows, features)
-        lesson = _Lesson(
-            features,
-            explained.mass * (rows >= 0).T[:, :, None],
-            np.moveaxis(explained.right, 1, 0),
-            anchor,
-            variance,
-        )
-        step, spread = lesson.newton(terms.base, terms.slopes)
-        kinds = terms.base.shape[1]
-        base, slopes = terms.base + step[:, :kinds], terms.slopes + step[:, kinds:]
-        terms = SkillTerms(model.with_shares(explained.mass), base, slopes)
-        variance = (float((slopes**2).sum()) + spread + 0.2) / (arms * count + 2.0)
+        seen = explained.mass * (rows >= 0).T[:, :, None]
+        right = np.moveaxis(explained.right, 1, 0)
+        skills = skills.taught(features[:, : skills.slopes.shape[1]], seen, right, anchor)
+        if two:
+            second = explained.mass[None, :, 1:]
+            leans = leans.taught(features, np.ones_like(second), second, np.zeros((1, 1)))
+        else:
+            model = model.with_shares(explained.mass)
+        terms = _terms(model, skills, leans)
     return terms
+
+
+def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> SkillTerms:
+    """The terms with these slopes; a model of two labels gets the labels' shares as well."""
+    if isinstance(model, TwoCoins):
+        second = float(np.clip(expit(leans.base[0, 0]), _LEAST_SHARE, _MOST_SHARE))
+        model = replace(model, share=np.array([1.0 - second, second]))
+    count = leans.slopes.shape[1]
+    slopes = skills.slopes if skills.slopes.shape[1] == count else np.zeros((len(skills.base), count))
+    return SkillTerms(model, skills.base, slopes, leans.slopes[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slopes:
+    """Logistic regressions that are being fitted.
+
+    Attributes:
+        base: shape (K, C).
+        slopes: shape (K, r).
+        variance: the prior variance of a slope.
+    """
+
+    base: Array
+    slopes: Array
+    variance: float
+
+    @classmethod
+    def none(cls, base: Array, count: int) -> _Slopes:
+        """No slopes yet."""
+        return cls(base.copy(), np.zeros((len(base), count)), _FIRST_VARIANCE)
+
+    def taught(self, features: Array, seen: Array, right: Array, anchor: Array) -> _Slopes:
+        """After one Newton step; see :class:`_Lesson`."""
+        lesson = _Lesson(features, seen, right, anchor, self.variance)
+        step, spread = lesson.newton(self.base, self.slopes)
+        kinds = self.base.shape[1]
+        base, slopes = self.base + step[:, :kinds], self.slopes + step[:, kinds:]
+        variance = (float((slopes**2).sum()) + spread + 0.2) / (slopes.size + 2.0)
+        return _Slopes(base, slopes, variance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -73,20 +73,20 @@ class Scorer:
 
 
 def blend_scores(scores: ArrayLike, own: ArrayLike, trust: ArrayLike) -> Array:
-    """Blend the scorer's score with the decision's own score, which is learnt from human labels.
+    """Blend the scorer's score with the decision's own score, which human labels or contexts taught.
 
     The two complement each other: the panel knows how errors are correlated, the fitted vote knows which
-    models are right. At full trust the result is their mean. At a lower trust the own score counts for less.
+    models are right, and what the task's context says.
 
     Args:
         scores: the scorer's scores, in [0, 1], any shape.
         own: the decisions' own scores, in [0, 1], of the same shape.
-        trust: the trust in the own scores, in [0, 1], of the same shape.
+        trust: the share of the own scores, in [0, 1], of the same shape.
 
     Returns:
         The blended scores, of the same shape.
     """
-    share = np.asarray(trust, dtype=np.float64) / 2.0
+    share = np.asarray(trust, dtype=np.float64)
     return share * np.asarray(own, dtype=np.float64) + (1.0 - share) * np.asarray(scores, dtype=np.float64)
 
 

@@ -69,7 +69,7 @@ class AgreementStages:
         if not any(weighted_votes.values()):
             return decision
         posterior = corrected.probabilities(weighted_votes, agreed, labels)
-        return Decision(decision.label, posterior[decision.label], posterior, corrected.trust)
+        return Decision(decision.label, posterior[decision.label], posterior, corrected.trust / 2.0)
 
     def exploration_round(self, order: Sequence[str], first: int, votes: Cast) -> ExplorationRound:
         """The round's vote pattern, and whether the learned rule would have given the round's label.

@@ -22,7 +22,8 @@ from camvo.typing import NO_CONFIDENCES, Confidences, Votes
 from camvo.votes.decision import Decision
 
 _TRUSTED_LABELS = 50.0
-"""The number of human labels at which their decision's own score is trusted half."""
+"""The number of human labels at which a decision's own score counts for a quarter; it never counts for more
+than half by labels."""
 
 _SLACK, _SLACK_AT_LEAST = 1.5, 0.01
 """A promise is the plan's own estimate, half as much again, and one in a hundred more.
@@ -65,7 +66,9 @@ class JointQuestion:
         leader = max(posterior, key=lambda label: posterior[label])
         label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
         count = 0 if self.fit.human is None else self.fit.human.count
-        return Decision(label, posterior[label], posterior, count / (count + _TRUSTED_LABELS))
+        by_labels = count / (count + _TRUSTED_LABELS) / 2.0
+        by_context = self.fit.told_by_context(votes, sure, label, posterior[label])
+        return Decision(label, posterior[label], posterior, max(by_labels, by_context))
 
     def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
         """Compare each vote that has a confidence with the label that the other arms' votes make probable.

@@ -16,8 +16,9 @@ class Decision:
             answer with fractional rewards it is the expected reward, in [0, 1].
         posterior: answer → its probability or expected reward. For kinds whose answers cannot be listed it
             holds ``label`` alone.
-        trust: how much the corrections learnt from human labels improved held-out rounds, in [0, 1]. It is
-            0 if the policy does not learn from human labels.
+        trust: the share of ``score`` in the score that is shown, in [0, 1]; the rest is a scorer's, which
+            knows votes alone (:mod:`camvo.scores.scorer`). It is 0 if neither human labels nor the task's
+            context told the policy anything.
 
     >>> decision = Decision("pos", 0.9, {"neg": 0.1, "pos": 0.9})
     >>> decision.label, decision.score

@@ -38,7 +38,8 @@ class TwoCoins:
 
     Attributes:
         accuracy: p, shape (K, 2).
-        share: the share of items for which each label is right, shape (2,).
+        share: the share of items for which each label is right, shape (2,); or the probability of each
+            label on each row, shape (P, 2).
         temper: the exponent of each arm's likelihood, shape (K,).
     """
 
@@ -80,7 +81,7 @@ class TwoCoins:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
         right, wrong = np.log(self.accuracy), np.log1p(-self.accuracy)
         first, second = (
-            np.log(self.share[label])
+            np.log(self.share[..., label])
             + (np.where(rows == label, right[..., label], wrong[..., label]) * (rows >= 0)) @ self.temper
             for label in range(2)
         )

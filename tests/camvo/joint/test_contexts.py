@@ -30,19 +30,24 @@ def fit(slope, *, items=300, labels=LABELS, arms=ARMS, seed=0):
     sign = np.where(np.arange(len(arms)) % 2 == 0, 1.0, -1.0)
     right = rng.random((items, len(arms))) < expit(1.0 + slope * contexts[:, :1] * sign)
     wrong = (truth[:, None] + rng.integers(1, len(labels), size=right.shape)) % len(labels)
+    return fit_to(np.where(right, truth[:, None], wrong), contexts, labels, arms)
+
+
+def fit_to(votes, contexts, labels, arms):
+    """A fit to rounds that asked all arms, shape (n, K)."""
     named = tuple(sorted(labels)) if len(labels) == 2 else ()
     patterns = tuple(
         VotePattern.of(
             arms, dict(zip(arms, [labels[v] for v in row], strict=True)), everyone=True, labels=named
         )
-        for row in np.where(right, truth[:, None], wrong).tolist()
+        for row in votes.tolist()
     )
     counts = dict.fromkeys(patterns, 0)
     for pattern in patterns:
         counts[pattern] += 1
     latest = LatestContexts(patterns, contexts.astype(np.float32))
     prices = dict.fromkeys(arms, 0.01)
-    return fit_joint(PatternCounts(counts, items), LatestRounds(), labels, prices, contexts=latest)
+    return fit_joint(PatternCounts(counts, len(votes)), LatestRounds(), labels, prices, contexts=latest)
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), LABELS])
@@ -54,6 +59,43 @@ def test_skills_that_hang_on_the_context_are_found(labels):
 def test_skills_that_do_not_are_rarely_found(labels):
     found = [fit(0.0, labels=labels, items=60, seed=seed).contexts is not None for seed in range(5)]
     assert sum(found) <= 1
+
+
+def told(*, lean, items=400, seed=0):
+    """A fit to five arms alike in their skill, with contexts whose first coordinate tells of two labels."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(items, 4))
+    truth = (rng.random(items) < expit(lean * contexts[:, 0])).astype(np.int64)
+    right = rng.random((items, len(ARMS))) < 0.75
+    return fit_to(np.where(right, truth[:, None], 1 - truth[:, None]), contexts, ("no", "yes"), ARMS)
+
+
+def test_a_context_that_tells_the_label_counts_as_that_and_not_as_skill():
+    found = told(lean=2.0).contexts
+    assert found is not None
+    assert not found.skilled
+
+
+def test_a_context_decides_between_labels_that_are_voted_for_alike():
+    fit = told(lean=2.0)
+    votes = {"a": "no", "b": "yes"}
+    for value, label in ((1.5, "yes"), (-1.5, "no")):
+        probabilities = fit.at(np.array([value, 0.0, 0.0, 0.0]), PRICES).probabilities(votes)
+        assert max(probabilities, key=lambda name: probabilities[name]) == label
+
+
+def test_what_a_context_tells_counts_as_far_as_it_moves_the_label():
+    fit, votes = told(lean=2.0), {"a": "yes", "b": "yes"}
+    shares = []
+    for value in (0.0, 1.0, 2.0):
+        task = fit.at(np.array([value, 0.01, 0.0, 0.0]), PRICES)
+        shares.append(task.told_by_context(votes, {}, "yes", task.probabilities(votes)["yes"]))
+    assert 0.0 <= shares[0] < 0.3
+    assert shares[0] < shares[1] < shares[2] < 1.0
+
+
+def test_a_fit_that_reads_no_context_is_told_nothing_by_it():
+    assert told(lean=0.0).told_by_context({"a": "yes"}, {}, "yes", 0.8) == 0.0
 
 
 def test_few_rounds_show_no_skills_by_context():

@@ -29,6 +29,19 @@ def fitted(items, **draw):
     return fit_skill_terms(plain, votes, features), votes, truth, features
 
 
+BIASED = np.array([[0.92, 0.9], [0.89, 0.87], [0.97, 0.46], [0.98, 0.42]])
+"""Two of four arms call half of the second label's items the first."""
+
+
+def votes_on_told_labels(items, *, lean=1.5, seed=0):
+    """Votes of arms with biases on two labels of which the first feature tells something, the truth and x."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(items, 2))
+    truth = (rng.random(items) < expit(lean * features[:, 0])).astype(np.int64)
+    right = rng.random((items, len(BIASED))) < BIASED[:, truth].T
+    return np.where(right, truth[:, None], 1 - truth[:, None]), truth, features
+
+
 @pytest.mark.parametrize(("model", "labels"), [(COINS, 2), (KINDS, 4)])
 def test_rows_with_accuracies_of_their_own_are_explained_as_each_alone(model, labels):
     rows = every_row(3, labels)
@@ -97,8 +110,38 @@ def test_without_slopes_in_the_data_the_fitted_ones_are_small():
     assert np.abs(terms.slopes).max() < 0.2
 
 
+def test_what_features_tell_of_the_label_is_recovered_from_votes_alone():
+    votes, _, features = votes_on_told_labels(4000)
+    plain = fit_two_coins(votes, np.ones(4000), np.ones(4))
+    terms = fit_skill_terms(plain, votes, features)
+    np.testing.assert_allclose(terms.lean, [1.5, 0.0], atol=0.2)
+
+
+def test_features_that_tell_the_label_do_not_pass_as_skill():
+    votes, _, features = votes_on_told_labels(4000)
+    plain = fit_two_coins(votes, np.ones(4000), np.ones(4))
+    assert np.abs(fit_skill_terms(plain, votes, features).slopes).max() < 0.35
+
+
+def test_features_that_tell_the_label_make_more_labels_right():
+    votes, truth, features = votes_on_told_labels(2000)
+    plain = fit_two_coins(votes, np.ones(2000), np.ones(4))
+    terms = fit_skill_terms(plain, votes, features, skilled=False)
+    beliefs = terms.explained(votes, features).mass, plain.beliefs(votes)[0]
+    told, alone = ((belief.argmax(axis=1) == truth).mean() for belief in beliefs)
+    assert told > alone + 0.01
+    assert not terms.slopes.any()
+
+
+def test_the_features_of_a_task_say_how_probable_its_labels_are():
+    terms = SkillTerms(COINS, logit(COINS.accuracy), np.zeros((3, 1)), np.array([2.0]))
+    first, second = terms.at(np.array([1.0])).share
+    expected = COINS.share[1] / COINS.share[0] * np.exp(2.0)
+    assert second / first == pytest.approx(expected)
+
+
 def test_one_task_has_the_accuracies_of_its_features():
-    terms = SkillTerms(COINS, np.zeros((3, 2)), np.array([[1.0], [0.0], [-1.0]]))
+    terms = SkillTerms(COINS, np.zeros((3, 2)), np.array([[1.0], [0.0], [-1.0]]), np.zeros(1))
     model = terms.at(np.array([2.0]))
     assert isinstance(model, TwoCoins)
     np.testing.assert_allclose(model.accuracy[:, 0], expit([2.0, 0.0, -2.0]))

@@ -136,7 +136,7 @@ def test_the_score_is_what_human_labels_give_to_the_label(taught):
     decision = taught.policy.decide(plan, votes)["q"]
     origin = plan.stages.questions["q"].vote_weights
     chances = origin.corrected.probabilities({arm: votes[arm]["q"] for arm in ARMS}, origin.agreed, LABELS)
-    assert (decision.label, decision.trust) == ("yes", origin.corrected.trust)
+    assert (decision.label, decision.trust) == ("yes", origin.corrected.trust / 2.0)
     assert decision.posterior == chances
     assert decision.score == chances["yes"] > 0.5
 

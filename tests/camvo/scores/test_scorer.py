@@ -45,9 +45,9 @@ def test_a_vote_outside_the_label_set_counts_as_no_vote():
     assert fit_scorer(odd, ("a", "b"), LABELS) == fit_scorer(valid, ("a", "b"), LABELS)
 
 
-@pytest.mark.parametrize(("trust", "own"), [(0.0, 0.0), (0.4, 0.2), (1.0, 0.5)])
-def test_a_score_that_was_learnt_from_human_labels_counts_by_half_at_most(trust, own):
+@pytest.mark.parametrize("trust", [0.0, 0.4, 1.0])
+def test_a_decisions_own_score_counts_as_far_as_it_is_trusted(trust):
     scorer = fit_scorer((), ARMS, LABELS)
     decision = Decision("no", 0.5, {}, trust)
-    expected = own * 0.5 + (1.0 - own) * scorer.score(UNANIMOUS, "no")
+    expected = trust * 0.5 + (1.0 - trust) * scorer.score(UNANIMOUS, "no")
     assert scorer.score_decision(UNANIMOUS, decision) == pytest.approx(expected)

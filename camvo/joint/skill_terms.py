@@ -93,9 +93,9 @@ def fit_skill_terms(
         skilled: whether skills may hang on the features; otherwise only the label does.
     """
     anchor = logit(np.clip(model.accuracy, _LOWEST, _HIGHEST))
-    count, two = features.shape[1], isinstance(model, TwoCoins)
+    count = features.shape[1]
     skills, leans = _Slopes.none(anchor, count if skilled else 0), _Slopes.none(np.zeros((1, 1)), count)
-    if two:
+    if isinstance(model, TwoCoins):
         skills = replace(skills, base=np.full_like(anchor, logit(_FIRST_ACCURACY)))
         model = replace(model, share=np.full(2, 0.5))
     terms = _terms(model, skills, leans)
@@ -104,7 +104,7 @@ def fit_skill_terms(
         seen = explained.mass * (rows >= 0).T[:, :, None]
         right = np.moveaxis(explained.right, 1, 0)
         skills = skills.taught(features[:, : skills.slopes.shape[1]], seen, right, anchor)
-        if two:
+        if isinstance(model, TwoCoins):
             second = explained.mass[None, :, 1:]
             leans = leans.taught(features, np.ones_like(second), second, np.zeros((1, 1)))
         else:

@@ -71,12 +71,6 @@ class TwoCoins:
         """The same kind of model, fitted to other rounds, shape (n, K)."""
         return fit_two_coins(*distinct(rows), self.temper)
 
-    def with_shares(self, mass: Array) -> TwoCoins:
-        """The same model with the labels' shares in rounds with these probabilities, shape (n, 2)."""
-        share = (mass.sum(axis=0) + _SHARE_ROUNDS) / (len(mass) + 2.0 * _SHARE_ROUNDS)
-        share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
-        return replace(self, share=share / share.sum())
-
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
         right, wrong = np.log(self.accuracy), np.log1p(-self.accuracy)

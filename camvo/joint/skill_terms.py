@@ -36,6 +36,10 @@ _LOWEST, _HIGHEST = 0.005, 0.995
 _LEAST_SHARE, _MOST_SHARE = 0.02, 0.98
 """The least and the most probable that features make a label."""
 
+_WITNESS: Final = 0.5
+"""How far the slopes of a label count beside votes. The models read the same text, so its word is no
+independent witness: where it misleads, it misleads them too."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SkillTerms:
@@ -59,8 +63,11 @@ class SkillTerms:
         return np.asarray(np.clip(expit(odds), _LOWEST, _HIGHEST), dtype=np.float64)
 
     def at(self, features: Array) -> TwoCoins | Kinds:
-        """The model of votes on one task, given its features, shape (r,)."""
-        model = self._leaning(features)
+        """The model of votes on one task, given its features, shape (r,).
+
+        The slopes of the label count by half: features and votes have the same text behind them.
+        """
+        model = self._leaning(_WITNESS * features)
         return replace(model, accuracy=self.accuracy(features[None])[0])
 
     def evidence(self, rows: Rows, features: Array) -> Array:

@@ -133,10 +133,10 @@ def test_features_that_tell_the_label_make_more_labels_right():
     assert not terms.slopes.any()
 
 
-def test_the_features_of_a_task_say_how_probable_its_labels_are():
+def test_the_features_of_a_task_count_by_half_as_they_are_no_independent_witness():
     terms = SkillTerms(COINS, logit(COINS.accuracy), np.zeros((3, 1)), np.array([2.0]))
     first, second = terms.at(np.array([1.0])).share
-    expected = COINS.share[1] / COINS.share[0] * np.exp(2.0)
+    expected = COINS.share[1] / COINS.share[0] * np.exp(1.0)
     assert second / first == pytest.approx(expected)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.two_coins import TwoCoins
-from camvo.joint.skill_terms import SkillTerms, fit_skill_terms
+from camvo.joint.skill_terms import SkillTerms, fit_label_terms, fit_skill_terms
 from camvo.joint.vote_rows import Rows, asked_each_model, models_of, renumber
 from camvo.state.context_rounds import LatestContexts
 from camvo.state.vote_patterns import UNASKED
@@ -121,7 +121,10 @@ def fit_context_skills(
     features = components.features(contexts)
     gains, skilled = _gains(model, rows, features)
     error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
-    terms = fit_skill_terms(model, rows, features, skilled=skilled)
+    if skilled or not isinstance(model, TwoCoins):
+        terms = fit_skill_terms(model, rows, features)
+    else:
+        terms = fit_label_terms(model, rows, features)
     return ContextSkills(components, terms, float(gains.mean()), float(error), len(rows))
 
 
@@ -129,13 +132,14 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
     """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
 
     The comparison is with the model without features, or with the same fit to none, whichever is better.
-    With two labels, skills by features are compared with a fit in which features tell of the label only. If
-    they predict no better, that fit is the one that is meant.
+    With two labels, skills by features are compared with fits in which features tell of the label only: one
+    with the model's accuracies, and one with accuracies of its own. If they predict no better, the first of
+    these is the one that is meant.
 
     Returns:
         The gains, and whether skills hang on the features.
     """
-    skilled, leaning, without, alone = np.zeros((4, len(rows)))
+    skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
     for fold in range(_FOLDS):
         held = np.arange(len(rows)) % _FOLDS == fold
         others, known, asked = rows[~held], features[~held], features[held]
@@ -143,13 +147,14 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
         skilled[held] = fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
         without[held] = fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
         _, alone[held] = fitted.beliefs(rows[held])
-        if isinstance(model, TwoCoins):
+        if isinstance(fitted, TwoCoins):
+            leaning[held] = fit_label_terms(fitted, others, known).evidence(rows[held], asked)
             terms = fit_skill_terms(fitted, others, known, skilled=False)
-            leaning[held] = terms.evidence(rows[held], asked)
+            refitted[held] = terms.evidence(rows[held], asked)
     plain = max(without, alone, key=np.sum)
-    if not isinstance(model, TwoCoins) or _surely(skilled - leaning):
+    if not isinstance(model, TwoCoins) or _surely(skilled - max(leaning, refitted, key=np.sum)):
         return skilled - plain, True
-    return leaning - plain, False
+    return leaning - alone, False
 
 
 def _surely(gains: Array) -> bool:

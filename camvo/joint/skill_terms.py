@@ -112,12 +112,26 @@ def fit_skill_terms(
         right = np.moveaxis(explained.right, 1, 0)
         skills = skills.taught(features[:, : skills.slopes.shape[1]], seen, right, anchor)
         if isinstance(model, TwoCoins):
-            second = explained.mass[None, :, 1:]
-            leans = leans.taught(features, np.ones_like(second), second, np.zeros((1, 1)))
+            leans = leans.of_labels(explained, features)
         else:
             model = model.with_shares(explained.mass)
         terms = _terms(model, skills, leans)
     return terms
+
+
+def fit_label_terms(model: TwoCoins, rows: Rows, features: Array) -> SkillTerms:
+    """Fit by EM what features tell of the label; the accuracies stay those of the model.
+
+    Args:
+        model: the model of votes without features.
+        rows: vote rows, shape (n, K).
+        features: shape (n, r), with mean 0 and mean variance 1.
+    """
+    skills = _Slopes.none(logit(np.clip(model.accuracy, _LOWEST, _HIGHEST)), 0)
+    leans = _Slopes.none(np.zeros((1, 1)), features.shape[1])
+    for _ in range(_STEPS):
+        leans = leans.of_labels(_terms(model, skills, leans).explained(rows, features), features)
+    return _terms(model, skills, leans)
 
 
 def _terms(model: TwoCoins | Kinds, skills: _Slopes, leans: _Slopes) -> SkillTerms:
@@ -157,6 +171,11 @@ class _Slopes:
         base, slopes = self.base + step[:, :kinds], self.slopes + step[:, kinds:]
         variance = (float((slopes**2).sum()) + spread + 0.2) / (slopes.size + 2.0)
         return _Slopes(base, slopes, variance)
+
+    def of_labels(self, explained: Explained, features: Array) -> _Slopes:
+        """After one Newton step of the log-odds of the second of two labels."""
+        second = explained.mass[None, :, 1:]
+        return self.taught(features, np.ones_like(second), second, np.zeros((1, 1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from camvo.joint.models.two_coins import TwoCoins, fit_two_coins
-from camvo.joint.skill_terms import _ANCHOR_ROUNDS, SkillTerms, _Lesson, fit_skill_terms
+from camvo.joint.skill_terms import _ANCHOR_ROUNDS, SkillTerms, _Lesson, fit_label_terms, fit_skill_terms
 
 KINDS = made_up_kinds(3, 4, temper=np.array([1.0, 0.5, 0.8]))
 SLOPES = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0], [0.0, -2.0], [1.5, 1.5]])
@@ -126,11 +126,18 @@ def test_features_that_tell_the_label_do_not_pass_as_skill():
 def test_features_that_tell_the_label_make_more_labels_right():
     votes, truth, features = votes_on_told_labels(2000)
     plain = fit_two_coins(votes, np.ones(2000), np.ones(4))
-    terms = fit_skill_terms(plain, votes, features, skilled=False)
+    terms = fit_label_terms(plain, votes, features)
     beliefs = terms.explained(votes, features).mass, plain.beliefs(votes)[0]
     told, alone = ((belief.argmax(axis=1) == truth).mean() for belief in beliefs)
     assert told > alone + 0.01
+
+
+def test_a_fit_of_labels_alone_leaves_the_skills_as_they_are():
+    votes, _, features = votes_on_told_labels(500)
+    plain = fit_two_coins(votes, np.ones(500), np.ones(4))
+    terms = fit_label_terms(plain, votes, features)
     assert not terms.slopes.any()
+    np.testing.assert_allclose(terms.accuracy(features[:1])[0], plain.accuracy)
 
 
 def test_the_features_of_a_task_count_by_half_as_they_are_no_independent_witness():

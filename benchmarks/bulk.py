@@ -108,21 +108,32 @@ def label(folder: Path, address: str, policy: str, tasks: int, database: str | N
 @contextmanager
 def timed_after(tasks: int, also: Callable[[], Any]) -> Iterator[list[tuple[float, float, Any]]]:
     """Note the time, the processor time and ``also()`` after so many tasks of a run, and at its end."""
+    moments: list[tuple[float, float, Any]] = []
+
+    def note(number: int | None) -> None:
+        if number is None or number == tasks:
+            moments.append((time.perf_counter(), time.process_time(), also()))
+
+    with watched(note):
+        yield moments
+
+
+@contextmanager
+def watched(act: Callable[[int | None], None]) -> Iterator[None]:
+    """During the block, call ``act`` with each task's number in a run, and with ``None`` at its end."""
     from backend.commands.label.labelling import Labelling
 
-    moments: list[tuple[float, float, Any]] = []
     run = Labelling.run
 
-    def timed(labelling: Any, jobs: Any) -> Iterator[Any]:
+    def watched_run(labelling: Any, jobs: Any) -> Iterator[Any]:
         for number, job in enumerate(run(labelling, jobs), start=1):
-            if number == tasks:
-                moments.append((time.perf_counter(), time.process_time(), also()))
+            act(number)
             yield job
-        moments.append((time.perf_counter(), time.process_time(), also()))
+        act(None)
 
-    Labelling.run = timed  # type: ignore[method-assign]
+    Labelling.run = watched_run  # type: ignore[method-assign]
     try:
-        yield moments
+        yield
     finally:
         Labelling.run = run  # type: ignore[method-assign]
 

@@ -14,21 +14,17 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import yaml
 from rich.console import Console
 
 sys.path.append(str(Path(__file__).parent))
-from bulk import AT_ONCE, write_tasks
+from bulk import AT_ONCE, watched, write_tasks
 from scripted_models import LABELS, counts, model_settings, scripted_models
 
 from backend.commands.label.file_run import label_into
-from backend.commands.label.labelling import Labelling
 from backend.commands.label.options import LabelOptions
 from backend.settings import Environment
 
@@ -51,24 +47,6 @@ class Meter:
         self._tasks, self._used, self._calls = tasks, used, calls
 
 
-@contextmanager
-def metered(meter: Meter, every: int) -> Iterator[None]:
-    """During the block, read the meter each time that so many tasks of a run are done."""
-    run = Labelling.run
-
-    def watched(labelling: Any, jobs: Any) -> Iterator[Any]:
-        for number, job in enumerate(run(labelling, jobs), start=1):
-            if number % every == 0:
-                meter.read(number)
-            yield job
-
-    Labelling.run = watched  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Labelling.run = run  # type: ignore[method-assign]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
@@ -83,7 +61,8 @@ def main() -> None:
         ledger = folder / "ledger.sqlite"
         environment = Environment(database_url=f"sqlite:///{ledger}", config=folder / "camvo.yaml")
         chosen = LabelOptions(labels=LABELS, text_column="text", name="long-run")
-        with metered(Meter(ledger, address), options.every):
+        meter = Meter(ledger, address)
+        with watched(lambda tasks: meter.read(tasks) if tasks and tasks % options.every == 0 else None):
             tally = label_into(
                 folder / "out.csv", folder / "in.csv", chosen, environment, Console(file=io.StringIO())
             )

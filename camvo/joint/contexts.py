@@ -82,7 +82,7 @@ class ContextSkills:
     @property
     def useful(self) -> bool:
         """Whether they predict held-out votes better, by three standard errors."""
-        return self.gain > _ERRORS * self.error
+        return _is_sure(self.gain, self.error)
 
     @property
     def skilled(self) -> bool:
@@ -120,21 +120,20 @@ def fit_context_skills(
         return None
     features = components.features(contexts)
     gains, skilled = _gains(model, rows, features)
-    error = float(gains.std(ddof=1)) / np.sqrt(len(gains))
     if skilled or not isinstance(model, TwoCoins):
         terms = fit_skill_terms(model, rows, features)
     else:
         terms = fit_label_terms(model, rows, features)
-    return ContextSkills(components, terms, float(gains.mean()), float(error), len(rows))
+    return ContextSkills(components, terms, *_mean_and_error(gains), len(rows))
 
 
 def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array, bool]:
     """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
 
     The comparison is with the model without features, or with the same fit to none, whichever is better.
-    With two labels, skills by features are compared with fits in which features tell of the label only: one
-    with the model's accuracies, and one with accuracies of its own. If they predict no better, the first of
-    these is the one that is meant.
+    With two labels, skills by features must also predict better than fits in which features tell of the label
+    only: one with the model's accuracies, and one with accuracies of its own. Otherwise the gains are those
+    of the first of these over the model.
 
     Returns:
         The gains, and whether skills hang on the features.
@@ -152,14 +151,21 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
             terms = fit_skill_terms(fitted, others, known, skilled=False)
             refitted[held] = terms.evidence(rows[held], asked)
     plain = max(without, alone, key=np.sum)
-    if not isinstance(model, TwoCoins) or _surely(skilled - max(leaning, refitted, key=np.sum)):
+    if not isinstance(model, TwoCoins) or _is_sure(
+        *_mean_and_error(skilled - max(leaning, refitted, key=np.sum))
+    ):
         return skilled - plain, True
     return leaning - alone, False
 
 
-def _surely(gains: Array) -> bool:
-    """Whether gains are above 0 by three standard errors."""
-    return bool(gains.mean() > _ERRORS * gains.std(ddof=1) / np.sqrt(len(gains)))
+def _mean_and_error(gains: Array) -> tuple[float, float]:
+    """The mean of gains, shape (n,), and its standard error."""
+    return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
+
+
+def _is_sure(gain: float, error: float) -> bool:
+    """Whether a gain is above 0 by three standard errors."""
+    return gain > _ERRORS * error
 
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: int) -> tuple[Rows, Array]:

@@ -50,7 +50,7 @@ class RunCounts:
 
     @property
     def left(self) -> int:
-        """How many tasks the run has not finished."""
+        """How many tasks the run has not finished or, if it ended early, has not come to."""
         done = self.labelled_before + self.left_out + self.labelled + self.failed.total()
         return self.tasks - done
 
@@ -77,5 +77,5 @@ class RunCounts:
         if self.waiting:
             lines.append(f"{self.waiting:,} tasks wait for providers' batches")
         if left := self.left - self.waiting:
-            lines.append(f"{left:,} tasks are left: the same command goes on with them")
+            lines.append(f"{left:,} tasks were not reached or have no label: the same command goes on there")
         return "\n".join(lines)

@@ -114,6 +114,8 @@ class ObjectFolder:
             stream.close()
 
         with ThreadPoolExecutor(1) as uploading:
+            # An executor does not wait for a thread if a signal raises while it starts.
+            uploading.submit(lambda: None).result()
             uploading.submit(write).result()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -104,6 +105,26 @@ def test_an_interrupt_during_an_upload_leaves_the_whole_object(store: ObjectStor
     with pytest.raises(KeyboardInterrupt):
         write(parts_folder("s3://bucket/labels"), "a", bytes(size))
     assert store.objects() == {"a": bytes(size)}
+
+
+def test_an_interrupt_while_the_thread_starts_sends_nothing(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, started = parts_folder("s3://bucket/labels"), []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(folder, "a", b"one")
+    monkeypatch.undo()
+    for thread in started:
+        thread.join()
+    assert (store.objects(), store.requests) == ({}, [])
 
 
 def test_removed_files_go_and_the_others_stay(store: ObjectStore) -> None:

@@ -1,8 +1,8 @@
 """Whether a long run of ``camvo label`` stays as small and as quick as it begins.
 
-    OMP_NUM_THREADS=1 python benchmarks/long_run.py [--tasks 100000] [--every 10000] [--pack 20]
+    OMP_NUM_THREADS=1 python benchmarks/long_run.py [--tasks 100000] [--every 10000] [--models 3] [--pack 20]
 
-One process labels texts by three models that answer at once, under the default policy, with a ledger on
+One process labels texts by models that answer at once, under the default policy, with a ledger on
 SQLite. Printed after each part of the tasks: this process's memory (RSS), what a task of the part cost in
 processor time and calls, and the size of the ledger for each round so far.
 """
@@ -51,11 +51,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--every", type=int, default=10_000)
+    parser.add_argument("--models", type=int, default=3)
     parser.add_argument("--pack", type=int, default=1, help="texts in a prompt")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="camvo-long-run-") as name, scripted_models() as address:
         folder = Path(name)
-        models = model_settings(address, 3, pack=options.pack)
+        models = model_settings(address, options.models, pack=options.pack)
         (folder / "camvo.yaml").write_text(yaml.safe_dump({"models": models, "concurrency": AT_ONCE}))
         write_tasks(folder / "in.csv", range(options.tasks))
         ledger = folder / "ledger.sqlite"

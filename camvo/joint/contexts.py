@@ -120,10 +120,10 @@ def fit_context_skills(
         return None
     features = components.features(contexts)
     gains, skilled = _gains(model, rows, features)
-    if skilled or not isinstance(model, TwoCoins):
-        terms = fit_skill_terms(model, rows, features)
-    else:
+    if isinstance(model, TwoCoins) and not skilled:
         terms = fit_label_terms(model, rows, features)
+    else:
+        terms = fit_skill_terms(model, rows, features)
     return ContextSkills(components, terms, *_mean_and_error(gains), len(rows))
 
 
@@ -150,12 +150,10 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
             leaning[held] = fit_label_terms(fitted, others, known).evidence(rows[held], asked)
             terms = fit_skill_terms(fitted, others, known, skilled=False)
             refitted[held] = terms.evidence(rows[held], asked)
-    plain = max(without, alone, key=np.sum)
-    if not isinstance(model, TwoCoins) or _is_sure(
-        *_mean_and_error(skilled - max(leaning, refitted, key=np.sum))
-    ):
-        return skilled - plain, True
-    return leaning - alone, False
+    told = max(leaning, refitted, key=np.sum)
+    if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - told)):
+        return leaning - alone, False
+    return skilled - max(without, alone, key=np.sum), True
 
 
 def _mean_and_error(gains: Array) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from scipy.linalg import eigh
 
 from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.two_coins import TwoCoins
@@ -49,12 +50,14 @@ class Components:
     def of(cls, contexts: Array) -> Components | None:
         """The components of contexts, shape (n, d); ``None`` if all contexts are the same."""
         mean = contexts.mean(axis=0)
-        _, spread, axes = np.linalg.svd(contexts - mean, full_matrices=False)
-        if not len(spread) or spread[0] < _LEAST_SPREAD:
+        centered, width = contexts - mean, contexts.shape[1]
+        largest = (max(width - _MOST_FEATURES, 0), width - 1)
+        variances, axes = eigh(centered.T @ centered / len(contexts), subset_by_index=largest)
+        most = variances.max(initial=0.0)
+        if most * len(contexts) < _LEAST_SPREAD**2:
             return None
-        kept = min(_MOST_FEATURES, int((spread > _LEAST_SPREAD * spread[0]).sum()))
-        deviation = np.sqrt((spread[:kept] ** 2).sum() / (kept * len(contexts)))
-        return cls(mean, axes[:kept].T / deviation)
+        kept = variances > _LEAST_SPREAD**2 * most
+        return cls(mean, axes[:, kept] / np.sqrt(variances[kept].mean()))
 
     def features(self, contexts: Array) -> Array:
         """The features of contexts, shape (…, d) → (…, r)."""

@@ -31,6 +31,10 @@ _LABEL_PRECISION: Final = 20.0
 _TIGHTNESSES: Final = (16.0, 4.0, 1.0)
 """How many times these precisions count until held-out labels prove that the terms predict better."""
 
+_ERRORS_OF_TWO, _ERRORS_OF_MORE = 0.0, 1.0
+"""How many standard errors prove it, by the number of labels. Of two labels, every round shows most terms; of
+many, most terms belong to labels that few rounds show."""
+
 _SURE, _SURE_PRECISION = 0.5, 2.0
 """The prior of what the log ratios of confidences are multiplied by."""
 
@@ -158,7 +162,8 @@ def fit_human_terms(
     prior = NormalPrior(np.array(mean), np.array(precisions))
     corrections = np.zeros(len(mean), dtype=np.bool_)
     corrections[2 : 2 + len(arms) + len(labels)] = True
-    exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES).tolist()
+    errors = _ERRORS_OF_TWO if len(labels) == 2 else _ERRORS_OF_MORE
+    exponent, none, *terms = fit_proven_logit(choices, prior, corrections, _TIGHTNESSES, errors).tolist()
     exponent = max(exponent, _LEAST_EXPONENT)
     return HumanTerms(
         exponent,

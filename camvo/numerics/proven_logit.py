@@ -17,12 +17,16 @@ _FOLDS: Final = 5
 
 
 def fit_proven_logit(
-    choices: ChoiceSets, prior: NormalPrior, corrections: NDArray[np.bool_], tightnesses: Sequence[float]
+    choices: ChoiceSets,
+    prior: NormalPrior,
+    corrections: NDArray[np.bool_],
+    tightnesses: Sequence[float],
+    errors: float = 1.0,
 ) -> Array:
     """Fit a conditional logit whose prior is only as loose for the corrections as held-out rounds prove.
 
     At first the corrections are 0. A looser prior takes over where it predicts rounds that it has not seen
-    better than the prior before it, by more than one standard error of the difference. Each fifth of the
+    better than the prior before it, by more than so many standard errors of the difference. Each fifth of the
     rounds is held out once; below ten rounds nothing is proven.
 
     Args:
@@ -30,6 +34,7 @@ def fit_proven_logit(
         prior: the prior of all F coefficients.
         corrections: which coefficients are corrections, shape (F,); their prior mean is 0.
         tightnesses: what the corrections' precisions are multiplied by, the tightest first.
+        errors: how many standard errors prove that a looser prior is better.
 
     Returns:
         The coefficients, shape (F,).
@@ -40,7 +45,7 @@ def fit_proven_logit(
         for tightness in tightnesses:
             tells = _held_out(choices, prior, corrections, tightness)
             gain = tells - told
-            if gain.sum() > math.sqrt(len(gain)) * gain.std(ddof=1):
+            if gain.sum() > errors * math.sqrt(len(gain)) * gain.std(ddof=1):
                 proven, told = tightness, tells
     return _fit(choices, prior, corrections, proven)
 

@@ -43,6 +43,16 @@ def test_corrections_that_are_not_there_are_seldom_taken_up():
     assert sum(taken) <= 12
 
 
+def test_a_lower_bar_takes_up_corrections_more_often_and_never_those_that_predict_worse():
+    weak = [drawn([1.0, 0.15, -0.15], 60, seed) for seed in range(20)]
+    high, low = (
+        [bool(fit_proven_logit(each, PRIOR, CORRECTIONS, TIGHTNESSES, bar)[1:].any()) for each in weak]
+        for bar in (1.0, 0.0)
+    )
+    assert sum(high) < sum(low) < len(weak)
+    assert all(lower or not higher for higher, lower in zip(high, low, strict=True))
+
+
 def test_below_ten_rounds_nothing_is_proven():
     assert not fit(drawn([1.0, 5.0, -5.0], 9))[1:].any()
 

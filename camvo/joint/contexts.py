@@ -53,7 +53,7 @@ class Components:
         centered, width = contexts - mean, contexts.shape[1]
         largest = (max(width - _MOST_FEATURES, 0), width - 1)
         variances, axes = eigh(centered.T @ centered / len(contexts), subset_by_index=largest)
-        most = variances.max(initial=0.0)
+        most = variances[-1]
         if most * len(contexts) < _LEAST_SPREAD**2:
             return None
         kept = variances > _LEAST_SPREAD**2 * most

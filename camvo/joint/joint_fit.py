@@ -20,6 +20,7 @@ from camvo.joint.models.kinds import Kinds
 from camvo.joint.models.taught_arm import MOST_OTHERS
 from camvo.joint.models.two_coins import TwoCoins
 from camvo.joint.models.vote_model import VoteModel
+from camvo.joint.student_reply import told_by_student
 from camvo.joint.sure_votes import NOT_SURE, UNTAUGHT, SureVotes, tilt_of, tilted
 from camvo.joint.vote_rows import Rows, row_of
 from camvo.joint.votes_fit import ModelAmong, VotesFit, fit_votes, fit_votes_and_student, shortlist_of
@@ -56,7 +57,9 @@ class JointFit:
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
         sure: what the arms' confidences add.
-        silent: the fit for rounds in which the student says nothing; ``None`` without a student.
+        silent: the fit for rounds in which the student says nothing; ``None`` without a student, or if its
+            reply is known.
+        reply: the log ratio of the student's confidence, if it is a part of the beliefs; otherwise 0.
         contexts: skills by context; ``None`` if they do not predict votes better.
         counted: what the counted rounds change of the model's beliefs, for tasks whose skills hang on their
             context; ``None`` without skills by context.
@@ -73,6 +76,7 @@ class JointFit:
     beliefs: Beliefs
     sure: SureVotes = NOT_SURE
     silent: JointFit | None = None
+    reply: float = 0.0
     contexts: ContextSkills | None = None
     counted: Beliefs | None = None
     anywhere: JointFit | None = None
@@ -104,6 +108,21 @@ class JointFit:
         correct = _correction(self.human, positions, self.labels)
         beliefs = believe(model.among(positions), lattice, correct, counted)
         return replace(self, model=model, shortlist=shortlist, beliefs=beliefs, anywhere=self)
+
+    def after_reply(self, votes: Mapping[str, str | None], sure: Mapping[str, float]) -> JointFit:
+        """The fit once the student has replied; the same without a student.
+
+        Args:
+            votes: arm → label, ``None`` if the arm gave none.
+            sure: arm → its confidence in [0, 1].
+        """
+        if self.silent is None:
+            return self
+        if (label := votes.get(STUDENT)) is None:
+            return self.silent
+        ratio = self.sure.grades.log_ratio(STUDENT, label, sure.get(STUDENT))
+        beliefs = told_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
+        return replace(self, beliefs=beliefs, sure=self.sure.without(STUDENT), silent=None, reply=ratio)
 
     def told_by_context(
         self, votes: Mapping[str, str | None], sure: Mapping[str, float], label: str, probability: float
@@ -150,16 +169,19 @@ class JointFit:
             sure: arm → its confidence in [0, 1]; arms that gave none are absent.
         """
         cast = {arm: vote for arm, vote in votes.items() if vote is not None}
+        tilts = self.sure.tilts(votes, sure)
         if cast.keys() <= set(self.shortlist):
             row, named = row_of(votes, self.shortlist, self.labels)
             right = self.beliefs.right[self.beliefs.lattice.node_of[row]]
         else:
             row, named = row_of(votes, self.arms, self.labels)
             right = self.given_all(np.array([row]))[0]
+            if self.reply:
+                tilts[cast[STUDENT]] = tilts.get(cast[STUDENT], 0.0) + self.reply
         probabilities = dict(zip(named, right.tolist(), strict=False))
         if not named:
             return dict.fromkeys(self.labels, 1.0 / len(self.labels))
-        probabilities = tilted(probabilities, self.sure.tilts(votes, sure))
+        probabilities = tilted(probabilities, tilts)
         if self.human is not None:
             # With two labels, their terms are in the beliefs already.
             terms = {} if len(self.labels) == 2 else self.human.labels

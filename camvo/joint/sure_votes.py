@@ -57,6 +57,12 @@ class SureVotes:
             tuple(self._expected(arm, self.grades.scale(arm, label)) for label in labels) for arm in arms
         )
 
+    def without(self, arm: str) -> SureVotes:
+        """The same without what one arm's confidences add."""
+        arms = {other: scale for other, scale in self.grades.arms.items() if other != arm}
+        labels = {key: scale for key, scale in self.grades.labels.items() if key[0] != arm}
+        return SureVotes(Grades(arms, labels), self.factor) if arms else NOT_SURE
+
     def _factor(self, arm: str) -> float:
         return 1.0 if arm == STUDENT else self.factor
 

@@ -13,8 +13,6 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
 from camvo.joint.plans.allowance import shadow_price
-from camvo.joint.plans.graded_worth import plan_by_graded_worth
-from camvo.joint.plans.worth import plan_by_worth
 from camvo.policies.background_fits import MOST_ROUNDS, JointFitData
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
@@ -248,10 +246,4 @@ class Joint(Staged):
         silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)
         joint = joint.at(context, prices)
         in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
-        named = sorted(joint.labels) if len(joint.labels) == 2 else []
-        worth = (
-            plan_by_graded_worth(joint.beliefs, in_shortlist, joint.sure.by_arm(joint.shortlist, named))
-            if joint.sure.grades.arms
-            else plan_by_worth(joint.beliefs, in_shortlist)
-        )
-        return JointQuestion(joint.labels, joint, worth, silent)
+        return JointQuestion(joint.labels, joint, in_shortlist, silent)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.plans.best_plan import best_plan
 from camvo.joint.plans.graded_worth import GradedWorth
 from camvo.joint.plans.kept_labels import kept_labels
 from camvo.joint.plans.worth import Worth
@@ -40,14 +41,20 @@ class JointQuestion:
     Attributes:
         labels: the label set.
         fit: what votes say; ``None`` for a question whose votes are not labels, which asks all arms.
-        worth: the plan of whom to ask; ``None`` if all arms are asked.
-        silent: the stages for a round in which the student says nothing; ``None`` without a student.
+        prices: the price of each arm of the fit's shortlist, in right labels.
+        silent: the stages for a round in which the student says nothing; ``None`` without a student, or if
+            its reply is known.
     """
 
     labels: tuple[str, ...]
     fit: JointFit | None = None
-    worth: Worth | GradedWorth | None = None
+    prices: tuple[float, ...] = ()
     silent: JointQuestion | None = None
+
+    @property
+    def plan(self) -> Worth | GradedWorth | None:
+        """The plan of whom to ask; ``None`` if all arms are asked."""
+        return None if self.fit is None else best_plan(self.fit, self.prices)
 
     @property
     def kept(self) -> KeptKind | None:
@@ -60,8 +67,8 @@ class JointQuestion:
         """The most probable label, or the weighted vote's label if it is as probable."""
         if self.fit is None:
             return decision
-        if (silent := self._if_silent(votes)) is not None:
-            return silent.decision(decision, votes, labels, sure)
+        if self.silent is not None:
+            return self._after_reply(votes, sure).decision(decision, votes, labels, sure)
         posterior = self.fit.probabilities(votes, sure)
         leader = max(posterior, key=lambda label: posterior[label])
         label = decision.label if posterior[decision.label] > posterior[leader] - TIE else leader
@@ -106,11 +113,11 @@ class JointQuestion:
             prices: arm → its price in right labels.
             sure: the confidences of these votes.
         """
-        if (silent := self._if_silent(votes)) is not None:
-            return silent.gains(votes, prices, sure)
-        if self.fit is None or self.worth is None:
+        if self.silent is not None:
+            return self._after_reply(votes, sure).gains(votes, prices, sure)
+        if self.fit is None or (plan := self.plan) is None:
             return {arm: np.inf for arm in prices if arm not in votes}
-        stopping, asking = self.worth.at(self.fit.node(votes), self.fit.tilt(votes, sure))
+        stopping, asking = plan.at(self.fit.node(votes), self.fit.tilt(votes, sure))
         stopping = max(stopping, 1.0 / len(self.labels))
         return {
             arm: value - stopping + prices[arm]
@@ -120,12 +127,12 @@ class JointQuestion:
 
     def together(self, votes: Cast, sure: Sure = UNKNOWN) -> list[str]:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
-        if (silent := self._if_silent(votes)) is not None:
-            return silent.together(votes, sure)
-        if self.fit is None or self.worth is None:
+        if self.silent is not None:
+            return self._after_reply(votes, sure).together(votes, sure)
+        if self.fit is None or (plan := self.plan) is None:
             return []
         node, tilt = self.fit.node(votes), self.fit.tilt(votes, sure)
-        return [self.fit.shortlist[arm] for arm in self.worth.together(node, tilt)]
+        return [self.fit.shortlist[arm] for arm in plan.together(node, tilt)]
 
     def within(self, votes: Cast, prices: Mapping[str, float], left: int, sure: Sure = UNKNOWN) -> list[str]:
         """The arms to ask now if so many stages are left; empty to stop.
@@ -136,13 +143,13 @@ class JointQuestion:
             left: the stages left, the next one included; at least 1.
             sure: the confidences of the votes.
         """
-        if (silent := self._if_silent(votes)) is not None:
-            return silent.within(votes, prices, left, sure)
-        if self.fit is None or self.worth is None:
+        if self.silent is not None:
+            return self._after_reply(votes, sure).within(votes, prices, left, sure)
+        if self.fit is None:
             return [arm for arm in prices if arm not in votes]
         node, arms = self.fit.node(votes), self.fit.shortlist
-        if isinstance(self.worth, GradedWorth):
-            stopping, asking = self.worth.at(node, self.fit.tilt(votes, sure))
+        if isinstance(graded := self.plan, GradedWorth):
+            stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
             if max(asking, default=-np.inf) <= stopping + TIE:
                 return []
         paid = [prices.get(arm, 0.0) for arm in arms]
@@ -152,29 +159,32 @@ class JointQuestion:
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:
         """The most probable label; ``None`` for a question whose votes are not labels."""
-        if (silent := self._if_silent(votes)) is not None:
-            return silent.leader(votes, sure)
+        if self.silent is not None:
+            return self._after_reply(votes, sure).leader(votes, sure)
         if self.fit is None:
             return None
         posterior = self.fit.probabilities(votes, sure)
         return max(posterior, key=lambda label: posterior[label])
 
-    def promised(self, votes: Cast) -> float | None:
+    def promised(self, votes: Cast, sure: Sure = UNKNOWN) -> float | None:
         """The largest probability, by the plan, that the votes of all arms give another label than these.
 
-        ``None`` if the plan promises nothing: it does not know all arms, or confidences move its beliefs.
+        ``None`` if the plan promises nothing: it does not know all arms, or the models' confidences move its
+        beliefs. The student's does not count among these: it is known before any model is asked.
         """
-        if (silent := self._if_silent(votes)) is not None:
-            return silent.promised(votes)
+        if self.silent is not None:
+            return self._after_reply(votes, sure).promised(votes)
         fit = self.fit
         if fit is None or fit.sure.grades.arms or fit.shortlist != fit.arms:
             return None
         lost = 1.0 - float(kept_labels(fit.beliefs)[fit.node(votes)])
         return min(_SLACK * lost + _SLACK_AT_LEAST, 1.0)
 
-    def _if_silent(self, votes: Cast) -> JointQuestion | None:
-        """The stages that count while the student says nothing; ``None`` if these ones count."""
-        return self.silent if votes.get(STUDENT) is None else None
+    def _after_reply(self, votes: Cast, sure: Sure) -> JointQuestion:
+        """The stages that count once the student has replied."""
+        if self.fit is None or (self.silent is not None and votes.get(STUDENT) is None):
+            return self.silent or self
+        return JointQuestion(self.labels, self.fit.after_reply(votes, sure), self.prices)
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Two parts of a plan's description as plain JSON: entries of ``stages``, and entries beside it."""
@@ -224,12 +234,12 @@ class JointStages(Stages[JointQuestion]):
         if early is None:
             return ExplorationRound(pattern, None)
         right = stages.leader(early, sure) == stages.leader(votes, sure)
-        return ExplorationRound(pattern, right, stages.promised(early))
+        return ExplorationRound(pattern, right, stages.promised(early, sure))
 
     def _early_votes(self, question: str, votes: Cast, sure: Sure) -> Cast | None:
         """The votes that are asked for without exploration; ``None`` without a plan or a vote."""
         stages = self.questions[question]
-        if stages.fit is None or stages.worth is None or not any(votes.values()):
+        if stages.fit is None or not any(votes.values()):
             return None
         said = votes.get(STUDENT)
         alone: dict[str, JointQuestion] = {question: stages}

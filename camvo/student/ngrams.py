@@ -17,7 +17,7 @@ FEATURES: Final = 2**15
 LONGEST: Final = 1000
 """How many characters of a text are read. Topics show early, and rows of long texts would fill the memory."""
 
-_LENGTHS: Final = (3, 4, 5)
+_LENGTHS: Final = (1, 2, 3, 4)
 _MULTIPLIER, _MIXER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT, _HALF = np.uint64(64 - 15), np.uint64(32)
 

@@ -13,7 +13,7 @@ _CLOSE: Final = 0.01
 """The relative residual at which to stop. More digits do not change which label comes first."""
 
 
-def fit_ridge(design: Any, targets: Array, ridge: float) -> Array:
+def fit_ridge(design: Any, targets: Array, ridge: float, start: Array | None = None) -> Array:
     """Minimise ‖design · W − targets‖² + ridge · ‖W‖² as far as 25 steps go.
 
     The columns are independent problems with one matrix, so each has step lengths of its own.
@@ -22,15 +22,18 @@ def fit_ridge(design: Any, targets: Array, ridge: float) -> Array:
         design: a sparse matrix, shape (n, F).
         targets: shape (n, M).
         ridge: > 0.
+        start: where the search starts, shape (F, M); a solution of nearly the same problem saves steps.
 
     Returns:
         W, shape (F, M).
     """
     transposed = design.T.tocsr()
     residual = np.asarray(transposed @ targets)
-    weights = np.zeros_like(residual)
+    goal = _CLOSE**2 * (residual**2).sum(axis=0)
+    weights = np.zeros_like(residual) if start is None else start.copy()
+    if start is not None:
+        residual -= transposed @ (design @ start) + ridge * start
     direction, size = residual.copy(), (residual**2).sum(axis=0)
-    goal = _CLOSE**2 * size
     for _ in range(_STEPS):
         if np.all(size <= goal):
             break

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from camvo.joint.joint_fit import JointFit
-from camvo.joint.plans.graded_worth import GradedWorth, plan_by_graded_worth
-from camvo.joint.plans.worth import Worth, plan_by_worth
+from camvo.joint.plans.best_plan import best_plan
+from camvo.joint.plans.graded_worth import GradedWorth
+from camvo.joint.plans.worth import Worth
 from camvo.numerics.tolerances import TIE
-from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
 _STEP: Final = 1.25
@@ -67,7 +67,7 @@ class FurtherVotes:
             votes: arm → its vote, ``None`` for an arm that was asked and gave none.
             sure: arm → how sure it said it was, in [0, 1], for arms that said so.
         """
-        fit = self.fit if self.fit.silent is None or votes.get(STUDENT) is not None else self.fit.silent
+        fit = self.fit.after_reply(votes, sure)
         own = fit.at(context, self.shares)
         failed = frozenset(arm for arm, vote in votes.items() if vote is None)
         if all(arm in votes for arm in own.shortlist):
@@ -101,17 +101,12 @@ class FurtherVotes:
             step: the step.
             shared: whether other items have the same fit.
         """
-        key = (id(fit), failed, step)
+        key = (fit.beliefs, failed, step)
         if shared and key in self._plans:
             return self._plans[key]
         rate = _MOST * _STEP**-step
         prices = tuple([_NEVER if arm in failed else rate * self.shares[arm] for arm in fit.shortlist])
-        named = sorted(fit.labels) if len(fit.labels) == 2 else []
-        plan: Worth | GradedWorth = (
-            plan_by_graded_worth(fit.beliefs, prices, fit.sure.by_arm(fit.shortlist, named))
-            if fit.sure.grades.arms
-            else plan_by_worth(fit.beliefs, prices)
-        )
+        plan = best_plan(fit, prices)
         if shared:
             self._plans[key] = plan
         return plan

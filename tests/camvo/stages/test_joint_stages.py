@@ -10,9 +10,7 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.joint_fit import fit_joint
-from camvo.joint.plans.graded_worth import plan_by_graded_worth
 from camvo.joint.plans.kept_labels import kept_labels
-from camvo.joint.plans.worth import plan_by_worth
 from camvo.joint.sure_votes import SureVotes
 from camvo.stages.joint_stages import JointQuestion, JointStages, next_arms
 from camvo.state.kept_rounds import LatestRounds
@@ -31,8 +29,7 @@ def question(labels=3, prices=PRICES):
     """Arm "a" is the best and the dearest."""
     votes, _ = draw_votes(np.array([0.95, 0.8, 0.7]), labels=labels, items=400)
     fit = fit_joint(evidence_of(votes, ARMS, LABELS[labels]), LatestRounds(), LABELS[labels], prices)
-    worth = plan_by_worth(fit.beliefs, tuple(prices[arm] for arm in fit.shortlist))
-    return JointQuestion(LABELS[labels], fit, worth)
+    return JointQuestion(LABELS[labels], fit, tuple(prices[arm] for arm in fit.shortlist))
 
 
 NUMBER = JointQuestion(())
@@ -73,9 +70,9 @@ def test_one_question_is_asked_about_as_its_plan_says(labels):
     cast = {}
     for wait in waits:
         node = one.fit.node(cast)
-        assert list(wait) == [one.fit.shortlist[arm] for arm in one.worth.together(node)]
+        assert list(wait) == [one.fit.shortlist[arm] for arm in one.plan.together(node)]
         cast |= dict.fromkeys(wait, "pos")
-    assert one.worth.next_arm[one.fit.node(cast)] == -1
+    assert one.plan.next_arm[one.fit.node(cast)] == -1
     assert cast.keys() == votes.keys()
 
 
@@ -140,7 +137,7 @@ def test_an_arm_that_costs_nothing_is_asked_only_if_its_vote_can_matter():
     free = {"a": 0.05, "b": 0.01, "c": 0.0}
     one = question(prices=free)
     node = one.fit.node({"a": "pos", "b": "pos"})
-    asking, stopping = one.worth.asking[node], one.worth.stopping[node]
+    asking, stopping = one.plan.asking[node], one.plan.stopping[node]
     expected = ["c"] if asking[one.fit.shortlist.index("c")] > stopping + 1e-9 else []
     assert next_arms({"q": one}, free, {arm: {"q": "pos"} for arm in "ab"}) == expected
 
@@ -223,9 +220,7 @@ def sure_question(scale=SCALE):
     """The arms say how sure they are, on one scale."""
     one = question()
     grades = Grades(dict.fromkeys(ARMS, scale))
-    fit = replace(one.fit, sure=SureVotes(grades, 1.0))
-    prices = tuple(PRICES[arm] for arm in fit.shortlist)
-    return replace(one, fit=fit, worth=plan_by_graded_worth(fit.beliefs, prices, fit.sure.by_arm(ARMS, [])))
+    return replace(one, fit=replace(one.fit, sure=SureVotes(grades, 1.0)))
 
 
 def test_a_sure_vote_ends_a_round_that_an_unsure_one_extends():

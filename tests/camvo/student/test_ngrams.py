@@ -32,4 +32,22 @@ def test_a_kilobyte_holds_the_features_of_a_short_text() -> None:
     assert len(hashed_ngrams("The waiter brought the soup, and it was cold again. " * 4)) < 1024
 
 
-SAME = [144, 4947, 5375, 6653, 8198, 11053, 21252, 24124, 28463]
+SAME = [
+    144,
+    1351,
+    5375,
+    7476,
+    8198,
+    9622,
+    11053,
+    11555,
+    14459,
+    18972,
+    20957,
+    21252,
+    24080,
+    24124,
+    27652,
+    28463,
+    32175,
+]

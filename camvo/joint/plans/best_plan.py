@@ -1,0 +1,20 @@
+"""The best plan for a fit: it knows confidences where arms have some."""
+
+from __future__ import annotations
+
+from camvo.joint.joint_fit import JointFit
+from camvo.joint.plans.graded_worth import GradedWorth, plan_by_graded_worth
+from camvo.joint.plans.worth import Worth, plan_by_worth
+
+
+def best_plan(fit: JointFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
+    """The best plan of whom to ask next, and when to stop.
+
+    Args:
+        fit: what votes say.
+        prices: the price of each arm of the shortlist, in right labels.
+    """
+    if not fit.sure.grades.arms:
+        return plan_by_worth(fit.beliefs, prices)
+    named = sorted(fit.labels) if len(fit.labels) == 2 else []
+    return plan_by_graded_worth(fit.beliefs, prices, fit.sure.by_arm(fit.shortlist, named))

@@ -3,11 +3,12 @@
 ::
 
     python benchmarks/ledger_size.py --rounds 2000 --models 7
+    python benchmarks/ledger_size.py --student                  # with a student, which keeps n-grams of texts
     python benchmarks/ledger_size.py --file camvo.sqlite        # of an existing ledger
 
 Without a file, a new ledger is filled by the whole backend: the default policy, ``--models`` scripted models
-that are right with 0.65 to 0.9, contexts of 384 numbers in float32, texts of some forty words. Requests to
-models are answered at once.
+that are right with 0.65 to 0.9, contexts of 384 numbers in float32, texts of 200 characters of CaMVo's own
+documentation. Requests to models are answered at once.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _draw(*parts: str) -> float:
     return int(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12], 16) / 16**12
 
 
-def fill(folder: Path, rounds: int, models: int) -> Path:
+def fill(folder: Path, rounds: int, models: int, *, student: bool) -> Path:
     """Predict tasks until the ledger has so many rounds; return its file."""
     accuracies = {f"model-{number}": 0.65 + 0.25 * number / max(models - 1, 1) for number in range(models)}
     entries = [
@@ -89,36 +90,32 @@ def fill(folder: Path, rounds: int, models: int) -> Path:
         for i, n in enumerate(accuracies)
     ]
     config = folder / "camvo.yaml"
-    config.write_text(yaml.safe_dump({"models": entries, "deadline": 60.0, "audit": 0.0}))
+    config.write_text(yaml.safe_dump({"models": entries, "deadline": 60.0, "audit": 0.0, "student": student}))
     environment = Environment(database_url=migrated.sqlite(folder / "ledger.sqlite"), config=config)
-    words = random.Random(1)  # noqa: S311 - made-up texts
+    prose, places = _prose(), random.Random(1)  # noqa: S311 - texts of a benchmark
     label_config = parse_label_config(CONFIG)
     with patch.object(litellm_info, "litellm", lambda: Models(accuracies)):
         runtime = Runtime(settings.load(config), environment, embedder=Texts())  # type: ignore[arg-type]
         for start in range(1, rounds + 1, 50):
+            numbers = range(start, min(start + 50, rounds + 1))
+            at = [places.randrange(len(prose) - _CHARACTERS) for _ in numbers]
             tasks = [
-                {"id": number, "data": {"text": f"{number} " + " ".join(words.choices(_WORDS, k=40))}}
-                for number in range(start, min(start + 50, rounds + 1))
+                {"id": number, "data": {"text": f"{number} {prose[place : place + _CHARACTERS]}"}}
+                for number, place in zip(numbers, at, strict=True)
             ]
             runtime.predict(PROJECT, label_config, tasks).result()
         runtime.close()
     return folder / "ledger.sqlite"
 
 
-_WORDS = [
-    "the",
-    "train",
-    "was",
-    "late",
-    "again",
-    "and",
-    "nobody",
-    "said",
-    "why",
-    "lovely",
-    "weather",
-    "today",
-]
+_CHARACTERS = 200
+
+
+def _prose() -> str:
+    """The sentences of the documentation; lines of tables, headings and code are left out."""
+    pages = sorted((Path(__file__).resolve().parents[1] / "docs").glob("*.md"))
+    lines = (line for page in pages for line in page.read_text(encoding="utf-8").splitlines())
+    return " ".join(line for line in lines if line[:1].isupper())
 
 
 def sizes(path: Path) -> list[tuple[str, int]]:
@@ -151,10 +148,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--models", type=int, default=7)
+    parser.add_argument("--student", action="store_true")
     parser.add_argument("--file", type=Path)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        path = options.file or fill(Path(folder), options.rounds, options.models)
+        path = options.file or fill(Path(folder), options.rounds, options.models, student=options.student)
         database = sqlite3.connect(path)
         rounds = database.execute("SELECT count(*) FROM rounds").fetchone()[0]
         votes = database.execute("SELECT count(*) FROM votes").fetchone()[0]

@@ -109,6 +109,7 @@ def _finished_round(
     plan = outcome.describe(question.name)
     human = human_label(connection, question.key, plan, people)
     label, taught_by = teacher(decision.label, human, job.settings, blind=job.audit)
+    studied = outcome.studied.get(question.name)
     round_ = Round(
         key=question.key,
         plan=plan,
@@ -122,6 +123,7 @@ def _finished_round(
         taught_by=taught_by,
         context=outcome.plan.estimates[question.name].context,
         created_at=now,
+        text=b"" if studied is None else studied.ngrams,
         human=human,
         confirmed=confirmation(decision.label, human, plan),
     )
@@ -135,7 +137,6 @@ def _finished_round(
     )
     for arm, agreed in outcome.packs.get(question.name, {}).items():
         pack_checks.record(connection, question.key, arm, agreed=agreed, now=now)
-    studied = outcome.studied.get(question.name)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=outcome.versions, taught=taught)
     return NewRound(round_, contribution, outcome.shown)

@@ -66,7 +66,7 @@ class TaskOutcome:
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
 
-        The confidences, the text that teaches the student and the examples are in it if there are any.
+        The confidences, the label for the student's text and the examples are in it if there are any.
         """
         aggregation = self.plan.estimates[question].aggregation
         description: dict[str, Any] = {

@@ -17,7 +17,7 @@ from backend.ledger import blind_tasks, events, projects, rounds, votes
 from backend.ledger.events import Kind, NewEvent
 from backend.ledger.recounts import checks, further_votes
 from backend.ledger.recounts.further_votes import FurtherVote
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import Round
 from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.policies.teaching import TaughtRound
@@ -57,7 +57,7 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         agreed = _rewards(_taught(round_, round_.label, "vote"))
         confirmed = _confirmed(round_, round_.human)
         rows += votes.rows_of(round_, round_id, agreed=agreed, confirmed=confirmed, examples=each.examples)
-        event = _event(round_.key, "round", each.contribution, round_id)
+        event = _event(round_, "round", each.contribution, round_id)
         new_events.setdefault(round_.key.project, []).append(event)
     votes.add(connection, rows)
     for project, of_project in new_events.items():
@@ -105,7 +105,7 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         if teaching != taught:
             further_votes.set_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
-            event = _event(round_.key, "revision", change, round_.id)
+            event = _event(round_, "revision", change, round_.id)
             events.append_each(connection, project, [event], now)
             metrics.revisions.labels(project=project).inc()
         rounds.set_taught(connection, round_.id, label, by)
@@ -171,12 +171,12 @@ def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapsh
     )
 
 
-def _event(key: RoundKey, kind: Kind, contribution: Contribution, round_id: int) -> NewEvent:
+def _event(round_: Round, kind: Kind, contribution: Contribution, round_id: int) -> NewEvent:
     return NewEvent(
-        control=key.control,
-        epoch=key.epoch,
+        control=round_.key.control,
+        epoch=round_.key.epoch,
         kind=kind,
-        contribution=contribution.pack(),
+        contribution=contribution.pack(round_.text),
         round_id=round_id,
         context_of_round=True,
     )
@@ -193,7 +193,7 @@ def _with_further(round_: Round, further: Sequence[FurtherVote]) -> Round:
 
 def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
     """What the stored round teaches by a label, which is a vote's or a human's."""
-    record = TaughtRound.stored(round_.plan, round_.context, round_.votes)
+    record = TaughtRound.stored(round_.plan, round_.context, round_.votes, round_.text)
     return record.contribution(label or round_.label, human=by == "human")
 
 

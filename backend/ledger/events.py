@@ -51,8 +51,8 @@ class NewEvent:
     """An event to append; the attributes are those of :class:`Event`.
 
     Attributes:
-        context_of_round: whether the contribution's context is the one stored with the round, so that the
-            event need not hold it too.
+        context_of_round: whether the contribution's context, and the n-grams after it, are those stored with
+            the round, so that the event need not hold them too.
     """
 
     control: str

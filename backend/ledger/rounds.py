@@ -15,8 +15,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
-from backend.ledger.database.packing import pack_context, unpack_context
+from backend.ledger.database.packing import pack_context, unpack_context, unpack_text
 from backend.ledger.database.upsert import insert_new
+from camvo.student.ngrams import Ngrams
 from camvo.typing import Array
 
 _table, _contexts = tables.rounds, tables.contexts
@@ -68,6 +69,8 @@ class Round:
         context: e_t, shape (d,), float64; stored in 16 or 32 bits where that loses nothing. Shape (0,) once
             the round is pruned.
         created_at: unix seconds.
+        text: the n-grams of the text that teaches the student, stored beside the context and deleted with it;
+            empty without one, and where an earlier version has stored them in the plan.
         human: the human label, whether or not it teaches; ``None`` while there is none.
         confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
@@ -86,6 +89,7 @@ class Round:
     taught_by: Teacher | None
     context: Array
     created_at: float
+    text: Ngrams = b""
     human: str | None = None
     confirmed: float | None = None
     pruned: bool = False
@@ -124,14 +128,16 @@ def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
                 where=f"project {round_.key.project}, task {round_.key.task}, control {round_.key.control}",
                 fix="look it up with rounds.find_by_key first, in the same transaction",
             )
-    contexts_ = [{"round_id": ids[round_.key], "context": pack_context(round_.context)} for round_ in new]
-    connection.execute(_KEEP_CONTEXT, contexts_)
+    beside = [
+        {"round_id": ids[round_.key], "context": pack_context(round_.context, round_.text)} for round_ in new
+    ]
+    connection.execute(_KEEP_CONTEXT, beside)
     return [ids[round_.key] for round_ in new]
 
 
 def _row_of(round_: Round) -> dict[str, Any]:
     row = {field.name: getattr(round_, field.name) for field in fields(Round)}
-    del row["id"], row["key"], row["context"]
+    del row["id"], row["key"], row["context"], row["text"]
     return row | {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
 
 
@@ -271,4 +277,5 @@ def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> 
 def _round(row: Row[Any]) -> Round:
     values = dict(row._mapping)
     key = RoundKey(**{field.name: values.pop(field.name) for field in fields(RoundKey)})
-    return Round(key=key, **(values | {"context": unpack_context(values["context"])}))
+    beside = values["context"]
+    return Round(key=key, **(values | {"context": unpack_context(beside), "text": unpack_text(beside)}))

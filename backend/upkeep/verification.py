@@ -132,7 +132,7 @@ def _wrong_round(learnt: LearntRound, *, is_folded: bool) -> str | None:
                 return f"a reward of {change.arm} was taken out that was not in"
             rewards[change.arm] = change.added
     row = learnt.row
-    record = TaughtRound.stored(row.plan, learnt.context, learnt.votes)
+    record = TaughtRound.stored(row.plan, learnt.context, learnt.votes, learnt.text)
     lesson = record.contribution(row.taught or row.label, human=row.taught_by == "human")
     if {arm: reward for arm, reward in rewards.items() if reward is not None} != {
         change.arm: change.added for change in lesson.changes if change.added is not None

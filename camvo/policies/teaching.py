@@ -13,6 +13,7 @@ from camvo.state.confidences import SureVote, compared_with_others
 from camvo.state.contribution import Change, Contribution
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.vote_patterns import ExplorationRound
+from camvo.student.ngrams import Ngrams
 from camvo.student.taught_texts import STUDENT, StudiedText
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
@@ -139,19 +140,20 @@ class TaughtRound:
         )
 
     @classmethod
-    def stored(cls, plan: Mapping[str, Any], context: Array, votes: Cast) -> TaughtRound:
+    def stored(cls, plan: Mapping[str, Any], context: Array, votes: Cast, text: Ngrams = b"") -> TaughtRound:
         """A round of the ledger, from its plan's description.
 
         Args:
             plan: the description (:meth:`camvo.policies.plan.Plan.describe`), with ``aggregation``.
             context: e_t, shape (d,).
             votes: the votes of the arms that were asked.
+            text: the n-grams of the text that teaches the student, if any.
         """
         arms: Mapping[str, Mapping[str, float]] = plan["arms"]
         q = {arm: columns["q"] for arm, columns in arms.items()}
         aggregation, stages = restore_aggregation(plan.get("aggregation")), plan.get("stages")
         histories = plan.get("histories", {})
-        studied = StudiedText.from_list(plan["studied"]) if "studied" in plan else None
+        studied = StudiedText.from_list(plan["studied"], text) if "studied" in plan else None
         if stages is None:
             return cls(context, votes, q, aggregation, histories=histories, studied=studied)
         # Rounds of the stacked vote, a policy of older versions, were kept if they asked everyone. The oldest

@@ -13,6 +13,7 @@ from camvo.state.confidences import SureVote
 from camvo.state.kept_rounds import KeptRound
 from camvo.state.restart import Restart
 from camvo.state.vote_patterns import ExplorationRound
+from camvo.student.ngrams import Ngrams
 from camvo.student.taught_texts import TaughtText
 from camvo.typing import Array
 
@@ -84,8 +85,13 @@ class Contribution:
         """
         return cls(np.zeros(dimension), (), rounds=0, restart=restart)
 
-    def pack(self) -> bytes:
-        """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing."""
+    def pack(self, text: Ngrams = b"") -> bytes:
+        """Serialise as a JSON header, a newline and the context, in float32 if that loses nothing.
+
+        Args:
+            text: n-grams that are kept beside the context. What is taught or untaught of this text has only
+                its label in the header, and the n-grams follow the context.
+        """
         dtype = (
             "<f4" if np.array_equal(self.context.astype("<f4").astype(np.float64), self.context) else "<f8"
         )
@@ -101,9 +107,13 @@ class Contribution:
         for name, round_ in (("kept", self.kept), ("dropped", self.dropped)):
             if round_ is not None:
                 header[name] = round_.to_list()
-        for name, text in (("taught", self.taught), ("untaught", self.untaught)):
-            if text is not None:
-                header[name] = text.to_list()
+        follows = b""
+        for name, lesson in (("taught", self.taught), ("untaught", self.untaught)):
+            if lesson is not None and text and lesson.ngrams == text:
+                header |= {name: [lesson.label], "text": len(text)}
+                follows = text
+            elif lesson is not None:
+                header[name] = lesson.to_list()
         header |= {
             name: dict(numbers)
             for name, numbers in (("histories", self.histories), ("versions", self.versions))
@@ -113,9 +123,8 @@ class Contribution:
             header["restarts"] = self.restarts
         if self.restart is not None:
             header["restart"] = self.restart.to_dict()
-        return (
-            json.dumps(header, separators=(",", ":")).encode() + b"\n" + self.context.astype(dtype).tobytes()
-        )
+        head = json.dumps(header, separators=(",", ":")).encode()
+        return head + b"\n" + self.context.astype(dtype).tobytes() + follows
 
     @classmethod
     def unpack(cls, data: bytes) -> Contribution:
@@ -126,12 +135,11 @@ class Contribution:
         kept, dropped = (
             KeptRound.from_list(header[name]) if name in header else None for name in ("kept", "dropped")
         )
-        context = np.frombuffer(body, header["dtype"]).astype(np.float64)
+        end = len(body) - header.get("text", 0)
+        context, text = np.frombuffer(body[:end], header["dtype"]).astype(np.float64), body[end:]
         exploration = ExplorationRound.from_list(header["probe"]) if "probe" in header else None
         compared = tuple(SureVote(*vote) for vote in header.get("sure", ()))
-        taught, untaught = (
-            TaughtText.from_list(header[name]) if name in header else None for name in ("taught", "untaught")
-        )
+        taught, untaught = (_lesson(header.get(name), text) for name in ("taught", "untaught"))
         return cls(
             context,
             changes,
@@ -147,6 +155,13 @@ class Contribution:
             versions=header.get("versions", {}),
             restart=Restart.from_dict(header["restart"]) if "restart" in header else None,
         )
+
+
+def _lesson(data: list[str] | None, text: Ngrams) -> TaughtText | None:
+    """What a header says of a text: nothing, its label alone, or the n-grams too."""
+    if data is None:
+        return None
+    return TaughtText(text, data[0]) if len(data) == 1 else TaughtText.from_list(data)
 
 
 def revision(before: Contribution, after: Contribution) -> Contribution:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,14 @@ from scipy.special import expit
 
 from camvo.student.ngrams import FEATURES, Ngrams, numbers_in
 from camvo.student.ridge import fit_ridge
-from camvo.student.taught_texts import Lessons, TaughtText
+from camvo.student.taught_texts import Lessons
 from camvo.typing import Array
 
 LEAST_TEXTS: Final = 300
 """The fewest texts that make a student."""
+
+_Numbers: TypeAlias = NDArray[np.uint16]
+"""The features of one text. They are unpacked once for all fits, in 16 bits: texts have hundreds of them."""
 
 _FOLDS: Final = 5
 _RIDGES: Final = (2.0, 0.5)
@@ -84,13 +87,13 @@ class Student:
 @lru_cache(maxsize=8)
 def teach(lessons: Lessons) -> Student | None:
     """Teach a student; ``None`` with too few texts or labels. Cached by the identity of ``lessons``."""
-    texts = lessons.texts
-    counts = Counter(text.label for text in texts)
+    counts = Counter(text.label for text in lessons.texts)
     labels = tuple(sorted(counts))
-    if len(texts) < LEAST_TEXTS or len(labels) < 2:
+    if len(lessons.texts) < LEAST_TEXTS or len(labels) < 2:
         return None
+    texts = [numbers_in(text.ngrams).astype(np.uint16) for text in lessons.texts]
     positions = {label: position for position, label in enumerate(labels)}
-    truth = np.array([positions[text.label] for text in texts], dtype=np.int64)
+    truth = np.array([positions[text.label] for text in lessons.texts], dtype=np.int64)
     targets = np.eye(len(labels))[truth]
     held = np.arange(len(texts)) % _FOLDS == _FOLDS - 1
     learnt, tested = list(compress(texts, ~held)), list(compress(texts, held))
@@ -112,30 +115,27 @@ class _Fit:
     weights: Array
     shares: Array
 
-    def leaders_of(self, texts: Sequence[TaughtText]) -> tuple[NDArray[np.int64], Array]:
-        design = _design([text.ngrams for text in texts], self.rarity)
-        return _leaders(np.asarray(design @ self.weights) + self.shares)
+    def leaders_of(self, texts: Sequence[_Numbers]) -> tuple[NDArray[np.int64], Array]:
+        return _leaders(np.asarray(_design(texts, self.rarity) @ self.weights) + self.shares)
 
 
-def _fit(texts: Sequence[TaughtText], targets: Array, ridge: float, near: _Fit | None) -> _Fit:
+def _fit(texts: Sequence[_Numbers], targets: Array, ridge: float, near: _Fit | None) -> _Fit:
     """Fit the ridge regression of the labels, one-hot in ``targets``, around their shares.
 
     ``near`` is a fit of nearly the same problem: to begin there saves time.
     """
-    ngrams = [text.ngrams for text in texts]
-    frequency = np.bincount(np.concatenate([numbers_in(each) for each in ngrams]), minlength=FEATURES)
+    frequency = np.bincount(np.concatenate(texts), minlength=FEATURES)
     rarity = np.log((1.0 + len(texts)) / (1.0 + frequency)) + 1.0
     shares = targets.mean(axis=0)
     start = None if near is None else near.weights
-    return _Fit(rarity, fit_ridge(_design(ngrams, rarity), targets - shares, ridge, start), shares)
+    return _Fit(rarity, fit_ridge(_design(texts, rarity), targets - shares, ridge, start), shares)
 
 
-def _design(ngrams: Sequence[Ngrams], rarity: Array) -> Any:
+def _design(rows: Sequence[_Numbers], rarity: Array) -> Any:
     """The texts' features weighted by rarity, each text of length 1; sparse, shape (n, F)."""
-    rows = [numbers_in(each) for each in ngrams]
     values = [_unit(rarity[row]) for row in rows]
     ends = np.cumsum([0, *map(len, rows)])
-    empty: list[NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
+    empty: list[_Numbers] = [np.zeros(0, dtype=np.uint16)]
     columns = np.concatenate(rows or empty)
     return sparse.csr_matrix((np.concatenate(values or empty), columns, ends), (len(rows), len(rarity)))
 

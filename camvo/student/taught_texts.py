@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from camvo.student.ngrams import Ngrams
+from camvo.student.ngrams import Ngrams, from_json, to_json
 
 STUDENT: Final = "student"
 """The name of the student among the arms."""
 
 MOST_TEXTS: Final = 20_000
 """How many texts are kept. Later ones do not teach, so that memory does not grow with the rounds; a text of
-200 characters takes a kilobyte."""
+200 characters takes half a kilobyte."""
 
 _GROWTH: Final = 1.25
 """The growth of the number of texts after which the student learns again."""
@@ -34,13 +33,13 @@ class TaughtText(NamedTuple):
 
     def to_list(self) -> list[str]:
         """The text as plain JSON."""
-        return [b64encode(self.ngrams).decode(), self.label]
+        return [to_json(self.ngrams), self.label]
 
     @classmethod
     def from_list(cls, data: Sequence[str]) -> TaughtText:
         """Inverse of :meth:`to_list`."""
         ngrams, label = data
-        return cls(b64decode(ngrams), label)
+        return cls(from_json(ngrams), label)
 
 
 class StudiedText(NamedTuple):
@@ -60,14 +59,19 @@ class StudiedText(NamedTuple):
         return None if label is None else TaughtText(self.ngrams, label)
 
     def to_list(self) -> list[str | None]:
-        """The text as plain JSON."""
-        return [b64encode(self.ngrams).decode(), self.voted]
+        """What a round's plan says of it, as plain JSON. The n-grams are kept beside the round's context."""
+        return [self.voted]
 
     @classmethod
-    def from_list(cls, data: Sequence[str | None]) -> StudiedText:
-        """Inverse of :meth:`to_list`."""
-        ngrams, voted = data
-        return cls(b64decode(ngrams or ""), voted)
+    def from_list(cls, data: Sequence[str | None], ngrams: Ngrams) -> StudiedText:
+        """Inverse of :meth:`to_list`; plans of older versions hold the n-grams too.
+
+        Args:
+            data: what the plan says.
+            ngrams: the n-grams beside the round.
+        """
+        *inside, voted = data
+        return cls(from_json(inside[0] or "") if inside else ngrams, voted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

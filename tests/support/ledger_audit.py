@@ -27,7 +27,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, select
 
 from backend.ledger import Ledger
 from backend.ledger.database import tables
-from backend.ledger.database.packing import unpack_context, with_context
+from backend.ledger.database.packing import unpack_context, unpack_text, with_context
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -207,7 +207,8 @@ def _states(connection: Connection) -> Iterator[str]:
         lesson = Contribution.unpack(with_context(row.contribution, row.context))
         events[row.project, row.control, row.epoch].append((row.sequence, lesson))
     for row in connection.execute(_with_contexts(tables.rounds, tables.rounds.c.id).order_by("id")):
-        record = TaughtRound.stored(row.plan, unpack_context(row.context), row.votes)
+        beside = row.context
+        record = TaughtRound.stored(row.plan, unpack_context(beside), row.votes, unpack_text(beside))
         contribution = record.contribution(row.taught or row.label, human=row.taught_by == "human")
         taught[row.project, row.control, row.epoch].append(contribution)
     for key in {*events, *taught}:

@@ -15,6 +15,7 @@ from sqlalchemy import Dialect, LargeBinary
 from sqlalchemy.types import TypeDecorator
 
 from camvo.numerics.unknown_context import is_known, unknown_context
+from camvo.student.ngrams import Ngrams
 from camvo.typing import Array
 
 _BRACE: Final = b"{"
@@ -41,6 +42,9 @@ stays to read with."""
 
 _DTYPES: Final = ("<f2", "<f4", "<f8")
 _UNKNOWN: Final = b"nil"
+_TEXT: Final = b"txt"
+_LENGTH: Final = 2
+"""Bytes for the length of a text's n-grams, which are 4 kB at most."""
 
 
 class PackedJson(TypeDecorator[Any]):
@@ -71,11 +75,14 @@ def decompress(data: bytes) -> bytes:
     return data if data.startswith(_BRACE) else zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
 
 
-def pack_context(context: Array) -> bytes:
+def pack_context(context: Array, text: Ngrams = b"") -> bytes:
     """Serialise a context: three letters of the shortest dtype that loses nothing, then the numbers.
 
-    Of an unknown context only its length is kept.
+    Of an unknown context only its length is kept. The n-grams of a text that teaches the student come first,
+    after three letters of their own and their length.
     """
+    if text:
+        return _TEXT + len(text).to_bytes(_LENGTH, "little") + text + pack_context(context)
     if not is_known(context):
         return _UNKNOWN + len(context).to_bytes(4, "little")
     for dtype in _DTYPES:
@@ -90,13 +97,28 @@ def unpack_context(data: bytes | None) -> Array:
     """The stored context as float64, shape (d,); shape (0,) where there is none any more."""
     if data is None:
         return np.zeros(0)
+    data = _halves(data)[1]
     if data.startswith(_UNKNOWN):
         return unknown_context(int.from_bytes(data[len(_UNKNOWN) :], "little"))
     return np.frombuffer(data[3:], data[:3].decode()).astype(np.float64)
 
 
+def unpack_text(data: bytes | None) -> Ngrams:
+    """The n-grams that are stored before a context; empty if there are none."""
+    return b"" if data is None else _halves(data)[0]
+
+
+def _halves(data: bytes) -> tuple[Ngrams, bytes]:
+    """What :func:`pack_context` made: the n-grams, and the context alone."""
+    if not data.startswith(_TEXT):
+        return b"", data
+    start = len(_TEXT) + _LENGTH
+    end = start + int.from_bytes(data[len(_TEXT) : start], "little")
+    return data[start:end], data[end:]
+
+
 def without_context(contribution: bytes) -> bytes:
-    """A packed contribution without its context, which is stored once beside the round."""
+    """A packed contribution without its context and n-grams, which are stored once beside the round."""
     return compress(contribution.partition(b"\n")[0])
 
 
@@ -105,12 +127,15 @@ def with_context(stored: bytes, context: bytes | None) -> bytes:
 
     Args:
         stored: the event's column.
-        context: the round's context as :func:`pack_context` made it; ``None`` if the event has none.
+        context: the round's context and n-grams as :func:`pack_context` made them; ``None`` if the event
+            has none.
     """
     if stored.startswith(_BRACE) or context is None:
         return stored
     header = decompress(stored)
-    return header + b"\n" + unpack_context(context).astype(json.loads(header)["dtype"]).tobytes()
+    fields = json.loads(header)
+    packed = header + b"\n" + unpack_context(context).astype(fields["dtype"]).tobytes()
+    return packed + unpack_text(context) if "text" in fields else packed
 
 
 def _bytes(value: Any) -> bytes:

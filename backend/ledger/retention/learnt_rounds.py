@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from backend.ledger.database import tables
-from backend.ledger.database.packing import unpack_context, with_context
+from backend.ledger.database.packing import unpack_context, unpack_text, with_context
 from backend.ledger.recounts import further_votes
+from camvo.student.ngrams import Ngrams
 from camvo.typing import Array
 
 _events, _rounds, _contexts = tables.events.c, tables.rounds.c, tables.contexts.c
@@ -25,12 +26,14 @@ class LearntRound:
     Attributes:
         row: the row of the table ``rounds``.
         context: e_t, shape (d,); shape (0,) if it is missing.
+        text: the n-grams of the text that teaches the student; empty without one.
         votes: arm → label, with the further votes that its human label has taught with.
         events: (kind, packed contribution), in order.
     """
 
     row: Row[Any]
     context: Array
+    text: Ngrams
     votes: Mapping[str, str | None]
     events: tuple[tuple[str, bytes], ...]
 
@@ -58,7 +61,8 @@ def learnt_rounds(connection: Connection, project: str) -> Iterator[LearntRound]
                 at = next(events, None)
             later = [vote for vote in further.get(row.id, ()) if vote.taught]
             votes = further_votes.all_votes(row.votes, later)
-            yield LearntRound(row, unpack_context(row.context), votes, taught)
+            beside = row.context
+            yield LearntRound(row, unpack_context(beside), unpack_text(beside), votes, taught)
         after = rows[-1].id
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from label_studio_requests import Annotation, annotated, annotations_deleted, task
+from label_studio_requests import Annotation, annotated, annotations_deleted, task, tasks_deleted
+from sqlalchemy import Column, select, update
 from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend.errors import ConfigError
+from backend.ledger import events
+from backend.ledger.database import tables
+from backend.ledger.database.packing import compress, decompress, pack_context
+from backend.ledger.retention import bases
 from backend.settings import load
+from backend.upkeep import pruning, verification
+from backend.upkeep.sums import nothing
 from camvo.state.contribution import Contribution
-from camvo.student.ngrams import hashed_ngrams
-from camvo.student.taught_texts import STUDENT, TaughtText
+from camvo.state.state import State
+from camvo.student.ngrams import hashed_ngrams, numbers_in
+from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
 
@@ -73,6 +84,98 @@ def test_a_taught_student_votes_for_nothing(backend: Backend) -> None:
     assert round_.cost_usd == pytest.approx(backend.rounds(1)[0].cost_usd)
     assert round_.plan["arms"][STUDENT]["cost"] == 0.0
     assert taught(backend)[-1] == (hashed_ngrams(GREY), "Glad"), "the student is no witness"
+
+
+def raw(backend: Backend, column: Column[Any]) -> list[Any]:
+    """A column as it is stored, in the order of its rows."""
+    with backend.ledger.read() as connection:
+        return list(connection.scalars(select(column)))
+
+
+def from_zero(backend: Backend) -> TaughtTexts:
+    """The texts of a state that is added up from all events."""
+    state = State(384)
+    with backend.ledger.read() as connection:
+        found = events.after(connection, backend.rounds(2)[0].key.project, 0)
+    state.add(*(Contribution.unpack(event.contribution) for event in found))
+    return state.texts
+
+
+def problems(backend: Backend) -> list[Any]:
+    with backend.ledger.read() as connection:
+        return list(verification.problems(connection, nothing))
+
+
+def test_the_n_grams_are_stored_once_beside_the_context(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY))
+    ngrams = hashed_ngrams(SUNNY)
+    assert backend.rounds(1)[0].text == ngrams
+    assert backend.rounds(1)[0].plan["studied"] == ["Glad"]
+    [packed], [context] = raw(backend, tables.events.c.contribution), raw(backend, tables.contexts.c.context)
+    assert ngrams in context
+    assert json.loads(decompress(packed))["taught"] == ["Glad"]
+
+
+def test_a_human_label_adds_no_n_grams(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY))
+    backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
+    [_, packed] = raw(backend, tables.events.c.contribution)
+    header = json.loads(decompress(packed))
+    assert (header["taught"], header["untaught"]) == (["Sad"], ["Glad"])
+    assert problems(backend) == []
+
+
+def make_older(backend: Backend) -> None:
+    """Store the only round as versions did that had the n-grams in its plan and in its event."""
+    [round_] = backend.rounds(1)
+    old = b64encode(numbers_in(round_.text).astype("<u2").tobytes()).decode()
+    [packed] = raw(backend, tables.events.c.contribution)
+    header = json.loads(decompress(packed)) | {"taught": [old, "Glad"]}
+    del header["text"]
+    with backend.ledger.write() as connection:
+        plan = {**round_.plan, "studied": [old, "Glad"]}
+        connection.execute(update(tables.rounds).values(plan=plan))
+        connection.execute(update(tables.events).values(contribution=compress(json.dumps(header).encode())))
+        connection.execute(update(tables.contexts).values(context=pack_context(round_.context)))
+
+
+def test_a_round_of_an_older_version_is_corrected_and_taken_back(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY))
+    make_older(backend)
+    backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
+    backend.predict(task(2, text=GREY))
+    corrected = [(hashed_ngrams(SUNNY), "Sad"), (hashed_ngrams(GREY), "Glad")]
+    assert sorted(taught(backend)) == sorted(from_zero(backend).texts) == sorted(corrected)
+    backend.hook(annotations_deleted(5))
+    assert sorted(from_zero(backend).texts) == sorted([(hashed_ngrams(SUNNY), "Glad"), corrected[1]])
+    assert problems(backend) == []
+
+
+def test_a_deleted_task_leaves_its_n_grams_with_what_the_votes_taught(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    before = backend.state().texts
+    backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
+    backend.hook(tasks_deleted(1))
+    assert backend.rounds(1) == []
+    assert sorted(from_zero(backend).texts) == sorted(before.texts) == sorted(backend.state().texts.texts)
+    assert problems(backend) == []
+
+
+def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY))
+    before, key = backend.state().texts, backend.rounds(1)[0].key
+    with backend.ledger.write() as connection:
+        connection.execute(update(tables.rounds).values(created_at=1.0))
+        connection.execute(update(tables.events).values(created_at=1.0))
+    pruning.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
+    [round_] = backend.rounds(1)
+    assert (round_.pruned, round_.text, "studied" in round_.plan) == (True, b"", False)
+    assert raw(backend, tables.contexts.c.context) == []
+    with backend.ledger.read() as connection:
+        base = bases.get(connection, key.project, key.control, key.epoch)
+    assert base is not None
+    assert State.restore(base.state).texts == before
+    assert problems(backend) == []
 
 
 def test_a_model_may_not_have_its_name(tmp_path: Path) -> None:

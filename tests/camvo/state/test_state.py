@@ -13,6 +13,7 @@ from camvo.state.arm import Arm
 from camvo.state.contribution import Change, Contribution, revision, withdrawal
 from camvo.state.linucb import Inverse
 from camvo.state.state import State, check_contexts
+from camvo.student.ngrams import hashed_ngrams
 from camvo.student.taught_texts import TaughtText
 
 ARMS = ("large", "medium", "small")
@@ -376,7 +377,7 @@ def test_an_arm_without_rewards_scores_zero():
 
 
 def teaches(label):
-    return Contribution(np.eye(DIMENSION)[0], (), taught=TaughtText(b"\x05\x00\x09\x00", label))
+    return Contribution(np.eye(DIMENSION)[0], (), taught=TaughtText(b"\x05\x00\x09", label))
 
 
 def test_a_text_that_teaches_the_student_is_changed_and_taken_back_with_its_round():
@@ -389,6 +390,20 @@ def test_a_text_that_teaches_the_student_is_changed_and_taken_back_with_its_roun
     state.add(withdrawal(corrected))
     assert state.texts.texts == []
     assert state.rounds == 0
+
+
+@pytest.mark.parametrize("beside", [b"", b"\x05\x00\x09", b"another text"])
+def test_a_text_that_is_kept_beside_a_contribution_comes_back(beside):
+    change = revision(teaches("yes"), teaches("no"))
+    again = Contribution.unpack(change.pack(beside))
+    assert (again.taught, again.untaught) == (change.taught, change.untaught)
+    np.testing.assert_array_equal(again.context, change.context)
+
+
+def test_the_header_of_a_contribution_holds_no_text_that_is_kept_beside_it():
+    text = hashed_ngrams("The soup was cold")
+    lesson = Contribution(np.zeros(1), (), taught=TaughtText(text, "yes"))
+    assert len(lesson.pack(text).partition(b"\n")[0]) < len(lesson.pack().partition(b"\n")[0]) - len(text)
 
 
 def test_a_text_that_teaches_the_student_is_stored():

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from base64 import b64encode
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.ngrams import FEATURES, LONGEST, hashed_ngrams, numbers_in
+from camvo.student.ngrams import FEATURES, LONGEST, from_json, hashed_ngrams, numbers_in, to_json
 
 
 @given(st.text())
@@ -28,9 +31,36 @@ def test_only_the_beginning_of_a_long_text_is_read() -> None:
     assert hashed_ngrams("soup " * LONGEST) == hashed_ngrams("soup " * LONGEST + "cold")
 
 
-def test_a_kilobyte_holds_the_features_of_a_short_text() -> None:
-    assert len(hashed_ngrams("The waiter brought the soup, and it was cold again. " * 4)) < 1024
+def in_base64(text: str) -> str:
+    """The features as older versions wrote them: 16-bit little-endian numbers in base64."""
+    return b64encode(numbers_in(hashed_ngrams(text)).astype("<u2").tobytes()).decode()
 
+
+@given(st.text())
+def test_features_come_back_from_json(text: str) -> None:
+    assert from_json(to_json(hashed_ngrams(text))) == hashed_ngrams(text)
+
+
+@given(st.text())
+def test_features_that_older_versions_wrote_are_equal_to_new_ones(text: str) -> None:
+    assert from_json(in_base64(text)) == hashed_ngrams(text)
+
+
+def test_no_features_are_none_in_both_forms() -> None:
+    assert from_json("") == from_json(to_json(b"")) == b""
+    assert np.array_equal(numbers_in(b""), [])
+
+
+def test_features_take_less_than_half_of_what_older_versions_wrote() -> None:
+    assert len(to_json(hashed_ngrams(LONG[:200]))) < 0.5 * len(in_base64(LONG[:200]))
+    assert len(hashed_ngrams(LONG[:200])) < 512
+
+
+def test_two_kilobytes_hold_the_features_of_any_long_text_of_words() -> None:
+    assert len(hashed_ngrams(LONG)) < 2048
+
+
+LONG = " ".join(chr(97 + n * n % 26) + chr(97 + n * 7 % 25) + chr(97 + n // 9 % 26) for n in range(300))
 
 SAME = [
     144,

@@ -7,8 +7,8 @@
     python benchmarks/ledger_size.py --file camvo.sqlite        # of an existing ledger
 
 Without a file, a new ledger is filled by the whole backend: the default policy, ``--models`` scripted models
-that are right with 0.65 to 0.9, contexts of 384 numbers in float32, texts of 200 characters of CaMVo's own
-documentation. Requests to models are answered at once.
+that are right with 0.65 to 0.9, contexts of 384 numbers in float32, texts of some forty words. With a
+student, texts are 200 characters of CaMVo's own documentation. Requests to models are answered at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import random
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -92,17 +92,13 @@ def fill(folder: Path, rounds: int, models: int, *, student: bool) -> Path:
     config = folder / "camvo.yaml"
     config.write_text(yaml.safe_dump({"models": entries, "deadline": 60.0, "audit": 0.0, "student": student}))
     environment = Environment(database_url=migrated.sqlite(folder / "ledger.sqlite"), config=config)
-    prose, places = _prose(), random.Random(1)  # noqa: S311 - texts of a benchmark
+    passages = _prose() if student else _few_words()
     label_config = parse_label_config(CONFIG)
     with patch.object(litellm_info, "litellm", lambda: Models(accuracies)):
         runtime = Runtime(settings.load(config), environment, embedder=Texts())  # type: ignore[arg-type]
         for start in range(1, rounds + 1, 50):
             numbers = range(start, min(start + 50, rounds + 1))
-            at = [places.randrange(len(prose) - _CHARACTERS) for _ in numbers]
-            tasks = [
-                {"id": number, "data": {"text": f"{number} {prose[place : place + _CHARACTERS]}"}}
-                for number, place in zip(numbers, at, strict=True)
-            ]
+            tasks = [{"id": number, "data": {"text": f"{number} {next(passages)}"}} for number in numbers]
             runtime.predict(PROJECT, label_config, tasks).result()
         runtime.close()
     return folder / "ledger.sqlite"
@@ -111,11 +107,38 @@ def fill(folder: Path, rounds: int, models: int, *, student: bool) -> Path:
 _CHARACTERS = 200
 
 
-def _prose() -> str:
-    """The sentences of the documentation; lines of tables, headings and code are left out."""
+_WORDS = [
+    "the",
+    "train",
+    "was",
+    "late",
+    "again",
+    "and",
+    "nobody",
+    "said",
+    "why",
+    "lovely",
+    "weather",
+    "today",
+]
+
+
+def _few_words() -> Iterator[str]:
+    """Texts of forty words, endlessly."""
+    draws = random.Random(1)  # noqa: S311 - made-up texts
+    while True:
+        yield " ".join(draws.choices(_WORDS, k=40))
+
+
+def _prose() -> Iterator[str]:
+    """Passages of the documentation's sentences, endlessly; tables, headings and code are left out."""
+    draws = random.Random(1)  # noqa: S311 - texts of a benchmark
     pages = sorted((Path(__file__).resolve().parents[1] / "docs").glob("*.md"))
     lines = (line for page in pages for line in page.read_text(encoding="utf-8").splitlines())
-    return " ".join(line for line in lines if line[:1].isupper())
+    prose = " ".join(line for line in lines if line[:1].isupper())
+    while True:
+        place = draws.randrange(len(prose) - _CHARACTERS)
+        yield prose[place : place + _CHARACTERS]
 
 
 def sizes(path: Path) -> list[tuple[str, int]]:

@@ -8,7 +8,6 @@ from backend.annotation.job import Job, JobQuestion
 from backend.learning.scorers import Scorers
 from backend.learning.states import StateKey
 from camvo.policies.plan import Plan
-from camvo.student.taught_texts import STUDENT
 from camvo.votes.decision import Decision
 from camvo.votes.labels import LABEL_VOTE
 
@@ -34,11 +33,9 @@ async def calibrated_scores(  # noqa: PLR0917 - one task, and what was planned, 
         if name not in decisions or estimates.aggregation != LABEL_VOTE:
             continue
         key = StateKey(job.project, question.key.control, question.key.epoch)
-        # The student was taught by the other arms, so it is no witness for the label.
-        witnesses = [arm for arm in plan.arms if arm != STUDENT]
-        votes_cast = {arm: votes[arm][name] for arm in witnesses if name in votes.get(arm, {})}
+        votes_cast = {arm: votes[arm][name] for arm in plan.arms if name in votes.get(arm, {})}
         if decisions[name].label not in votes_cast.values():
             continue
-        scorer = await scorers.current(key, witnesses, estimates.labels)
+        scorer = await scorers.current(key, plan.arms, estimates.labels)
         scores[name] = scorer.score_decision(votes_cast, decisions[name])
     return scores

@@ -12,6 +12,7 @@ from camvo.replays.replay import Trace
 from camvo.replays.votes_table import VotesTable
 from camvo.scores import scorer
 from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
+from camvo.student.taught_texts import STUDENT
 from camvo.typing import Array
 
 
@@ -37,6 +38,8 @@ def calibrated_scores(
     arms, count = tuple(table.prices), len(table.labels)
     (items,) = np.nonzero(trace.labels >= 0)
     votes, decided = np.where(trace.asked, table.votes, -1)[items], trace.labels[items]
+    if (trace.student >= 0).any():
+        arms, votes = (*arms, STUDENT), np.column_stack((votes, trace.student[items]))
     at = trace.labelled_at if human is None else np.where(human, np.arange(len(human)) + 1, 0)
     known_from = _known_from(at[items], items)
     unlabelled = _finished_rounds(votes, decided, np.full(len(items), -1), arms, table.labels)

@@ -40,6 +40,8 @@ class Trace:
         trust: the trust in each score, in [0, 1], shape (n,) (:class:`camvo.votes.decision.Decision`).
         labelled_at: the number of items that had been decided when a human labelled each item, shape (n,); 0
             for items that no human labels.
+        student: positions in the table's label set of what the student said, shape (n,); −1 where it was
+            silent, or does not vote.
     """
 
     labels: NDArray[np.int64]
@@ -48,6 +50,7 @@ class Trace:
     asked: NDArray[np.bool_]
     trust: Array
     labelled_at: NDArray[np.int64]
+    student: NDArray[np.int64]
 
     @classmethod
     def blank(cls, items: int, models: int) -> Trace:
@@ -59,6 +62,7 @@ class Trace:
             asked=np.zeros((items, models), dtype=np.bool_),
             trust=np.zeros(items),
             labelled_at=np.zeros(items, dtype=np.int64),
+            student=np.full(items, -1),
         )
 
 
@@ -92,8 +96,8 @@ def replay(
             votes then teach with the label, and are paid for.
         progress: called after each window with its number of items.
         student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
-            the labels that the other models voted for, and by those of humans. It does not appear in the
-            trace.
+            the labels that the other models voted for, and by those of humans. It is no column of the trace's
+            ``asked``.
 
     Returns:
         The decisions, in the order of the table.
@@ -182,6 +186,8 @@ class _Run:
             return []
         self.trace.labels[item], self.trace.scores[item] = self.positions[decision.label], decision.score
         self.trace.trust[item] = decision.trust
+        if said := votes.get(STUDENT):
+            self.trace.student[item] = self.positions[said[QUESTION]]
         taught = self.policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
         if self.pupil is not None:
             taught = self.pupil.taught_too(taught, item, self.policy, plan, votes, confidences)

@@ -55,6 +55,7 @@ class ReplayRow:
     delta: float | None
     k_min: int | None
     agreement_asked: float | None
+    student: bool
     seed: int
     accuracy: float | None
     full_accuracy: float | None
@@ -91,6 +92,7 @@ class Summary:
         delta: δ, or ``None`` if the policy has none.
         k_min: k_min, or ``None`` if the policy has none.
         agreement_asked: the required agreement, or ``None`` if the policy has none.
+        student: whether the student voted too.
         shuffles: the number of runs.
         means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
         intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
@@ -101,6 +103,7 @@ class Summary:
     delta: float | None
     k_min: int | None
     agreement_asked: float | None
+    student: bool
     shuffles: int
     means: dict[str, float | None]
     intervals: dict[str, tuple[float, float] | None]
@@ -115,6 +118,7 @@ def row_of(
     seconds: float,
     *,
     calibrated: Array | None = None,
+    student: bool = False,
 ) -> ReplayRow:
     """Measure a trace.
 
@@ -126,6 +130,7 @@ def row_of(
         seconds: how long the replay took.
         calibrated: the scores of :func:`camvo.replays.calibrated_scores.calibrated_scores`, or ``None`` if
             they are not to be measured.
+        student: whether the student voted too.
     """
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)
@@ -141,6 +146,7 @@ def row_of(
         delta=setting.delta,
         k_min=setting.k_min,
         agreement_asked=setting.agreement,
+        student=student,
         seed=seed,
         accuracy=accuracy,
         full_accuracy=full_accuracy,
@@ -177,7 +183,7 @@ def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
             known = None not in values
             means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
             quantiles[name] = np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
-        summaries.append(Summary(*setting, len(group), means, intervals, quantiles))
+        summaries.append(Summary(*setting, group[0].student, len(group), means, intervals, quantiles))
     return summaries
 
 

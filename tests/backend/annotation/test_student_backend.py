@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey s
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
     script = votes(red="Glad", green="Glad", blue="Sad")
-    with Backend(tmp_path, script, policy={"name": "joint"}, student=True) as running:
+    with Backend(tmp_path, script, policy={"name": "joint"}) as running:
         yield running
 
 
@@ -82,7 +83,36 @@ def test_a_model_may_not_have_its_name(tmp_path: Path) -> None:
         load(path)
 
 
-def test_without_the_setting_nothing_is_taught(tmp_path: Path) -> None:
-    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), policy={"name": "joint"}) as backend:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": {"name": "joint"}, "student": False},
+        {"policy": {"name": "sequential"}},
+        {"policy": {"name": "joint"}, "models": ("red", "green", "student")},
+    ],
+)
+def test_where_it_is_off_nothing_is_kept_of_a_text(settings: dict[str, Any], tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Sad", student="Sad")
+    with Backend(tmp_path, script, **settings) as backend:
         backend.predict(task(1, text=SUNNY))
+        [round_] = backend.rounds(1)
+        assert "studied" not in round_.plan
+        assert set(round_.votes) == set(settings.get("models", ("red", "green", "blue")))
         assert taught(backend) == []
+
+
+def test_sequential_has_it_if_the_settings_say_so(tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Sad")
+    with Backend(tmp_path, script, policy={"name": "sequential"}, student=True) as backend:
+        backend.predict(task(1, text=SUNNY))
+        assert taught(backend) == [(hashed_ngrams(SUNNY), "Glad")]
+
+
+def test_rounds_from_before_it_was_on_teach_it_nothing(tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Sad")
+    with Backend(tmp_path, script, policy={"name": "joint"}, student=False) as backend:
+        backend.predict(task(1, text=SUNNY))
+    with Backend(tmp_path, script, policy={"name": "joint"}) as backend:
+        backend.predict(task(2, text=GREY))
+        assert len(taught(backend)) == 1
+        assert STUDENT not in backend.rounds(1)[0].votes

@@ -55,7 +55,6 @@ class ReplayRow:
     delta: float | None
     k_min: int | None
     agreement_asked: float | None
-    student: bool
     seed: int
     accuracy: float | None
     full_accuracy: float | None
@@ -72,6 +71,7 @@ class ReplayRow:
     calls: dict[str, int]
     per_label: dict[str, dict[str, float | int | None]]
     series: dict[str, Sequence[float | None]]
+    student: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,22 +92,22 @@ class Summary:
         delta: δ, or ``None`` if the policy has none.
         k_min: k_min, or ``None`` if the policy has none.
         agreement_asked: the required agreement, or ``None`` if the policy has none.
-        student: whether the student voted too.
         shuffles: the number of runs.
         means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
         intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
         quantiles: field → its :data:`QUANTILES` over the runs; ``None`` where there is no mean.
+        student: whether the student voted too.
     """
 
     policy: str
     delta: float | None
     k_min: int | None
     agreement_asked: float | None
-    student: bool
     shuffles: int
     means: dict[str, float | None]
     intervals: dict[str, tuple[float, float] | None]
     quantiles: dict[str, list[float] | None]
+    student: bool = False
 
 
 def row_of(
@@ -146,7 +146,6 @@ def row_of(
         delta=setting.delta,
         k_min=setting.k_min,
         agreement_asked=setting.agreement,
-        student=student,
         seed=seed,
         accuracy=accuracy,
         full_accuracy=full_accuracy,
@@ -165,6 +164,7 @@ def row_of(
         calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
         per_label={label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)},
         series=series_of(table, trace, full),
+        student=student,
     )
 
 
@@ -183,7 +183,7 @@ def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
             known = None not in values
             means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
             quantiles[name] = np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
-        summaries.append(Summary(*setting, group[0].student, len(group), means, intervals, quantiles))
+        summaries.append(Summary(*setting, len(group), means, intervals, quantiles, group[0].student))
     return summaries
 
 

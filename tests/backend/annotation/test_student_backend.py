@@ -76,6 +76,21 @@ def test_a_taught_student_votes_for_nothing(backend: Backend) -> None:
     assert taught(backend)[-1] == (hashed_ngrams(GREY), "Glad"), "the student is no witness"
 
 
+def models_of_status(backend: Backend) -> list[str]:
+    report = backend.client.get("/status", headers={"Accept": "application/json"}).get_json()
+    return [model["name"] for model in report["projects"][0]["models"]]
+
+
+def test_the_status_lists_it_once_it_has_voted(backend: Backend) -> None:
+    backend.predict(task(1, text="Nothing of note"))
+    assert models_of_status(backend) == ["blue", "green", "red"]
+    teach(backend, 400)
+    backend.predict(task(2, text="Nothing of note either"))
+    wait_until_taught(backend)
+    backend.predict(task(3, text=GREY))
+    assert models_of_status(backend) == ["blue", "green", "red", STUDENT]
+
+
 def test_a_model_may_not_have_its_name(tmp_path: Path) -> None:
     path = tmp_path / "camvo.yaml"
     path.write_text("models: [{name: student, model: openai/x}]\nstudent: true\n")

@@ -27,6 +27,7 @@ from backend.errors import BodyTooLargeError, ConfigError
 from backend.ledger import rounds
 from backend.ledger.money import accounts
 from backend.quotes.quote import Quote
+from camvo.student.taught_texts import STUDENT
 
 GLAD = votes(red="Glad", green="Glad", blue="Sad")
 DEAR = {"output_price": 20_000.0}

@@ -89,8 +89,8 @@ class VotesReport:
         models: the number of models; the student is none.
         effective_votes: how many independent models they are worth.
         families: the names of models that agree with one another far more than with the rest.
-        accuracy: model, or the student → its estimated accuracy on easy and hard items, or with two labels on the items of
-            each label.
+        accuracy: model, or the student → its estimated accuracy on easy and hard items, or with two labels on
+            the items of each label.
         kinds: the shares of easy and hard items; empty with two labels.
         human: whether human labels correct what the votes say.
     """

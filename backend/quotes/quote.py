@@ -163,6 +163,8 @@ class Quote:
         spent: $ that the project has cost so far.
         spent_by_job: the part of it that the job's account has paid.
         target: what reaches a target with models and people; ``None`` if nobody asked.
+        student: whether a student votes too. A share that rests on rounds of the project leaves it out, so
+            the bill may be smaller.
     """
 
     project: str
@@ -179,12 +181,14 @@ class Quote:
     spent: float
     spent_by_job: float = 0.0
     target: TargetQuote | None = None
+    student: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""
         return {
             "project": self.project,
             "policy": self.policy,
+            "student": self.student,
             "tasks": self.tasks,
             "to_come": self.to_come,
             "unreadable": self.unreadable,
@@ -217,6 +221,7 @@ class Quote:
             spent=said["spent_usd"],
             spent_by_job=said["spent_by_job_usd"],
             target=None if said["target"] is None else TargetQuote.of_json(said["target"]),
+            student=said.get("student", False),
         )
 
 

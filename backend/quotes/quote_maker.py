@@ -18,7 +18,15 @@ from backend.quotes.job_tally import JobTally
 from backend.quotes.levers import levers
 from backend.quotes.pricing import model_quote, total
 from backend.quotes.quote import ModelQuote, Quote, Range
-from backend.quotes.shares import SEED, PolicyShare, known_rounds, policy_name, policy_share, state_key
+from backend.quotes.shares import (
+    SEED,
+    PolicyShare,
+    known_rounds,
+    policy_name,
+    policy_share,
+    state_key,
+    student_votes,
+)
 from backend.quotes.target_quote import NONE_TO_COME, TargetQuote, read_labelled, target_quote
 from backend.runtime.annotation_process import AnnotationProcess
 from backend.settings import Settings
@@ -121,6 +129,7 @@ class QuoteMaker:
             spent=spent,
             spent_by_job=of_job,
             target=None if target is None else self._target(target, models, now),
+            student=student_votes(settings, self._questions),
         )
 
     def _target(

@@ -48,6 +48,12 @@ def policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
     return policy_in_force(settings.policy)[0]
 
 
+def student_votes(settings: Settings, questions: Sequence[JobQuestion]) -> bool:
+    """Whether a student will vote on any of the questions."""
+    aggregations = [question.aggregation for question in questions]
+    return LABEL_VOTE in aggregations and settings.has_student(policy_of(settings.policy, aggregations))
+
+
 def policy_share(  # noqa: PLR0917 - a job, and what is known of it
     ledger: Ledger,
     settings: Settings,
@@ -79,7 +85,8 @@ def policy_share(  # noqa: PLR0917 - a job, and what is known of it
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
     asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
-    low, high = documented_share(name, to_come, [*prices.values()], asked)
+    student = student_votes(settings, questions)
+    low, high = documented_share(name, to_come, [*prices.values()], asked, student=student)
     return PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
 

@@ -9,6 +9,8 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from backend.errors import ConfigError, ModelUnknownError
+from camvo.policies.policy import Policy
+from camvo.policies.studying import can_have_student, has_student_by_default
 from camvo.student.taught_texts import STUDENT
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.twins.same_model import model_of
@@ -79,8 +81,11 @@ class Settings(BaseModel):
     """Whether ``/status`` reports on each annotator, by id. Only a server with credentials does."""
     few_shot: FewShot = 0
     """The most human-labelled tasks that a prompt shows as examples, for the models that they help."""
-    student: bool = False
-    """Whether a student votes too: an arm that costs nothing, taught by the labels that came out."""
+    student: bool | None = None
+    """Whether a student votes too: an arm that costs nothing, taught by the labels that came out.
+
+    ``None`` means as the policy in force has it (:meth:`has_student`).
+    """
     redact: str | None = None
     """The function ``module:function`` that replaces parts of every text before a model sees it."""
     unredacted_images: bool = False
@@ -145,6 +150,17 @@ class Settings(BaseModel):
         """The names of all arms: each model, and after it its packed arm if it has one."""
         return tuple(arm.name for model in self.models for arm in (model, model.packed) if arm is not None)
 
+    def has_student(self, policy: Policy) -> bool:
+        """Whether a student votes beside a policy that runs with these settings.
+
+        Args:
+            policy: the policy of a task, which may differ from that of others
+                (:func:`backend.settings.policies.policy_of`).
+        """
+        if self.student is None:
+            return has_student_by_default(policy, [model.name for model in self.models])
+        return self.student and can_have_student(policy)
+
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:
         """Return these settings with one project's overrides.
 
@@ -176,8 +192,11 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in of_policy else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
+        # A model of the student's name keeps its name, also in the history of projects that leave it out.
+        no_room = self.student is None and STUDENT in [model.name for model in self.models]
+        student = False if no_room else self.student
         direct = overrides.model_dump(include={"instructions", "show_votes", "few_shot"}, exclude_none=True)
-        return self.model_copy(update={"models": models, "policy": policy, **direct})
+        return self.model_copy(update={"models": models, "policy": policy, "student": student, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
         pool = [model.name for model in self.models]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -116,4 +116,4 @@ def taught_error(run: ReplayRun, items: VotesTable, human: NDArray[np.bool_]) ->
 
 
 def reordered(table: VotesTable, order: np.ndarray) -> VotesTable:
-    return replace(table, contexts=table.contexts[order], votes=table.votes[order], truth=table.truth[order])
+    return table.take(order)

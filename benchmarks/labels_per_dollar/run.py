@@ -5,7 +5,8 @@
 Writes one JSON file for each table and part to OUT. ``tables.py`` turns these files into the tables of
 docs/measurements.md. Rows that a file already holds are not computed again. The contexts are read from
 FOLDER/<stem>.npy; without --embeddings, ``camvo replay``'s embedder computes them. Items are planned in
-windows of 64, as on a busy server. A table needs at least 2,000 items.
+windows of 64, as on a busy server. The joint policy has its student where there are texts. A table needs at
+least 2,000 items.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def small(table: VotesTable, file: RecordsFile, count: int, jobs: int) -> None:
 def carry_over(out: Path, draws: int, jobs: int) -> None:
     """Replay synthetic tables, on which no parameter was chosen."""
     for number, kind in enumerate(made_up.KINDS.values()):
-        tables = [made_up.drawn(kind, seed).table for seed in range(draws)]
+        tables = [with_texts(made_up.drawn(kind, seed)) for seed in range(draws)]
         file = RecordsFile(
             out / f"made-up-{number:02d}.json",
             name=kind.name,
@@ -180,6 +181,7 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
             contexts=np.concatenate([table.contexts for table in tables]),
             votes=np.concatenate([table.votes for table in tables]),
             truth=np.concatenate([table.truth for table in tables]),
+            texts=None if tables[0].texts is None else [text for table in tables for text in table.texts],
         )
         orders, labelled = {}, {}
         for seed in range(draws):
@@ -194,6 +196,11 @@ def carry_over(out: Path, draws: int, jobs: int) -> None:
         file.replay(joined, orders, policies.camvo({3: policies.FEW_DELTAS}), jobs)
         first = {seed: labelled_first(shuffle) for seed, shuffle in labelled.items()}
         file.replay(joined, first, policies.labelled_rivals(kind.items), jobs)
+
+
+def with_texts(drawn: made_up.MadeUp) -> VotesTable:
+    """The drawn table, with the texts that the kind has: the student reads them."""
+    return replace(drawn.table, texts=drawn.texts)
 
 
 def correlation(tables: Iterable[VotesTable]) -> float:
@@ -212,12 +219,15 @@ def tables(paths: Iterable[Path], embeddings: Path | None) -> Iterator[tuple[str
         votes = votes_file.read_votes(path)
         costs = prices.read_prices(None, votes.models, path)
         stored = embeddings and embeddings / f"{path.stem}.npy"
-        texts = (
+        embedded = (
             contexts.read_embeddings(stored, votes)
             if stored
             else contexts.embed_texts(votes, Embedder(), int)
         )
-        yield path.stem, VotesTable(votes.labels, costs, texts, votes.votes, votes.truth)
+        yield (
+            path.stem,
+            VotesTable(votes.labels, costs, embedded, votes.votes, votes.truth, texts=votes.texts),
+        )
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -80,6 +80,8 @@ class Joint(Staged):
     """
 
     _kind = JointStages
+
+    studies: ClassVar[bool] = True
 
     worth: float = 10.0
     worth_usd: float | None = None

@@ -21,7 +21,13 @@ Policies that are not here may cost anything.
 """
 
 
-def documented_share(policy: str, tasks: int, prices: Sequence[float], asked: int = 1) -> tuple[float, float]:
+_WITH_STUDENT: Final = 0.12
+"""The same, all rounds counted, where a student votes: it may spare every model."""
+
+
+def documented_share(
+    policy: str, tasks: int, prices: Sequence[float], asked: int = 1, *, student: bool = False
+) -> tuple[float, float]:
     """The range of a policy's cost, in prices of asking everyone.
 
     Args:
@@ -29,6 +35,7 @@ def documented_share(policy: str, tasks: int, prices: Sequence[float], asked: in
         tasks: how many tasks the project has.
         prices: the price of asking each arm.
         asked: the fewest arms that it asks (``k_min``).
+        student: whether a student votes too.
     """
     total = sum(prices)
     least = sum(sorted(prices)[:asked]) / total if total > 0.0 else 0.0
@@ -36,7 +43,8 @@ def documented_share(policy: str, tasks: int, prices: Sequence[float], asked: in
     if policy not in {"joint", "sequential"}:
         return low, high
     everyone, low = _everyone(tasks) / max(tasks, 1), max(low, least)
-    return everyone + (1.0 - everyone) * low, everyone + (1.0 - everyone) * max(low, high)
+    lowest, highest = (everyone + (1.0 - everyone) * share for share in (low, max(low, high)))
+    return (max(everyone, min(lowest, _WITH_STUDENT)) if student else lowest), highest
 
 
 def _everyone(tasks: int) -> float:

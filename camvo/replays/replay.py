@@ -16,7 +16,7 @@ from camvo.policies.policy import Policy
 from camvo.replays.item_answers import Answers, all_answers, asked_for
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.review_queue import ReviewQueue
-from camvo.replays.texts.student_arm import QUESTION, StudentArm
+from camvo.replays.texts.student_arm import QUESTION, StudentArm, has_student
 from camvo.replays.votes_table import VotesTable
 from camvo.replays.windows import plan_window
 from camvo.state.contribution import Contribution, revision
@@ -76,7 +76,7 @@ def replay(
     reviewed: float = 0.0,
     complete: bool = False,
     progress: Callable[[int], object] | None = None,
-    student: bool = False,
+    student: bool | None = None,
 ) -> Trace:
     """Run a policy over the items in order, and let it learn from them as the backend does.
 
@@ -97,7 +97,8 @@ def replay(
         progress: called after each window with its number of items.
         student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
             the labels that the other models voted for, and by those of humans. It is no column of the trace's
-            ``asked``.
+            ``asked``. By default it votes where the policy has one by default (:class:`camvo.Joint` does), the
+            table has texts, and no model has the student's name.
 
     Returns:
         The decisions, in the order of the table.
@@ -123,7 +124,7 @@ def replay(
     human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))
-    pupil = StudentArm(state, table) if student else None
+    pupil = StudentArm(state, table) if has_student(policy, table, student) else None
     trace = Trace.blank(*table.votes.shape)
     run = _Run(policy, table, trace, pupil, human, ReviewQueue(reviewed), complete)
     prices = table.prices if pupil is None else {**table.prices, STUDENT: 0.0}

@@ -13,7 +13,6 @@ from backend.learning.states import StateKey, States
 from camvo.policies.estimates import Observation
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
-from camvo.policies.staged import Staged
 from camvo.student.taught_texts import STUDENT
 
 
@@ -43,7 +42,7 @@ class Planner:
         Returns:
             The plan, and what the student says; ``None`` if there is no student.
         """
-        student = StudentReply() if job.settings.student and isinstance(policy, Staged) else None
+        student = StudentReply() if job.settings.has_student(policy) else None
         if student is not None:
             costs = {**costs, STUDENT: 0.0}
         observations = {}

@@ -19,7 +19,7 @@ from backend.ledger.recounts import countings
 from backend.ledger.reports import counts
 from backend.server.status.report import ProjectReport, QuestionReport
 from backend.settings import Settings
-from backend.settings.policies import policy_in_force
+from backend.settings.policies import policy_in_force, policy_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _settings(settings: Settings) -> dict[str, str]:
         "scores are calibrated": _yes(settings.calibrate),
         "people's labels teach": _yes(settings.human_rewards),
         "examples in prompts": str(settings.few_shot),
-        "a student votes": _yes(settings.student),
+        "a student votes": _yes(settings.has_student(policy_of(settings.policy))),
         "texts are redacted": _yes(settings.redact is not None),
         "embedder": _sha256(settings.embedder) if "/" in settings.embedder else settings.embedder,
     }

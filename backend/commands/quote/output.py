@@ -50,6 +50,8 @@ def lines(quote: Quote) -> Iterator[str]:
         return
     yield f"asking everyone: {money(quote.everyone)}{_why_a_range(quote)}"
     yield f"this policy ({quote.policy}): {money(quote.bill)}{_basis(quote)}"
+    if quote.student and quote.evidence.rounds:
+        yield "the student is not counted: where texts show their label, it makes the bill smaller"
     if quote.hours is not None:
         yield f"time at the configured limits: {hours(quote.hours)}"
     evidence = quote.evidence

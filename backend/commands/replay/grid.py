@@ -23,6 +23,7 @@ from backend.commands.replay.results import ReplayRun, row_of
 from backend.errors import ReplayError
 from camvo.replays.calibrated_scores import calibrated_scores
 from camvo.replays.replay import replay
+from camvo.replays.texts.student_arm import has_student
 from camvo.replays.votes_table import VotesTable
 
 _LOOK = 0.2
@@ -39,7 +40,7 @@ class Experiment:
         lambda_l: λ_L of the state.
         window: items that are planned on the same state.
         calibrate: whether to compute the scores that the server would have returned, too.
-        student: whether the student votes too.
+        student: whether the student votes too; ``None`` for what each policy has by default.
         complete: whether the models that were left out are asked about items that a human labels.
     """
 
@@ -48,7 +49,7 @@ class Experiment:
     lambda_l: float = 1.0
     window: int = 1
     calibrate: bool = False
-    student: bool = False
+    student: bool | None = None
     complete: bool = False
 
 
@@ -140,6 +141,7 @@ def _in_order(
 def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Advance) -> ReplayRun:
     table, shuffle = experiment.table, experiment.shuffles[seed]
     items = table.take(shuffle.order)
+    student = has_student(setting.policy, items, experiment.student)
     started = time.perf_counter()
     trace = replay(
         setting.policy,
@@ -149,11 +151,13 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
         human=shuffle.human,
         reviewed=shuffle.reviewed,
         progress=advance,
-        student=experiment.student,
+        student=student,
         complete=experiment.complete,
     )
     seconds = time.perf_counter() - started
     calibrated = calibrated_scores(trace, items) if experiment.calibrate else None
     return ReplayRun(
-        row_of(setting, seed, items, trace, seconds, calibrated=calibrated), trace, shuffle.order
+        row_of(setting, seed, items, trace, seconds, calibrated=calibrated, student=student),
+        trace,
+        shuffle.order,
     )

@@ -71,6 +71,7 @@ class ReplayRow:
     calls: dict[str, int]
     per_label: dict[str, dict[str, float | int | None]]
     series: dict[str, Sequence[float | None]]
+    student: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +96,7 @@ class Summary:
         means: field of :data:`AVERAGED` → mean; ``None`` if a run has no value.
         intervals: field → the mean's 95% interval by Student's t; ``None`` also with a single run.
         quantiles: field → its :data:`QUANTILES` over the runs; ``None`` where there is no mean.
+        student: whether the student voted too.
     """
 
     policy: str
@@ -105,6 +107,7 @@ class Summary:
     means: dict[str, float | None]
     intervals: dict[str, tuple[float, float] | None]
     quantiles: dict[str, list[float] | None]
+    student: bool = False
 
 
 def row_of(
@@ -115,6 +118,7 @@ def row_of(
     seconds: float,
     *,
     calibrated: Array | None = None,
+    student: bool = False,
 ) -> ReplayRow:
     """Measure a trace.
 
@@ -126,6 +130,7 @@ def row_of(
         seconds: how long the replay took.
         calibrated: the scores of :func:`camvo.replays.calibrated_scores.calibrated_scores`, or ``None`` if
             they are not to be measured.
+        student: whether the student voted too.
     """
     count = len(table.labels)
     full = measures.full_vote(table.votes, table.truth, count)
@@ -159,6 +164,7 @@ def row_of(
         calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
         per_label={label: asdict(quality) for label, quality in zip(table.labels, qualities, strict=True)},
         series=series_of(table, trace, full),
+        student=student,
     )
 
 
@@ -177,7 +183,7 @@ def summaries_of(rows: Sequence[ReplayRow]) -> list[Summary]:
             known = None not in values
             means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
             quantiles[name] = np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
-        summaries.append(Summary(*setting, len(group), means, intervals, quantiles))
+        summaries.append(Summary(*setting, len(group), means, intervals, quantiles, group[0].student))
     return summaries
 
 

@@ -76,7 +76,7 @@ class ReplayStudy:
         settings: Sequence[ReplaySetting],
         advance: Advance,
         *,
-        student: bool = False,
+        student: bool | None = None,
         complete: bool = False,
     ) -> list[ReplayRun]:
         """Replay every setting on every shuffle of the table (:class:`grid.Experiment`)."""

@@ -26,7 +26,7 @@ from backend.commands.replay.inputs.votes_file import TEXT, VotesFile, read_vote
 from backend.commands.replay.policies import ReplaySetting
 from backend.commands.replay.results import summaries_of
 from backend.commands.replay.study import ReplayStudy
-from backend.commands.replay.verdict import verdict
+from backend.commands.replay.verdict import student_note, verdict
 from backend.errors import ReplayError
 from backend.models.embedder.embedder import Embedder
 from camvo.replays.clairvoyant_bound import clairvoyant_bound
@@ -49,7 +49,7 @@ class TableReplay:
     delimiter: str
     in_order: bool
     confidences: bool = True
-    student: bool = False
+    student: bool | None = None
     complete: bool = False
     context: str | None = None
 
@@ -115,7 +115,7 @@ class TableReplay:
         terminal.print_summaries(console, summaries)
         terminal.print_spread(console, summaries)
         console.print()
-        for line in verdict(summaries):
+        for line in (*verdict(summaries), *student_note(summaries)):
             console.print(line, highlight=False, markup=False)
 
     @staticmethod
@@ -136,7 +136,12 @@ class TableReplay:
             return embed_texts(file, Embedder(), advance)
 
     def _texts(self, file: VotesFile) -> Sequence[str] | None:
-        """The texts that the student reads; ``None`` without it."""
+        """The texts that the student reads; ``None`` without it.
+
+        Unless somebody asked for the student, a table that is not for it does without.
+        """
+        if self.student is None:
+            return file.texts
         if not self.student:
             return None
         if file.texts is None:

@@ -70,13 +70,14 @@ class TableOptions:
         ),
     ] = False
     student: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--student",
+            "--student/--no-student",
             help="Let a student that reads the texts vote too, for nothing.",
+            show_default="beside joint, if the table has texts",
             rich_help_panel=DATA,
         ),
-    ] = False
+    ] = None
     delimiter: Annotated[
         str, typer.Option(help="What separates the cells: a character, or tab.", rich_help_panel=DATA)
     ] = ","

@@ -24,6 +24,12 @@ def verdict(summaries: Sequence[Summary]) -> list[str]:
     ]
 
 
+def student_note(summaries: Sequence[Summary]) -> list[str]:
+    """Say beside which settings the student voted; nothing if it voted beside none."""
+    beside = list(dict.fromkeys(summary.policy for summary in summaries if summary.student))
+    return [f"The student voted too, for nothing, with {' and '.join(beside)}."] if beside else []
+
+
 def target_count(summaries: Sequence[Summary]) -> str:
     """Say how many settings met their target, for settings of several tables."""
     met_shares = [met for summary in summaries if (met := summary.means["target_met"]) is not None]

@@ -11,6 +11,7 @@ from typing import Any
 
 from camvo.numerics.proportion import clopper_pearson
 from camvo.state.restart import RestartKind
+from camvo.student.taught_texts import STUDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,11 @@ class VotesReport:
 
     Attributes:
         everyone: the number of rounds that asked all models.
-        models: the number of models.
+        models: the number of models; the student is none.
         effective_votes: how many independent models they are worth.
         families: the names of models that agree with one another far more than with the rest.
-        accuracy: model → its estimated accuracy on easy and hard items, or with two labels on the items of
-            each label.
+        accuracy: model, or the student → its estimated accuracy on easy and hard items, or with two labels on
+            the items of each label.
         kinds: the shares of easy and hard items; empty with two labels.
         human: whether human labels correct what the votes say.
     """
@@ -108,10 +109,11 @@ class VotesReport:
         joint = None if plan is None else plan.get("joint")
         if joint is None:
             return None
+        models = len(joint["accuracy"].keys() - {STUDENT})
         return cls(
             everyone=joint["everyone"],
-            models=len(joint["accuracy"]),
-            effective_votes=joint["effective_votes"],
+            models=models,
+            effective_votes=min(joint["effective_votes"], float(models)),
             families=tuple(tuple(family) for family in joint["families"]),
             accuracy=joint["accuracy"],
             kinds=tuple(joint.get("kinds", ())),

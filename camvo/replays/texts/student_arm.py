@@ -8,6 +8,7 @@ from typing import Final
 from camvo.errors import InvalidParameterError
 from camvo.policies.plan import Plan
 from camvo.policies.policy import Policy
+from camvo.policies.studying import has_student_by_default
 from camvo.replays.votes_table import VotesTable
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
@@ -18,6 +19,19 @@ from camvo.typing import Confidences, Votes
 
 QUESTION: Final = "label"
 """The name under which the policy sees the table's one question."""
+
+
+def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
+    """Whether the student votes in a replay.
+
+    Args:
+        policy: the policy to replay.
+        table: the items.
+        wanted: ``None`` for what the policy has by default, where the table has texts.
+    """
+    if wanted is None:
+        return table.texts is not None and has_student_by_default(policy, table.prices)
+    return wanted
 
 
 class StudentArm:

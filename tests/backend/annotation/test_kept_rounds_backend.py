@@ -43,7 +43,7 @@ def test_a_round_with_a_human_label_is_kept_with_its_votes(tmp_path: Path) -> No
 
 def test_a_model_that_fails_is_kept_as_one_that_said_nothing(tmp_path: Path) -> None:
     said = dict.fromkeys(MODELS, "Glad") | {"blue": None}
-    with Backend(tmp_path, votes(**said), MODELS, policy=JOINT) as backend:
+    with Backend(tmp_path, votes(**said), MODELS, policy=JOINT, student=False) as backend:
         backend.predict(task(1))
         backend.hook(annotated(Annotation(number=1, task=1, mood="Glad")))
         [row] = kept_rounds(backend)

@@ -34,7 +34,7 @@ SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey s
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[Backend]:
     script = votes(red="Glad", green="Glad", blue="Sad")
-    with Backend(tmp_path, script, policy={"name": "joint"}, student=True) as running:
+    with Backend(tmp_path, script, policy={"name": "joint"}) as running:
         yield running
 
 
@@ -178,6 +178,21 @@ def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backen
     assert problems(backend) == []
 
 
+def models_of_status(backend: Backend) -> list[str]:
+    report = backend.client.get("/status", headers={"Accept": "application/json"}).get_json()
+    return [model["name"] for model in report["projects"][0]["models"]]
+
+
+def test_the_status_lists_it_once_it_has_voted(backend: Backend) -> None:
+    backend.predict(task(1, text="Nothing of note"))
+    assert models_of_status(backend) == ["blue", "green", "red"]
+    teach(backend, 400)
+    backend.predict(task(2, text="Nothing of note either"))
+    wait_until_taught(backend)
+    backend.predict(task(3, text=GREY))
+    assert models_of_status(backend) == ["blue", "green", "red", STUDENT]
+
+
 def test_a_model_may_not_have_its_name(tmp_path: Path) -> None:
     path = tmp_path / "camvo.yaml"
     path.write_text("models: [{name: student, model: openai/x}]\nstudent: true\n")
@@ -185,7 +200,36 @@ def test_a_model_may_not_have_its_name(tmp_path: Path) -> None:
         load(path)
 
 
-def test_without_the_setting_nothing_is_taught(tmp_path: Path) -> None:
-    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), policy={"name": "joint"}) as backend:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": {"name": "joint"}, "student": False},
+        {"policy": {"name": "sequential"}},
+        {"policy": {"name": "joint"}, "models": ("red", "green", "student")},
+    ],
+)
+def test_where_it_is_off_nothing_is_kept_of_a_text(settings: dict[str, Any], tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Sad", student="Sad")
+    with Backend(tmp_path, script, **settings) as backend:
         backend.predict(task(1, text=SUNNY))
+        [round_] = backend.rounds(1)
+        assert "studied" not in round_.plan
+        assert set(round_.votes) == set(settings.get("models", ("red", "green", "blue")))
         assert taught(backend) == []
+
+
+def test_sequential_has_it_if_the_settings_say_so(tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Sad")
+    with Backend(tmp_path, script, policy={"name": "sequential"}, student=True) as backend:
+        backend.predict(task(1, text=SUNNY))
+        assert taught(backend) == [(hashed_ngrams(SUNNY), "Glad")]
+
+
+def test_rounds_from_before_it_was_on_teach_it_nothing(tmp_path: Path) -> None:
+    script = votes(red="Glad", green="Glad", blue="Sad")
+    with Backend(tmp_path, script, policy={"name": "joint"}, student=False) as backend:
+        backend.predict(task(1, text=SUNNY))
+    with Backend(tmp_path, script, policy={"name": "joint"}) as backend:
+        backend.predict(task(2, text=GREY))
+        assert len(taught(backend)) == 1
+        assert STUDENT not in backend.rounds(1)[0].votes

@@ -27,6 +27,7 @@ from backend.errors import BodyTooLargeError, ConfigError
 from backend.ledger import rounds
 from backend.ledger.money import accounts
 from backend.quotes.quote import Quote
+from camvo.student.taught_texts import STUDENT
 
 GLAD = votes(red="Glad", green="Glad", blue="Sad")
 DEAR = {"output_price": 20_000.0}
@@ -65,7 +66,7 @@ def predicted_by(backend: Backend, api: LabelStudioApi, number: int) -> int:
     """How many models have voted on a task."""
     with backend.ledger.read() as connection:
         [round_] = rounds.of_task(connection, api.project_key, number)
-        return len(round_.votes)
+        return len(round_.votes.keys() - {STUDENT})
 
 
 def test_the_server_quotes_all_pages_and_asks_no_model(tmp_path: Path, api: LabelStudioApi) -> None:

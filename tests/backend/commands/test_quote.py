@@ -119,6 +119,7 @@ def test_a_pilot_asks_everyone_about_random_tasks_which_are_then_part_of_the_job
         assert folder.server.count() == 2 * 40
         assert (narrowed.to_come, narrowed.evidence.rounds) == (8, 40)
         assert narrowed.bill.likely is not None
+        assert any("the student is not counted" in line for line in lines(narrowed))
         quote(folder, pilot=40)
         assert folder.server.count() == 2 * 40
 
@@ -129,6 +130,28 @@ def test_without_a_pilot_the_share_is_what_is_documented(tmp_path: Path) -> None
         said = quote(folder)
         assert said.evidence.rounds == 0
         assert any("documented" in line for line in lines(said))
+        assert not any("student" in line for line in lines(said)), "the range has room for the student"
+
+
+@pytest.mark.parametrize(
+    ("settings", "votes"),
+    [
+        ({"policy": None}, True),
+        ({"policy": None, "student": False}, False),
+        ({"policy": {"name": "sequential"}}, False),
+        ({"policy": {"name": "sequential"}, "student": True}, True),
+    ],
+)
+def test_a_quote_says_whether_a_student_votes(settings: dict[str, Any], votes: bool, tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, **settings) as folder:
+        folder.table(*texts(40))
+        assert quote(folder).to_json()["student"] is votes
+
+
+def test_without_a_student_no_quote_speaks_of_one(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed, policy=None, student=False, concurrency=8) as folder:
+        folder.table(*texts(48))
+        assert not any("student" in line for line in lines(quote(folder, pilot=40)))
 
 
 def test_a_range_that_is_documented_begins_below_the_price_of_everyone(tmp_path: Path) -> None:

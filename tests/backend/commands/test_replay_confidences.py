@@ -49,6 +49,38 @@ def test_confidences_are_no_models_and_lift_a_policy_that_uses_them(folder: Path
     assert [out["table"]["options"]["confidences"] for out in (used, unused)] == [True, False]
 
 
+def students(out: dict[str, Any]) -> list[tuple[str, bool]]:
+    return [(row["policy"], row["student"]) for row in out["rows"]]
+
+
+def test_the_student_votes_with_joint_alone_unless_somebody_says_otherwise(folder: Path) -> None:
+    three = ("--policy", "sequential", "--policy", "majority")
+    by_default = replayed(folder, *three)
+    assert students(by_default) == [("joint", True), ("sequential", False), ("majority", False)]
+    assert [mean["student"] for mean in by_default["means"]] == [True, False, False]
+    assert by_default["table"]["options"]["student"] is None
+    assert not any(on for _, on in students(replayed(folder, "--no-student", *three)))
+    assert all(on for _, on in students(replayed(folder, "--student", *three)))
+
+
+def test_the_last_line_says_with_which_policies_the_student_voted(folder: Path) -> None:
+    base = ("replay", "votes.csv", "--embeddings", "e.npy", "--policy", "joint", "--policy", "majority")
+    said, silent = (called(*base, *option, cwd=folder).stdout for option in ((), ("--no-student",)))
+    assert said.splitlines()[-1] == "The student voted too, for nothing, with joint."
+    assert "student" not in silent
+
+
+@pytest.mark.parametrize("header", ["title,truth,m", "text,truth,m,student"])
+def test_a_table_that_is_not_for_the_student_goes_without_by_default(header: str, tmp_path: Path) -> None:
+    models = [name for name in header.split(",") if name not in {"text", "truth"}]
+    rest = ",yes" * (header.count(",") - 1)
+    (tmp_path / "votes.csv").write_text(f"{header}\nA text.,yes{rest}\nA book.,no{rest}\n")
+    np.save(tmp_path / "e.npy", np.eye(2))
+    prices = ",".join(f"{name}=1" for name in models)
+    out = replayed(tmp_path, "--prices", prices)
+    assert students(out) == [("joint", False)]
+
+
 def test_the_student_is_no_model_of_the_table_and_costs_nothing(folder: Path) -> None:
     out = replayed(folder, "--student", "--policy", "majority")
     assert (out["table"]["options"]["student"], list(out["rows"][1]["calls"])) == (True, ["large", "small"])

@@ -243,7 +243,7 @@ def test_each_question_and_epoch_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> None:
-    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}, student=False) as backend:
         backend.predict(task(1), task(2))
         [question] = project_of(backend)["questions"]
         joint = backend.rounds(2)[0].plan["joint"]
@@ -256,6 +256,14 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "kinds": joint["kinds"],
         "human": False,
     }
+
+
+def test_the_student_is_none_of_the_models_whose_votes_are_counted_together(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        of_votes = project_of(backend)["questions"][0]["votes"]
+    assert (of_votes["models"], of_votes["effective_votes"]) == (3, 3.0)
+    assert "student" in of_votes["accuracy"]
 
 
 def test_a_policy_without_a_model_of_votes_says_nothing_about_their_worth(tmp_path: Path) -> None:

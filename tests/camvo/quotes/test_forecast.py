@@ -143,6 +143,18 @@ def test_the_papers_policy_costs_at_least_its_cheapest_models() -> None:
     assert documented_share("camvo", 5000, [1.0, 1.0, 2.0], 2) == (0.5, 1.0)
 
 
+def test_with_a_student_the_documented_range_begins_lower_but_not_below_the_rounds_that_ask_everyone() -> (
+    None
+):
+    (low, high), (without, same) = (
+        documented_share("joint", 5000, [1.0, 2.0, 20.0], student=on) for on in (True, False)
+    )
+    assert (low, high) == (0.12, same)
+    assert low < without
+    assert documented_share("joint", 1000, [1.0, 20.0], student=True)[0] > 0.18
+    assert documented_share("joint", 30, [1.0, 2.0], student=True) == (1.0, 1.0)
+
+
 def test_a_range_never_ends_below_its_beginning() -> None:
     low, high = documented_share("joint", 5000, [1.0])
     assert low == high == 1.0

@@ -10,10 +10,11 @@ from camvo.policies.baselines import Baseline, Majority, Single
 from camvo.policies.camvo import CaMVo
 from camvo.policies.estimates import Observation
 from camvo.policies.joint import Joint
+from camvo.policies.sequential import Sequential
 from camvo.replays.lookahead import LookaheadState
 from camvo.replays.replay import replay
 from camvo.replays.synthetic import SyntheticModel, draw_votes_table
-from camvo.replays.texts.student_arm import QUESTION, StudentArm
+from camvo.replays.texts.student_arm import QUESTION, StudentArm, has_student
 from camvo.replays.texts.topic_texts import draw_topic_texts
 from camvo.replays.votes_table import VotesTable
 from camvo.student.student import LEAST_TEXTS
@@ -280,6 +281,28 @@ def test_the_student_does_not_teach_itself():
     assert arm.taught_too(lesson, 0, policy, plan, alone, {}).taught is None
     both = alone | {"large": {QUESTION: table.labels[1]}}
     assert arm.taught_too(lesson, 0, policy, plan, both, {}).taught.label == table.labels[1]
+
+
+def test_joint_has_the_student_by_default_where_there_are_texts():
+    table = topics(800)
+    by_default, with_student, without = (
+        replay(Joint(), table, window=50, student=on).asked.sum() for on in (None, True, False)
+    )
+    assert by_default == with_student != without
+    blind = dataclasses.replace(table, texts=None)
+    assert replay(Joint(), blind, window=50).asked.sum() == without
+
+
+@pytest.mark.parametrize("policy", [Sequential(), CaMVo(), Majority()])
+def test_other_policies_have_no_student_by_default(policy):
+    assert not has_student(policy, topics(), None)
+    assert has_student(policy, topics(), True)
+
+
+def test_a_model_of_the_students_name_turns_it_off_by_default():
+    table = dataclasses.replace(topics(LEAST_TEXTS), prices=NAMESAKE)
+    assert not has_student(Joint(), table, None)
+    assert replay(Joint(), table, window=50).labels.min() >= 0
 
 
 NAMESAKE = {"student": 1.0, "a": 1.0, "b": 1.0, "c": 1.0}

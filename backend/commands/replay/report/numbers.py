@@ -8,6 +8,7 @@ from statistics import fmean
 
 from backend.commands.replay.report.data import ReportData, SettingRuns
 from backend.commands.replay.results import HIGHEST, LOWEST, MEDIAN
+from backend.commands.replay.verdict import student_note
 from camvo.numerics.tolerances import TIE
 
 MISSING = "–"
@@ -106,14 +107,16 @@ def findings(data: ReportData) -> list[str]:
         f"{many(len(table.truth), 'item')}, {many(len(table.prices), 'model')},"
         f" {many(len(table.labels), 'label')}, {many(data.shuffles, 'shuffle')}."
     )
+    student = student_note([setting.summary for setting in data.settings])
     if not known:
         return [
             sizes,
+            *student,
             "No right label is known, so nothing here says how right a label is: only what it cost, and how"
             " often it is the full vote’s, in which every model has one vote.",
         ]
     partly = [f"The right label is known for {known:,} items."] if known < len(table.truth) else []
-    return [sizes, *partly]
+    return [sizes, *partly, *student]
 
 
 def targets(data: ReportData) -> list[str]:

@@ -11,12 +11,15 @@ from backend.ledger.reports import CallsRow, VotesRow
 from backend.server.status.evidence import ExamplesReport, Share
 from backend.server.status.report import ModelReport
 from camvo.scores.few_shot import ExampleTrial
+from camvo.student.taught_texts import STUDENT
 
 
 def model_reports(
     connection: Connection, project: str, calls: Sequence[CallsRow], pool: Collection[str]
 ) -> tuple[ModelReport, ...]:
     """A report for each model that the project asks or has ever asked, by name.
+
+    The student is among them once it has voted. Before, it would look like a model that fails.
 
     Args:
         connection: a read transaction.
@@ -26,7 +29,8 @@ def model_reports(
     """
     votes = reports.sum_votes(connection, project)
     tried = reports.sum_example_trials(connection, project)
-    names = {*pool, *(row.model for row in calls), *(row.model for row in votes)}
+    heard = {row.model for row in votes if row.voted or row.model != STUDENT}
+    names = {*pool, *(row.model for row in calls), *heard}
     return tuple(
         _model_report(
             connection,

@@ -1,0 +1,68 @@
+"""Whether a student votes, by the key ``student``, the policy in force and the models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pydantic import ValidationError
+
+from backend.settings import ModelSettings, PolicySettings, Settings
+from backend.settings.policies import policy_of
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.numbers import NumericVote
+
+
+def settings(
+    policy: str | None = None, *, models: Sequence[str] = ("a", "b", "c"), **keys: object
+) -> Settings:
+    pool = [ModelSettings(name=name, model=f"x/{name}") for name in models]
+    section = PolicySettings() if policy is None else PolicySettings.model_validate({"name": policy})
+    return Settings(models=tuple(pool), policy=section, **keys)  # type: ignore[arg-type]
+
+
+def votes(chosen: Settings, *aggregations: Aggregation) -> bool:
+    """Whether a student votes on a task with such questions."""
+    return chosen.has_student(policy_of(chosen.policy, aggregations or [LABEL_VOTE]))
+
+
+def test_the_default_policy_has_a_student() -> None:
+    assert votes(settings())
+
+
+@pytest.mark.parametrize("policy", ["camvo", "ccamvo", "sequential", "baseline", "majority"])
+def test_other_policies_have_none_by_default(policy: str) -> None:
+    assert not votes(settings(policy))
+
+
+def test_a_task_that_camvo_decides_for_want_of_labels_has_none() -> None:
+    assert not votes(settings(), LABEL_VOTE, NumericVote(0.0, 5.0))
+
+
+def test_sequential_has_one_if_the_settings_say_so() -> None:
+    assert votes(settings("sequential", student=True))
+
+
+def test_policies_without_stages_have_none_whatever_the_settings_say() -> None:
+    assert not votes(settings("camvo", student=True))
+
+
+def test_false_turns_it_off() -> None:
+    assert not votes(settings(student=False))
+
+
+def test_a_model_with_its_name_turns_it_off_unless_the_settings_say_otherwise() -> None:
+    assert not votes(settings(models=("a", "student")))
+    with pytest.raises(ValidationError, match="student's name"):
+        settings(models=("a", "student"), student=True)
+
+
+def test_a_project_that_leaves_out_the_model_with_its_name_has_none_either() -> None:
+    assert not votes(settings(models=("a", "student")).for_project({"models": ["a"]}))
+
+
+def test_a_project_whose_own_parameters_choose_another_policy_has_none() -> None:
+    assert votes(settings().for_project({"worth": 20}))
+    assert not votes(settings().for_project({"agreement": 0.98}))
+    assert not votes(settings().for_project({"delta": 0.9}))

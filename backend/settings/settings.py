@@ -129,8 +129,9 @@ class Settings(BaseModel):
                     f"{name!r} is the name of a packed arm of {model!r}",
                     f"rename the model, or set pack at {model}",
                 )
-        if self.student and STUDENT in names:
-            raise mistake("student", f"a model has the student's name, {STUDENT!r}", "rename the model")
+        if STUDENT in names:
+            where = f"models[{names.index(STUDENT)}].name"
+            raise mistake(where, f"{STUDENT!r} is the name of the student", "rename the model")
         if self.complete_labelled and self.budget.project_usd is None and self.budget.day_usd is None:
             fix = "set budget.project_usd or budget.day_usd: the server spends money by itself"
             raise mistake("complete_labelled", "needs a budget", fix)
@@ -158,7 +159,7 @@ class Settings(BaseModel):
                 (:func:`backend.settings.policies.policy_of`).
         """
         if self.student is None:
-            return has_student_by_default(policy, [model.name for model in self.models])
+            return has_student_by_default(policy)
         return self.student and can_have_student(policy)
 
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:
@@ -192,11 +193,8 @@ class Settings(BaseModel):
         if problem is not None:
             key = problem[0] if problem[0] in of_policy else "models"
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
-        # A model of the student's name keeps its name, also in the history of projects that leave it out.
-        no_room = self.student is None and STUDENT in [model.name for model in self.models]
-        student = False if no_room else self.student
         direct = overrides.model_dump(include={"instructions", "show_votes", "few_shot"}, exclude_none=True)
-        return self.model_copy(update={"models": models, "policy": policy, "student": student, **direct})
+        return self.model_copy(update={"models": models, "policy": policy, **direct})
 
     def _chosen(self, names: Sequence[str]) -> tuple[ModelSettings, ...]:
         pool = [model.name for model in self.models]

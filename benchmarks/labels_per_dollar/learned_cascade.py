@@ -58,6 +58,7 @@ def cascades(table: VotesTable, labelled: int, thresholds: Sequence[float]) -> I
             asked=asked,
             trust=np.zeros(len(labels)),
             labelled_at=np.where(rows < labelled, rows + 1, 0),
+            student=np.full(len(labels), -1),
         )
 
 

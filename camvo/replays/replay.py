@@ -97,15 +97,15 @@ def replay(
         progress: called after each window with its number of items.
         student: whether the student (:mod:`camvo.student.student`) votes too, for nothing. It is taught by
             the labels that the other models voted for, and by those of humans. It is no column of the trace's
-            ``asked``. By default it votes where the policy has one by default (:class:`camvo.Joint` does), the
-            table has texts, and no model has the student's name.
+            ``asked``. By default it votes if the policy is :class:`camvo.Joint` and the table has texts.
 
     Returns:
         The decisions, in the order of the table.
 
     Raises:
         InvalidParameterError: the window is smaller than 1, ``reviewed`` is not in [0, 1], ``human`` does not
-            have shape (n,), or names an item whose truth is unknown, or the student has no texts.
+            have shape (n,), or names an item whose truth is unknown, the student has no texts, or a model
+            has the student's name.
 
     >>> import camvo
     >>> table = camvo.VotesTable(
@@ -121,6 +121,8 @@ def replay(
     """
     if window < 1:
         raise InvalidParameterError(f"window must be at least 1, got {window}")
+    if STUDENT in table.prices:
+        raise InvalidParameterError(f"{STUDENT!r} is the name of the student", fix="rename the model")
     human = np.zeros(len(table.truth), dtype=np.bool_) if human is None else human
     _check_human(human, table.truth)
     state = LookaheadState(table.contexts.shape[1], lambda_l, linear=policy.linear(LABEL_VOTE))

@@ -136,23 +136,16 @@ class TableReplay:
             return embed_texts(file, Embedder(), advance)
 
     def _texts(self, file: VotesFile) -> Sequence[str] | None:
-        """The texts that the student reads; ``None`` without it.
-
-        Unless somebody asked for the student, a table that is not for it does without.
-        """
-        if self.student is None:
-            return file.texts
-        if not self.student:
-            return None
-        if file.texts is None:
+        """The texts that the student reads; ``None`` without it."""
+        if STUDENT in file.models:
+            raise ReplayError(
+                f"{STUDENT!r} is the name of the student", where=str(self.votes), fix="rename the column"
+            )
+        if self.student and file.texts is None:
             raise ReplayError(
                 f"no column {TEXT!r} for the student", where=f"{self.votes}, --student", fix="add it"
             )
-        if STUDENT in file.models:
-            raise ReplayError(
-                f"a model has the student's name, {STUDENT!r}", where=str(self.votes), fix="rename the column"
-            )
-        return file.texts
+        return None if self.student is False else file.texts
 
     def _facts(self, table: VotesTable, warnings: Sequence[str]) -> dict[str, Any]:
         accuracies = model_accuracy(table.votes, table.truth).tolist()

@@ -30,7 +30,7 @@ def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
         wanted: ``None`` for what the policy has by default, where the table has texts.
     """
     if wanted is None:
-        return table.texts is not None and has_student_by_default(policy, table.prices)
+        return table.texts is not None and has_student_by_default(policy)
     return wanted
 
 
@@ -42,14 +42,12 @@ class StudentArm:
         table: the items, with texts.
 
     Raises:
-        InvalidParameterError: the table has no texts, or a model of the student's name.
+        InvalidParameterError: the table has no texts.
     """
 
     def __init__(self, state: State, table: VotesTable) -> None:
         if table.texts is None:
             raise InvalidParameterError("the student needs the texts of the items")
-        if STUDENT in table.prices:
-            raise InvalidParameterError(f"a model has the student's name, {STUDENT!r}", fix="rename it")
         self._state = state
         self._ngrams = [hashed_ngrams(text) for text in table.texts]
 

@@ -70,15 +70,10 @@ def test_the_last_line_says_with_which_policies_the_student_voted(folder: Path) 
     assert "student" not in silent
 
 
-@pytest.mark.parametrize("header", ["title,truth,m", "text,truth,m,student"])
-def test_a_table_that_is_not_for_the_student_goes_without_by_default(header: str, tmp_path: Path) -> None:
-    models = [name for name in header.split(",") if name not in {"text", "truth"}]
-    rest = ",yes" * (header.count(",") - 1)
-    (tmp_path / "votes.csv").write_text(f"{header}\nA text.,yes{rest}\nA book.,no{rest}\n")
+def test_a_table_without_texts_goes_without_the_student_by_default(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text("title,truth,m\nA text.,yes,yes\nA book.,no,yes\n")
     np.save(tmp_path / "e.npy", np.eye(2))
-    prices = ",".join(f"{name}=1" for name in models)
-    out = replayed(tmp_path, "--prices", prices)
-    assert students(out) == [("joint", False)]
+    assert students(replayed(tmp_path, "--prices", "m=1")) == [("joint", False)]
 
 
 def test_the_student_is_no_model_of_the_table_and_costs_nothing(folder: Path) -> None:
@@ -91,7 +86,7 @@ def test_the_student_is_no_model_of_the_table_and_costs_nothing(folder: Path) ->
     ("header", "said"),
     [
         ("title,truth,m", "no column 'text' for the student"),
-        ("text,truth,student", "a model has the student's name"),
+        ("text,truth,student", "is the name of the student"),
     ],
 )
 def test_a_table_that_is_not_for_the_student_is_refused(header: str, said: str, tmp_path: Path) -> None:

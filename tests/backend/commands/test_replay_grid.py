@@ -284,7 +284,9 @@ def small() -> tuple[VotesTable, Trace]:
     table = VotesTable(("no", "yes"), {"a": 3.0, "b": 1.0}, np.eye(4), votes, np.array([0, 1, 0, -1]))
     asked = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=np.bool_)
     scores, costs = np.array([0.9, 0.6, np.nan, 0.8]), np.array([3.0, 1.0, 4.0, 3.0])
-    return table, Trace(np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4), np.zeros(4, np.int64))
+    return table, Trace(
+        np.array([0, 0, -1, 1]), scores, costs, asked, np.zeros(4), np.zeros(4, np.int64), np.full(4, -1)
+    )
 
 
 def test_a_row_counts_and_divides_what_the_trace_holds() -> None:
@@ -371,7 +373,7 @@ def test_the_series_measures_every_500_rounds_by_themselves() -> None:
     asked = np.column_stack([np.arange(n) < 1000, np.ones(n, dtype=np.bool_)])
     labels = np.where(np.arange(n) < 750, 0, 1)
     costs = asked @ np.array([3.0, 1.0])
-    trace = Trace(labels, np.ones(n), costs, asked, np.zeros(n), np.zeros(n, np.int64))
+    trace = Trace(labels, np.ones(n), costs, asked, np.zeros(n), np.zeros(n, np.int64), np.full(n, -1))
     assert series_of(table, trace, np.zeros(n, dtype=np.int64)) == {
         "rounds": [500, 1000, 1100],
         "accuracy": [1.0, 0.5, 1.0],

@@ -388,7 +388,7 @@ def test_what_came_so_far_is_counted_in_the_order_of_the_run():
     order = np.array([2, 1, 0])
     trace = Trace(
         np.array([0, 0, 0]), np.ones(3), np.array([4.0, 0.0, 2.0]), np.ones((3, 2), np.bool_), np.zeros(3),
-        np.zeros(3, np.int64),
+        np.zeros(3, np.int64), np.full(3, -1),
     )  # fmt: skip
     summary = Summary("camvo", None, None, None, 1, {}, {}, {})
     run = ReplayRun(

@@ -1,11 +1,8 @@
-"""Whether a student votes, by the key ``student``, the policy in force and the models."""
+"""Whether a student votes, by the key ``student`` and the policy in force."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
-from pydantic import ValidationError
 
 from backend.settings import ModelSettings, PolicySettings, Settings
 from backend.settings.policies import policy_of
@@ -14,10 +11,8 @@ from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.numbers import NumericVote
 
 
-def settings(
-    policy: str | None = None, *, models: Sequence[str] = ("a", "b", "c"), **keys: object
-) -> Settings:
-    pool = [ModelSettings(name=name, model=f"x/{name}") for name in models]
+def settings(policy: str | None = None, **keys: object) -> Settings:
+    pool = [ModelSettings(name=name, model=f"x/{name}") for name in "abc"]
     section = PolicySettings() if policy is None else PolicySettings.model_validate({"name": policy})
     return Settings(models=tuple(pool), policy=section, **keys)  # type: ignore[arg-type]
 
@@ -50,16 +45,6 @@ def test_policies_without_stages_have_none_whatever_the_settings_say() -> None:
 
 def test_false_turns_it_off() -> None:
     assert not votes(settings(student=False))
-
-
-def test_a_model_with_its_name_turns_it_off_unless_the_settings_say_otherwise() -> None:
-    assert not votes(settings(models=("a", "student")))
-    with pytest.raises(ValidationError, match="student's name"):
-        settings(models=("a", "student"), student=True)
-
-
-def test_a_project_that_leaves_out_the_model_with_its_name_has_none_either() -> None:
-    assert not votes(settings(models=("a", "student")).for_project({"models": ["a"]}))
 
 
 def test_a_project_whose_own_parameters_choose_another_policy_has_none() -> None:

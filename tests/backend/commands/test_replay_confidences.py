@@ -71,7 +71,7 @@ def test_the_last_line_says_with_which_policies_the_student_voted(folder: Path) 
 
 
 def test_a_table_without_texts_goes_without_the_student_by_default(tmp_path: Path) -> None:
-    (tmp_path / "votes.csv").write_text("title,truth,m\nA text.,yes,yes\nA book.,no,yes\n")
+    (tmp_path / "votes.csv").write_text("truth,m\nyes,yes\nno,yes\n")
     np.save(tmp_path / "e.npy", np.eye(2))
     assert students(replayed(tmp_path, "--prices", "m=1")) == [("joint", False)]
 

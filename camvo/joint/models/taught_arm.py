@@ -21,7 +21,7 @@ from camvo.typing import Array
 _PRIOR_ACCURACY, _PRIOR_ROUNDS = 0.5, 20.0
 _LOWEST, _HIGHEST = 0.1, 0.995
 
-MOST_OTHERS: Final = 6
+MOST_OTHERS: Final = 7
 """Plans ask at most so many arms beside the student, which keeps the lattice small."""
 
 

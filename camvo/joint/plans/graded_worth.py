@@ -8,7 +8,6 @@ a node, and to a tilt for each grade of confidence that the arm may have, as lik
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.lattice import Step
+from camvo.joint.plans.worth import rounded
 from camvo.numerics.tolerances import EPSILON, TIE
 from camvo.typing import Array
 
@@ -26,9 +26,6 @@ TILTS: Final[Array] = np.asarray(np.linspace(-6.0, 6.0, 17), dtype=np.float64)
 """The tilts for which the value of a node is known, in nats."""
 
 _PITCH: Final = float(TILTS[1] - TILTS[0])
-
-_STEP: Final = 0.05
-"""The steps of the logarithms of prices."""
 
 ArmGrades = tuple[tuple[tuple[float, float, float], ...], ...]
 """One arm's grades for each number: (tilt of the vote's label, P(grade | right), P(grade | wrong)).
@@ -107,17 +104,14 @@ class GradedWorth:
 def plan_by_graded_worth(
     beliefs: Beliefs, prices: tuple[float, ...], grades: tuple[ArmGrades, ...]
 ) -> GradedWorth:
-    """Compute the best plan, for prices that are rounded to steps of 5%.
-
-    A plan takes far longer than one without confidences, and rounded prices let tasks share it.
+    """Compute the best plan, for rounded prices: it takes far longer than one without confidences.
 
     Args:
         beliefs: the beliefs at the nodes of K arms by votes alone.
         prices: the price of each arm in right labels, length K.
         grades: the grades of each arm, length K. An arm without confidences has one grade without a tilt.
     """
-    rounded = tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
-    return _plan(beliefs, rounded, grades)
+    return _plan(beliefs, rounded(prices), grades)
 
 
 @lru_cache(maxsize=64)

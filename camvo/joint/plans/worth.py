@@ -8,9 +8,11 @@ alone would change nothing, nor asks dear arms after cheap ones have settled the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from numpy.typing import NDArray
 from camvo.joint.beliefs import Beliefs
 from camvo.numerics.tolerances import TIE
 from camvo.typing import Array
+
+_STEP: Final = 0.05
+"""The steps of the logarithms of rounded prices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +65,11 @@ class Worth:
             yield int(wanted[0])
             after = np.unique(self.beliefs.lattice.after[wanted[0]][:, frontier])
             frontier = after[after >= 0]
+
+
+def rounded(prices: tuple[float, ...]) -> tuple[float, ...]:
+    """Prices in steps of 5%, so that tasks of nearly the same length share a plan that takes long."""
+    return tuple([math.exp(_STEP * round(math.log(price) / _STEP)) if price else 0.0 for price in prices])
 
 
 @lru_cache(maxsize=64)

@@ -30,6 +30,9 @@ MARKED = 5_000
 _FORGOTTEN = 500
 """Deleted tasks that one transaction forgets, if no human label is to be taken out of the rewards."""
 
+_UNTAUGHT = 100
+"""Deleted tasks that one transaction forgets, if the student has learnt from their texts."""
+
 _CORRECTED = 20
 """Deleted tasks with human labels that one transaction forgets."""
 
@@ -165,16 +168,21 @@ def forget_next(connection: Connection, settings: Settings, now: float) -> bool:
 def _forget(
     connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
 ) -> None:
-    """Take human labels out of the rewards, which takes milliseconds a task, and forget the tasks.
+    """Take human labels out of the rewards and texts from the student, and forget the tasks.
 
-    If many of the tasks have human labels, only the first of those are forgotten.
+    The first takes milliseconds a task, and the second nearly one. If many of the tasks have human labels or
+    texts that taught, only the first of those are forgotten.
     """
+    taught = rounds.tasks_with_texts(connection, project, tasks)
+    if len(taught) > _UNTAUGHT:
+        tasks = taught[:_UNTAUGHT]
     labelled = rounds.labelled_tasks(connection, project, tasks)
     if len(labelled) > _CORRECTED:
         tasks = labelled = labelled[:_CORRECTED]
     human_annotations.forget_tasks(connection, project, labelled)
     for task in labelled:
         teaching.correct_rewards(connection, project, task, settings, now)
+    teaching.forget_texts(connection, project, tasks, now)
     deleted_tasks.forget(connection, project, tasks)
 
 

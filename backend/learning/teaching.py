@@ -23,6 +23,7 @@ from backend.telemetry import metrics
 from camvo.policies.teaching import TaughtRound
 from camvo.state.contribution import Contribution, revision
 from camvo.state.restart import Restart
+from camvo.student.ngrams import sealed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +112,32 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now: float) -> None:
+    """Take what the texts of tasks taught the student back, and seal their n-grams for good.
+
+    Each lesson has an event of its own, so that every process forgets it. The event has the seal, and so have
+    the earlier ones of the round from now on; only those of versions that stored n-grams in them keep them.
+
+    Args:
+        connection: a write transaction, in which the tasks are forgotten and their human labels are taken out
+            of the rewards already.
+        project: the project's key.
+        tasks: the tasks' numbers.
+        now: unix seconds.
+    """
+    known = rounds.with_texts(connection, project, tasks)
+    rounds.seal_texts(connection, known)
+    new: list[NewEvent] = []
+    for round_ in known:
+        lesson = _taught(round_, round_.taught, round_.taught_by).taught
+        if lesson is not None:
+            back = Contribution(round_.context, (), rounds=0, untaught=lesson.sealed)
+            beside = replace(round_, text=sealed(round_.text)) if round_.text else round_
+            new.append(_event(beside, "revision", back, round_.id))
+    if new:
+        events.append_each(connection, project, new, now)
 
 
 def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:

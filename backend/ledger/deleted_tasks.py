@@ -59,7 +59,8 @@ def left_to_forget(connection: Connection, most: int) -> tuple[str, list[int]] |
 def forget(connection: Connection, project: str, tasks: Sequence[int]) -> None:
     """Delete marked tasks' rounds, recounts, votes, texts, human labels and unshared answers.
 
-    Callers must first take the tasks' human labels out of the rewards: that needs the rounds.
+    Callers must first take the tasks' human labels out of the rewards, and their texts from the student: that
+    needs the rounds.
     """
     human_annotations.forget_tasks(connection, project, tasks)
     votes.forget_tasks(connection, project, tasks)

@@ -15,9 +15,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.number_sets import among
-from backend.ledger.database.packing import pack_context, unpack_context, unpack_text
+from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
 from backend.ledger.database.upsert import insert_new
-from camvo.student.ngrams import Ngrams
+from camvo.student.ngrams import Ngrams, sealed
 from camvo.typing import Array
 
 _table, _contexts = tables.rounds, tables.contexts
@@ -28,6 +28,9 @@ _FIND = _ROUNDS.where(
     _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
 )
 _KEEP_CONTEXT = add_row(_contexts)
+_REPLACE_CONTEXT = (
+    update(_contexts).where(_contexts.c.round_id == bindparam("number")).values(context=bindparam("beside"))
+)
 
 Teacher = Literal["vote", "human"]
 
@@ -69,8 +72,8 @@ class Round:
         context: e_t, shape (d,), float64; stored in 16 or 32 bits where that loses nothing. Shape (0,) once
             the round is pruned.
         created_at: unix seconds.
-        text: the n-grams of the text that teaches the student, stored beside the context and deleted with it;
-            empty without one, and where an earlier version has stored them in the plan.
+        text: the n-grams of the text that teaches the student, stored beside the context and deleted with it,
+            or their seal; empty without one, and where an earlier version has stored them in the plan.
         human: the human label, whether or not it teaches; ``None`` while there is none.
         confirmed: agreement of the voted label with the human one, in [0, 1]; ``None`` without one.
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
@@ -265,6 +268,38 @@ def labelled_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
         or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
     )
     return sorted(set(connection.scalars(query)))
+
+
+def tasks_with_texts(connection: Connection, project: str, tasks: Sequence[int]) -> list[int]:
+    """Return those of the tasks that have n-grams beside a context."""
+    query = (
+        select(_table.c.task)
+        .join(_contexts, _contexts.c.round_id == _table.c.id)
+        .where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
+        .where(func.substr(_contexts.c.context, 1, len(TEXT)) == TEXT)
+    )
+    return sorted(set(connection.scalars(query)))
+
+
+def with_texts(connection: Connection, project: str, tasks: Sequence[int]) -> list[Round]:
+    """Return the rounds of tasks whose text was kept for the student, by id; none is pruned."""
+    query = (
+        _ROUNDS.where(_table.c.project == project, among(connection.dialect, _table.c.task, tasks))
+        .where(~_table.c.pruned, _contexts.c.context.is_not(None))
+        .order_by(_table.c.id)
+    )
+    return [_round(row) for row in connection.execute(query) if "studied" in row.plan]
+
+
+def seal_texts(connection: Connection, of: Sequence[Round]) -> None:
+    """Replace the n-grams beside the contexts of rounds by their seals, for good."""
+    sealing = [
+        {"number": round_.id, "beside": pack_context(round_.context, sealed(round_.text))}
+        for round_ in of
+        if round_.text
+    ]
+    if sealing:
+        connection.execute(_REPLACE_CONTEXT, sealing)
 
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from camvo.state.state import State
+from camvo.student.taught_texts import TaughtText
 
 _TOLERANCE = 1e-6
 """The largest difference that rounding can leave, absolute and relative."""
@@ -18,7 +19,8 @@ _TOLERANCE = 1e-6
 def differences(state: State, other: State) -> list[str]:
     """Name the parts in which two states differ; none if they are the same sum.
 
-    The linear models are compared only if both states keep them.
+    The linear models are compared only if both states keep them, and texts that teach by their seals: one of
+    the states may know n-grams that were sealed since.
     """
     mine, theirs = _parts(state), _parts(other)
     different = [name for name in mine if not _same(mine[name], theirs.get(name))]
@@ -32,6 +34,9 @@ def _parts(state: State) -> dict[str, Any]:
         parts: dict[str, Any] = json.loads(archive["header"].tobytes())
         parts |= {"pair sums": archive["pairs"].tolist(), "kept contexts": archive["contexts"].tolist()}
     del parts["linear"]
+    if "texts" in parts:
+        kept, owed, learnt = parts["texts"]
+        parts["texts"] = [[TaughtText.from_list(text).sealed for text in kept], owed, learnt]
     return parts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from camvo.student.ngrams import Ngrams, from_json, to_json
+from camvo.student.ngrams import Ngrams, from_json, is_sealed, sealed, to_json
 
 STUDENT: Final = "student"
 """The name of the student among the arms."""
@@ -24,12 +24,17 @@ class TaughtText(NamedTuple):
     """One text that teaches.
 
     Attributes:
-        ngrams: its features.
+        ngrams: its features, or their seal once the text must be forgotten.
         label: the human label if there is one, otherwise the label that the other arms voted for.
     """
 
     ngrams: Ngrams
     label: str
+
+    @property
+    def sealed(self) -> TaughtText:
+        """The text with the seal of its features. Texts with equal seals and labels are the same lesson."""
+        return TaughtText(sealed(self.ngrams), self.label)
 
     def to_list(self) -> list[str]:
         """The text as plain JSON."""
@@ -92,9 +97,12 @@ NO_LESSONS: Final = Lessons()
 class TaughtTexts:
     """The texts that teach, in the order in which they were added.
 
+    Sums over the same events have the same lessons in the same order, whether the features of a text were
+    sealed before it was added, before it was taken back, or never.
+
     Attributes:
         texts: the texts, the oldest first.
-        owed: texts that were removed before they were added, with their counts.
+        owed: the seals of texts that were removed before they were added, with their counts.
         lessons: the texts that the student has learnt from. They lag behind by a fifth at most, and are
             renewed at once if one of them is taken back.
     """
@@ -102,6 +110,10 @@ class TaughtTexts:
     texts: list[TaughtText] = field(default_factory=list)
     owed: Counter[TaughtText] = field(default_factory=Counter)
     lessons: Lessons = field(default=NO_LESSONS, compare=False)
+    _seals: list[Ngrams] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._seals = [sealed(text.ngrams) for text in self.texts]
 
     @property
     def full(self) -> bool:
@@ -110,23 +122,44 @@ class TaughtTexts:
 
     def add(self, text: TaughtText) -> None:
         """Add a text, or cancel it against one that is owed."""
-        if self.owed[text] > 0:
-            self.owed[text] -= 1
+        if self.owed[text.sealed] > 0:
+            self.owed[text.sealed] -= 1
         else:
             self.texts.append(text)
+            self._seals.append(sealed(text.ngrams))
             if len(self.texts) > _GROWTH * len(self.lessons.texts):
                 self.lessons = Lessons(tuple(self.texts))
         self.owed = +self.owed
 
     def remove(self, text: TaughtText) -> None:
-        """Remove the latest text that equals this one; without one, it is owed."""
-        for position in reversed(range(len(self.texts))):
-            if self.texts[position] == text:
-                del self.texts[position]
-                if position < len(self.lessons.texts):
-                    self.lessons = Lessons(tuple(self.texts[: len(self.lessons.texts) - 1]))
+        """Remove the latest text that is the same lesson; without one, it is owed.
+
+        The features of the one that is removed go to an earlier one whose features are sealed: that is the
+        one which had to be forgotten.
+        """
+        same = self._same(text.sealed)
+        if not same:
+            self.owed[text.sealed] += 1
+            return
+        *earlier, last = same
+        removed, known = self.texts.pop(last), len(self.lessons.texts)
+        del self._seals[last]
+        if last < known:
+            known -= 1
+            self.lessons = Lessons(tuple(self.texts[:known]))
+        for at in earlier:
+            if is_sealed(self.texts[at].ngrams) and not is_sealed(removed.ngrams):
+                self.texts[at] = removed
+                self.lessons = Lessons(tuple(self.texts[:known]))
                 return
-        self.owed[text] += 1
+
+    def _same(self, lesson: TaughtText) -> list[int]:
+        """The positions of a sealed lesson, ascending; found by the list itself, as there are thousands."""
+        found, after = [], 0
+        for _ in range(self._seals.count(lesson.ngrams)):
+            after = self._seals.index(lesson.ngrams, after) + 1
+            found.append(after - 1)
+        return [at for at in found if self.texts[at].label == lesson.label]
 
     def to_list(self) -> list[Any]:
         """The texts as plain JSON, for a snapshot."""
@@ -137,4 +170,4 @@ class TaughtTexts:
     def from_list(cls, data: list[Any]) -> TaughtTexts:
         """Inverse of :meth:`to_list`."""
         texts, owed = ([TaughtText.from_list(row) for row in part] for part in data[:2])
-        return cls(texts, Counter(owed), Lessons(tuple(texts[: data[2]])))
+        return cls(texts, Counter(text.sealed for text in owed), Lessons(tuple(texts[: data[2]])))

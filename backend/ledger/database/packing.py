@@ -42,7 +42,9 @@ stays to read with."""
 
 _DTYPES: Final = ("<f2", "<f4", "<f8")
 _UNKNOWN: Final = b"nil"
-_TEXT: Final = b"txt"
+TEXT: Final = b"txt"
+"""Begins a context with n-grams beside it."""
+
 _LENGTH: Final = 2
 """Bytes for the length of a text's n-grams, which are 4 kB at most."""
 
@@ -82,7 +84,7 @@ def pack_context(context: Array, text: Ngrams = b"") -> bytes:
     after three letters of their own and their length.
     """
     if text:
-        return _TEXT + len(text).to_bytes(_LENGTH, "little") + text + pack_context(context)
+        return TEXT + len(text).to_bytes(_LENGTH, "little") + text + pack_context(context)
     if not is_known(context):
         return _UNKNOWN + len(context).to_bytes(4, "little")
     for dtype in _DTYPES:
@@ -110,10 +112,10 @@ def unpack_text(data: bytes | None) -> Ngrams:
 
 def _halves(data: bytes) -> tuple[Ngrams, bytes]:
     """What :func:`pack_context` made: the n-grams, and the context alone."""
-    if not data.startswith(_TEXT):
+    if not data.startswith(TEXT):
         return b"", data
-    start = len(_TEXT) + _LENGTH
-    end = start + int.from_bytes(data[len(_TEXT) : start], "little")
+    start = len(TEXT) + _LENGTH
+    end = start + int.from_bytes(data[len(TEXT) : start], "little")
     return data[start:end], data[end:]
 
 
@@ -125,6 +127,8 @@ def without_context(contribution: bytes) -> bytes:
 def with_context(stored: bytes, context: bytes | None) -> bytes:
     """Inverse of :func:`without_context`; a contribution that holds its context is returned as it is.
 
+    If the n-grams have been sealed since, the contribution has the seal.
+
     Args:
         stored: the event's column.
         context: the round's context and n-grams as :func:`pack_context` made them; ``None`` if the event
@@ -134,8 +138,10 @@ def with_context(stored: bytes, context: bytes | None) -> bytes:
         return stored
     header = decompress(stored)
     fields = json.loads(header)
-    packed = header + b"\n" + unpack_context(context).astype(fields["dtype"]).tobytes()
-    return packed + unpack_text(context) if "text" in fields else packed
+    text = unpack_text(context) if "text" in fields else b""
+    if len(text) != fields.get("text", 0):
+        header = json.dumps(fields | {"text": len(text)}, separators=(",", ":")).encode()
+    return header + b"\n" + unpack_context(context).astype(fields["dtype"]).tobytes() + text
 
 
 def _bytes(value: Any) -> bytes:

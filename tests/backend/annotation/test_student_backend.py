@@ -16,7 +16,7 @@ from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend.errors import ConfigError
-from backend.ledger import events
+from backend.ledger import snapshots
 from backend.ledger.database import tables
 from backend.ledger.database.packing import compress, decompress, pack_context
 from backend.ledger.retention import bases
@@ -25,7 +25,7 @@ from backend.upkeep import pruning, verification
 from backend.upkeep.sums import nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
-from camvo.student.ngrams import hashed_ngrams, numbers_in
+from camvo.student.ngrams import hashed_ngrams, numbers_in, to_json
 from camvo.student.taught_texts import STUDENT, TaughtText, TaughtTexts
 
 SUNNY, GREY = "The sun shines over warm meadows", "The rain falls on cold grey streets"
@@ -94,11 +94,17 @@ def raw(backend: Backend, column: Column[Any]) -> list[Any]:
 
 def from_zero(backend: Backend) -> TaughtTexts:
     """The texts of a state that is added up from all events."""
-    state = State(384)
-    with backend.ledger.read() as connection:
-        found = events.after(connection, backend.rounds(2)[0].key.project, 0)
-    state.add(*(Contribution.unpack(event.contribution) for event in found))
-    return state.texts
+    return backend.state().texts
+
+
+def running(backend: Backend) -> list[tuple[bytes, str]]:
+    """The texts of the state that the server keeps in memory, after the latest event."""
+    states = backend.runtime._jobs._annotator._planner._states
+    [(key, copy)] = states._copies.items()
+    form = {"dimension": 384, "lambda_l": copy.state.lambda_l, "linear": copy.state.linear}
+    state = backend.runtime._thread.submit(states.current(key, **form)).result(60.0)
+    assert state is copy.state, "it was not restored from the ledger"
+    return [tuple(text) for text in state.texts.texts]
 
 
 def problems(backend: Backend) -> list[Any]:
@@ -151,13 +157,139 @@ def test_a_round_of_an_older_version_is_corrected_and_taken_back(backend: Backen
     assert problems(backend) == []
 
 
-def test_a_deleted_task_leaves_its_n_grams_with_what_the_votes_taught(backend: Backend) -> None:
+def holds(backend: Backend, text: str) -> bool:
+    """Whether the ledger has the n-grams of a text in its events, plans or contexts."""
+    stored = [decompress(each) for each in raw(backend, tables.events.c.contribution)]
+    stored += [json.dumps(plan).encode() for plan in raw(backend, tables.rounds.c.plan)]
+    stored += raw(backend, tables.contexts.c.context)
+    ngrams = hashed_ngrams(text)
+    return any(form in each for each in stored for form in (ngrams, to_json(ngrams).encode()))
+
+
+def test_the_n_grams_of_a_deleted_task_are_nowhere(backend: Backend) -> None:
     backend.predict(task(1, text=SUNNY), task(2, text=GREY))
-    before = backend.state().texts
-    backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
+    assert holds(backend, SUNNY)
     backend.hook(tasks_deleted(1))
     assert backend.rounds(1) == []
-    assert sorted(from_zero(backend).texts) == sorted(before.texts) == sorted(backend.state().texts.texts)
+    assert not holds(backend, SUNNY)
+    assert holds(backend, GREY)
+    assert taught(backend) == [(hashed_ngrams(GREY), "Glad")]
+    assert problems(backend) == []
+
+
+def test_a_running_state_forgets_them_as_one_from_zero_does(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    assert len(running(backend)) == 2
+    backend.hook(tasks_deleted(1))
+    assert running(backend) == taught(backend) == [(hashed_ngrams(GREY), "Glad")]
+
+
+def test_so_does_the_state_of_another_process(backend: Backend, tmp_path: Path) -> None:
+    backend.predict(task(1, text=SUNNY))
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), policy={"name": "joint"}) as other:
+        other.predict(task(2, text=GREY))
+        assert len(running(other)) == 2
+        backend.hook(tasks_deleted(1))
+        assert running(other) == [(hashed_ngrams(GREY), "Glad")]
+
+
+def test_what_the_votes_on_a_deleted_task_taught_of_the_models_stays(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    before = backend.learnt()
+    backend.hook(tasks_deleted(1))
+    assert (backend.learnt(), backend.state().rounds) == (before, 2)
+
+
+@pytest.mark.parametrize(("gone", "stays"), [(1, 2), (2, 1)])
+def test_the_text_of_a_deleted_task_with_a_human_label_goes_too(
+    backend: Backend, gone: int, stays: int
+) -> None:
+    texts = {1: SUNNY, 2: GREY}
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    for number in texts:
+        backend.hook(annotated(Annotation(number=number, task=number, mood="Sad")))
+    assert len(running(backend)) == 2
+    backend.hook(tasks_deleted(gone))
+    assert running(backend) == taught(backend) == [(hashed_ngrams(texts[stays]), "Sad")]
+    assert not holds(backend, texts[gone])
+    assert problems(backend) == []
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_another_task_with_the_same_text_goes_on_teaching(backend: Backend, gone: int) -> None:
+    for number, text in ((1, SUNNY), (2, GREY), (3, SUNNY)):
+        backend.predict(task(number, text=text))
+    assert len(running(backend)) == 3
+    left = [(hashed_ngrams(SUNNY), "Glad"), (hashed_ngrams(GREY), "Glad")]
+    backend.hook(tasks_deleted(gone))
+    assert running(backend) == taught(backend) == left
+    backend.hook(tasks_deleted(4 - gone))
+    assert running(backend) == taught(backend) == left[1:]
+    assert not holds(backend, SUNNY)
+    assert problems(backend) == []
+
+
+def test_deleting_a_task_again_forgets_nothing_more(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=SUNNY))
+    for _ in range(2):
+        backend.hook(tasks_deleted(1))
+        assert len(backend.events()) == 3
+        assert running(backend) == taught(backend) == [(hashed_ngrams(SUNNY), "Glad")]
+
+
+def test_a_snapshot_from_before_the_deletion_forgets_by_its_event(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    key, saved = backend.rounds(1)[0].key, backend.state().snapshot()
+    with backend.ledger.write() as connection:
+        snapshots.save(connection, key.project, key.control, key.epoch, 2, saved, now=1.0)
+    backend.hook(tasks_deleted(1))
+    assert problems(backend) == []
+    state = State.restore(saved)
+    state.add(*(Contribution.unpack(event.contribution) for event in backend.events()[2:]))
+    assert state.texts == from_zero(backend)
+    assert state.texts.texts == [(hashed_ngrams(GREY), "Glad")]
+
+
+def test_the_state_forgets_a_deleted_task_of_an_older_version(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY))
+    make_older(backend)
+    backend.predict(task(2, text=GREY))
+    backend.hook(tasks_deleted(1))
+    assert running(backend) == taught(backend) == [(hashed_ngrams(GREY), "Glad")]
+    assert problems(backend) == []
+
+
+def fold(backend: Backend) -> State:
+    """Fold every event, as a prune does, while the rounds are too young to be pruned; return the sum."""
+    key = backend.rounds(2)[0].key
+    with backend.ledger.write() as connection:
+        connection.execute(update(tables.events).values(created_at=1.0))
+    pruning.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
+    assert backend.events() == []
+    with backend.ledger.read() as connection:
+        base = bases.get(connection, key.project, key.control, key.epoch)
+    assert base is not None
+    return State.restore(base.state)
+
+
+def test_a_base_from_after_the_deletion_never_knew_the_text(backend: Backend) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    backend.hook(tasks_deleted(1))
+    assert fold(backend).texts.texts == [(hashed_ngrams(GREY), "Glad")]
+    pruning.forget_orphans(backend.ledger)
+    assert len(raw(backend, tables.contexts.c.context)) == 1, "the seal is gone"
+    assert problems(backend) == []
+
+
+def test_a_base_from_before_the_deletion_forgets_the_text_of_a_round_that_is_not_pruned(
+    backend: Backend,
+) -> None:
+    backend.predict(task(1, text=SUNNY), task(2, text=GREY))
+    base = fold(backend)
+    backend.hook(tasks_deleted(1))
+    base.add(*(Contribution.unpack(event.contribution) for event in backend.events()))
+    left = [(hashed_ngrams(GREY), "Glad")]
+    assert base.texts.texts == running(backend) == fold(backend).texts.texts == left
     assert problems(backend) == []
 
 

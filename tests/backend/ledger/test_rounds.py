@@ -9,6 +9,7 @@ import pytest
 from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
 from backend.ledger.rounds import Round, RoundKey
+from camvo.student.ngrams import hashed_ngrams, sealed
 
 KEY = RoundKey("1.1", 4, "topic", "hash", "e")
 
@@ -129,3 +130,20 @@ def test_the_id_of_a_deleted_round_is_never_reused(ledger: Ledger) -> None:
         first = rounds.insert_each(connection, [a_round()])[0]
         rounds.forget_tasks(connection, "1.1", [4])
         assert rounds.insert_each(connection, [a_round()])[0] > first
+
+
+def test_sealed_n_grams_do_not_come_back(ledger: Ledger) -> None:
+    ngrams = hashed_ngrams("The soup was cold")
+    plan = {**a_round().plan, "studied": ["Sport"]}
+    stored = [
+        a_round(dataclasses.replace(KEY, task=task), text=text, plan=plan)
+        for task, text in ((4, ngrams), (5, b""), (6, ngrams))
+    ]
+    with ledger.write() as connection:
+        rounds.insert_each(connection, stored)
+        assert rounds.tasks_with_texts(connection, KEY.project, [4, 5, 7]) == [4]
+        rounds.seal_texts(connection, rounds.with_texts(connection, KEY.project, [4, 5, 7]))
+    with ledger.read() as connection:
+        found = {task: rounds.of_task(connection, KEY.project, task)[0] for task in (4, 5, 6)}
+    assert {task: round_.text for task, round_ in found.items()} == {4: sealed(ngrams), 5: b"", 6: ngrams}
+    assert all(round_.context.tolist() == stored[0].context.tolist() for round_ in found.values())

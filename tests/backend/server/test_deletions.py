@@ -80,7 +80,8 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_after_the_start(
         assert restarted.learnt()["blue"] == (26, 0.0)
 
 
-def test_no_transaction_takes_more_than_a_few_labelled_tasks(backend: Backend) -> None:
+def forget_all(backend: Backend) -> list[int]:
+    """Delete every task, and say how many each transaction forgets."""
     sizes: list[int] = []
     with backend.ledger.write() as connection:
         deleted_tasks.mark(connection, Project().key, TASKS, 1.0)
@@ -90,8 +91,21 @@ def test_no_transaction_takes_more_than_a_few_labelled_tasks(backend: Backend) -
         with backend.ledger.write() as connection:
             more = actions.forget_next(connection, backend.runtime.settings, 1.0)
         sizes.append(before - _waiting(backend))
-    assert sizes == [20, 6, 0]  # twenty of the labelled ones, then everything else
+    return sizes
+
+
+def test_no_transaction_takes_more_than_a_few_labelled_tasks(backend: Backend) -> None:
+    assert forget_all(backend) == [20, 6, 0]  # twenty of the labelled ones, then everything else
     assert left(backend) == 0
+
+
+def test_nor_more_than_some_whose_texts_taught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "_UNTAUGHT", 10)
+    with Backend(tmp_path, VOTES, policy={"name": "joint"}) as backend:
+        backend.predict(*(task(number) for number in TASKS))
+        assert len(backend.state().texts.texts) == 26
+        assert forget_all(backend) == [10, 10, 6, 0]
+        assert (left(backend), backend.state().texts.texts) == (0, [])
 
 
 def _waiting(backend: Backend) -> Any:

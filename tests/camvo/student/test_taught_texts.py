@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student.ngrams import hashed_ngrams, numbers_in
+from camvo.student.ngrams import hashed_ngrams, is_sealed, numbers_in, sealed
 from camvo.student.taught_texts import StudiedText, TaughtText, TaughtTexts
 
 TEXTS = st.builds(TaughtText, st.sampled_from([b"\x01\x00", b"\x02\x00", b""]), st.sampled_from("xy"))
@@ -63,6 +64,46 @@ def test_a_text_that_is_taken_back_is_forgotten_at_once() -> None:
     known = kept.lessons.texts
     kept.remove(text(3))
     assert kept.lessons.texts == tuple(each for each in known if each != text(3))
+
+
+STEPS = st.lists(st.tuples(st.booleans(), st.booleans(), TEXTS))
+"""Each adds a text or takes one back, with its features or with their seal."""
+
+
+@given(STEPS)
+def test_the_seals_alone_decide_which_lessons_are_left(steps: list[tuple[bool, bool, TaughtText]]) -> None:
+    known, one, other = TaughtTexts(), TaughtTexts(), TaughtTexts()
+    for adds, seals, each in steps:
+        for kept, said in ((known, each), (one, each.sealed if seals else each), (other, each.sealed)):
+            (kept.add if adds else kept.remove)(said)
+    assert [each.sealed for each in known.texts] == [each.sealed for each in one.texts] == other.texts
+    assert known.owed == one.owed == other.owed
+    assert len(known.lessons.texts) == len(one.lessons.texts)
+    for kept in (known, one, other):
+        assert list(kept.lessons.texts) == kept.texts[: len(kept.lessons.texts)]
+
+
+@given(st.lists(st.tuples(st.booleans(), TEXTS)), st.randoms(use_true_random=False))
+def test_what_forgets_a_text_equals_what_never_knew_its_features(
+    texts: list[tuple[bool, TaughtText]], chance: Random
+) -> None:
+    gone = [each for goes, each in texts if goes]
+    knew = taught(*(each for _, each in texts))
+    never = taught(*(each.sealed if goes else each for goes, each in texts))
+    chance.shuffle(gone)
+    for each in gone:
+        knew.remove(each.sealed)
+        never.remove(each.sealed)
+    assert (knew.texts, knew.lessons.texts) == (never.texts, never.lessons.texts)
+    assert sorted(knew.texts) == sorted(each for goes, each in texts if not goes)
+    assert not any(is_sealed(each.ngrams) for each in knew.texts)
+
+
+def test_a_seal_is_short_and_says_nothing_of_the_features() -> None:
+    seal = sealed(SOUP)
+    assert (len(seal), sealed(seal), list(numbers_in(seal))) == (10, seal, [])
+    assert not is_sealed(SOUP)
+    assert sealed(hashed_ngrams("The soup was hot")) != seal
 
 
 def test_texts_read_back_are_the_same() -> None:

@@ -26,6 +26,7 @@ from camvo.weights.grades import NO_GRADES, Grades
 
 _EXPONENT, _EXPONENT_PRECISION = 1.0, 2.0
 _LEAST_EXPONENT: Final = 0.1
+_LEAST_DIVISOR: Final = 1.0 / 3.0
 _ARM_PRECISION: Final = 20.0
 _LABEL_PRECISION: Final = 20.0
 _TIGHTNESSES: Final = (16.0, 4.0, 1.0)
@@ -59,6 +60,34 @@ class HumanTerms:
     count: int
     sure: float | None = None
 
+    @property
+    def divisor(self) -> float:
+        """What plans divide the terms by: the exponent, but a third at least.
+
+        At an exponent of 0.2 each term would count five times, and plans would come to believe one arm nearly
+        alone, while the label and its probability count the terms once.
+        """
+        return max(self.exponent, _LEAST_DIVISOR)
+
+    @property
+    def left_out(self) -> float:
+        """The share of each term that :meth:`correct` leaves out, beside the exponent."""
+        return 1.0 - self.exponent / self.divisor
+
+    def left_to_add(self, votes: Mapping[str, str], arms: Sequence[str], *, named: bool) -> dict[str, float]:
+        """Label → what :meth:`correct` has not added to its log-probability.
+
+        Args:
+            votes: arm → label, of the arms that voted.
+            arms: the K arms.
+            named: whether :meth:`correct` knew the labels' names.
+        """
+        terms = {label: (self.left_out if named else 1.0) * term for label, term in self.labels.items()}
+        for arm, term in zip(arms, self.arms.tolist(), strict=True):
+            if (label := votes.get(arm)) is not None and label in terms:
+                terms[label] += self.left_out * term
+        return terms
+
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
         """Add the terms to the probabilities of the labels that vote rows name, but not the exponent.
 
@@ -83,10 +112,8 @@ class HumanTerms:
         if len(named) == 2 == numbers:
             present = np.full_like(present, True)
         none = np.maximum(1.0 - right.sum(axis=1), 0.0)
-        logs = np.log(np.maximum(right, EPSILON)) + terms / self.exponent
-        rest = np.where(
-            none > EPSILON, np.log(np.maximum(none, EPSILON)) + self.none / self.exponent, -np.inf
-        )
+        logs = np.log(np.maximum(right, EPSILON)) + terms / self.divisor
+        rest = np.where(none > EPSILON, np.log(np.maximum(none, EPSILON)) + self.none / self.divisor, -np.inf)
         top = np.maximum(np.where(present, logs, -np.inf).max(axis=1), rest)
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
@@ -94,17 +121,18 @@ class HumanTerms:
     def calibrate(
         self, probabilities: Mapping[str, float], terms: Mapping[str, float], *, others: bool
     ) -> dict[str, float]:
-        """Add terms of labels and the exponent to the probabilities of labels that got a vote.
+        """Add the exponent, and what is left of the terms, to the probabilities of labels that got a vote.
 
         Args:
             probabilities: label → its probability after :meth:`correct`.
-            terms: label → what is added to its log-probability; empty if :meth:`correct` did that.
+            terms: label → what is added to its log-probability (:meth:`left_to_add`).
             others: whether there are labels without a vote.
 
         Returns:
             Label → its probability. What is missing to 1 is the probability of the other labels.
         """
-        none = max(1.0 - sum(probabilities.values()), EPSILON) ** self.exponent if others else 0.0
+        rest = max(1.0 - sum(probabilities.values()), EPSILON)
+        none = rest**self.exponent * math.exp(self.left_out * self.none) if others else 0.0
         odds = {
             label: max(value, EPSILON) ** self.exponent * math.exp(terms.get(label, 0.0))
             for label, value in probabilities.items()

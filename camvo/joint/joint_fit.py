@@ -183,8 +183,7 @@ class JointFit:
             return dict.fromkeys(self.labels, 1.0 / len(self.labels))
         probabilities = tilted(probabilities, tilts)
         if self.human is not None:
-            # With two labels, their terms are in the beliefs already.
-            terms = {} if len(self.labels) == 2 else self.human.labels
+            terms = self.human.left_to_add(cast, self.arms, named=len(self.labels) == 2)
             others = len(probabilities) < len(self.labels)
             probabilities = self.human.calibrate(probabilities, terms, others=others)
         rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(self.labels) - len(named), 1)

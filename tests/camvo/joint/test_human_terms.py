@@ -71,6 +71,26 @@ def test_a_calibrated_label_follows_its_definition(others):
     assert found == pytest.approx({label: value / total for label, value in odds.items()})
 
 
+@pytest.mark.parametrize("exponent", [0.12, 0.5, 1.4])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_label_counts_each_term_once_whatever_the_exponent(exponent, named):
+    """p_j ∝ p_j^exponent · exp(terms of label j and of the arms that voted for it)."""
+    terms = HumanTerms(exponent, np.array([0.5, -0.3, 0.2]), {"neg": 0.6, "pos": -0.1}, 0.4, 5)
+    right, names = np.array([[0.5, 0.5 if named else 0.2]]), ("neg", "pos")
+    planned = terms.correct(np.array([[0, 1, 0]]), right, names if named else ())[0]
+    added = terms.left_to_add({"a": "neg", "b": "pos", "c": "neg"}, ARMS, named=named)
+    found = terms.calibrate(dict(zip(names, planned, strict=True)), added, others=not named)
+    odds = right[0] ** exponent * np.exp([0.6 + 0.5 + 0.2, -0.1 - 0.3])
+    none = 0.0 if named else 0.3**exponent * np.exp(0.4)
+    assert [*found.values()] == pytest.approx(odds / (odds.sum() + none))
+
+
+def test_plans_count_a_term_three_times_at_most():
+    arms, rows, right = np.array([0.5, 0.0, 0.0]), np.array([[0, 1, 1]]), np.array([[0.5, 0.3]])
+    low, third = (HumanTerms(e, arms, {}, 0.0, 5).correct(rows, right) for e in (0.12, 1.0 / 3.0))
+    np.testing.assert_allclose(low, third)
+
+
 def test_the_exponent_keeps_the_order_of_the_labels():
     probabilities = {"neg": 0.6, "other": 0.3, "pos": 0.05}
     surer, less = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,18 @@ MOST_TEXTS: Final = 20_000
 
 _GROWTH: Final = 1.25
 """The growth of the number of texts after which the student learns again."""
+
+
+def without_silent_student(votes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The votes without the student's entry if it said nothing, for people: it cost nothing and did nothing.
+
+    Args:
+        votes: arm → label, ``None`` if the arm gave none.
+
+    >>> without_silent_student({"small": "pos", "large": None, "student": None})
+    {'small': 'pos', 'large': None}
+    """
+    return {arm: vote for arm, vote in votes.items() if arm != STUDENT or vote is not None}
 
 
 class TaughtText(NamedTuple):

@@ -13,6 +13,7 @@ from backend.commands.demo.labelled_text import LabelledText
 from backend.ledger import Ledger, events
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
+from camvo.student.taught_texts import STUDENT
 
 _BEFORE_THE_TEXT = 27
 """The width of a prediction's mark, label and score."""
@@ -47,8 +48,8 @@ def print_predictions(console: Console, labelled: Sequence[LabelledText]) -> Non
         text = result.text.task["data"]["text"]
         short = text if len(text) <= width else text[: width - 1] + "…"
         _line(console, f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}")
-        asked = sorted(result.round.votes)
-        everyone = len(asked) == len(result.round.plan["arms"])
+        asked = sorted(result.round.votes.keys() - {STUDENT})
+        everyone = len(asked) == len(result.round.plan["arms"].keys() - {STUDENT})
         names = f"all {len(asked)}" if everyone else f"{len(asked)}: {escape(', '.join(asked))}"
         _line(console, f"  [dim]asked {names}[/]")
 
@@ -92,7 +93,7 @@ def print_summary(console: Console, labelled: Sequence[LabelledText]) -> None:
     right = sum(result.right for result in labelled)
     cost = sum(result.round.cost_usd for result in labelled)
     full = sum(result.round.full_cost_usd for result in labelled)
-    calls = Counter(arm for result in labelled for arm in result.round.votes)
+    calls = Counter(arm for result in labelled for arm in result.round.votes if arm != STUDENT)
     share = f"{cost / full:.0%} of asking every model every time (${cost:.4f} of ${full:.4f}, nominal)"
     console.rule("[bold]summary")
     table = Table(box=None, pad_edge=False, show_header=False)

@@ -14,6 +14,7 @@ from backend.datasets.sinks.result import PREFIX, Result
 from backend.label_studio.prediction import model_predictions, prediction_of
 from backend.ledger.money.task_costs import spent_on_tasks
 from backend.ledger.rounds import Round
+from camvo.student.taught_texts import without_silent_student
 
 
 def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
@@ -57,7 +58,7 @@ def _answer(round_: Round | None) -> dict[str, Any]:
     return {
         "label": round_.label,
         "score": round_.score,
-        "votes": dict(round_.votes),
+        "votes": without_silent_student(round_.votes),
         "human": round_.human,
     }
 

@@ -17,6 +17,7 @@ from backend.ledger.projects import Project
 from camvo.scores.reviews import suggestions
 from camvo.scores.reviews.label_value import teaches
 from camvo.scores.reviews.suggestions import Candidate, Suggestion
+from camvo.student.taught_texts import without_silent_student
 
 _MOST = 2000
 """Candidates at most: the tasks with the largest possible gain."""
@@ -129,7 +130,12 @@ def review_list(
         for round_ in open_rounds.latest_per_task(connection, project.key, control, epoch):
             rounds_of.setdefault(round_.task, {})[control] = round_
     arms = len(
-        {arm for by_control in rounds_of.values() for round_ in by_control.values() for arm in round_.votes}
+        {
+            arm
+            for by_control in rounds_of.values()
+            for round_ in by_control.values()
+            for arm in without_silent_student(round_.votes)
+        }
     )
     every = [_candidate(task, by_control, arms) for task, by_control in rounds_of.items()]
     lesson = _lesson(every, pricing)
@@ -241,8 +247,7 @@ def _candidate(task: int, by_control: Mapping[str, OpenRound], arms: int) -> Can
 
 
 def _decided(control: str, round_: OpenRound, has_closed_set: Mapping[str, bool]) -> DecidedQuestion:
-    votes = [vote for vote in round_.votes.values() if vote is not None]
+    said = without_silent_student(round_.votes)
+    votes = [vote for vote in said.values() if vote is not None]
     label = round_.label if has_closed_set.get(control) else None
-    return DecidedQuestion(
-        control, label, round_.score, len(round_.votes), len(votes), votes.count(round_.label)
-    )
+    return DecidedQuestion(control, label, round_.score, len(said), len(votes), votes.count(round_.label))

@@ -93,7 +93,8 @@ class HumanTerms:
 
         The exponent says how much surer the model of votes is than it should be, mostly because arms err
         together. More votes do not help there, so plans of whom to ask go without it
-        (:meth:`calibrate` applies it). The order of the labels is the same with it.
+        (:meth:`calibrate` applies it). The order of the labels is the same with it, unless it is below a
+        third.
 
         Args:
             rows: shape (P, K).

@@ -182,8 +182,10 @@ class JointQuestion:
 
     def _after_reply(self, votes: Cast, sure: Sure) -> JointQuestion:
         """The stages that count once the student has replied."""
-        if self.fit is None or (self.silent is not None and votes.get(STUDENT) is None):
-            return self.silent or self
+        if self.fit is None or self.silent is None:
+            return self
+        if votes.get(STUDENT) is None:
+            return self.silent
         return JointQuestion(self.labels, self.fit.after_reply(votes, sure), self.prices)
 
     def describe(self) -> tuple[dict[str, Any], dict[str, Any]]:

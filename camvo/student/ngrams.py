@@ -1,8 +1,9 @@
 """What the student sees of a text: which character n-grams occur in it, as hashed numbers.
 
 Character n-grams need no tokenizer and serve every language. A hash maps them to 2¹⁵ numbers, so a text
-becomes a small set of numbers, from which it cannot be read back. Each text that teaches keeps its set for
-as long as it teaches, so sets are packed wherever they are kept.
+becomes a small set of numbers. Parts of a short text could be put together from them, so they are deleted
+like texts. Each text that teaches keeps its set for as long as it teaches, so sets are packed wherever they
+are kept.
 """
 
 from __future__ import annotations
